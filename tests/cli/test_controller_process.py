@@ -127,8 +127,11 @@ def test_every_address_without_a_word_on_where_others_reach_it_is_refused(place:
 
 def test_what_listens_on_loopback_is_told_as_it_is() -> None:
     made = wanted(http=("0.0.0.0", 6398), advertise="db7")
-    assert (made.told("0.0.0.0", 6398), made.told("127.0.0.1", 6397)) == ("db7:6398", "127.0.0.1:6397")
-    assert made.told("10.0.0.5", 6398) == "db7:6398"
+    assert (made.advertised("0.0.0.0", 6398), made.advertised("127.0.0.1", 6397)) == (
+        "db7:6398",
+        "127.0.0.1:6397",
+    )
+    assert made.advertised("10.0.0.5", 6398) == "db7:6398"
 
 
 @pytest.mark.parametrize("advertise", ["db7:6397", "http://db7"])

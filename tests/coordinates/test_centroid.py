@@ -94,7 +94,7 @@ def test_trembling_is_not_told_and_a_real_move_is() -> None:
     assert len(first) == 6
     moved = tremble(15, 500)
     assert 1 <= len(moved) <= 12
-    assert stability.told is not None and abs(stability.told.point_s[0] - 0.015) < 0.002
+    assert stability.announced is not None and abs(stability.announced.point_s[0] - 0.015) < 0.002
     assert tremble(15, 500) == []
 
 
@@ -122,7 +122,7 @@ def test_whoever_knows_that_it_is_elsewhere_tells_it_at_once() -> None:
     stability = Stability()
     for _ in range(100):
         stability.consider(at(0))
-    assert stability.jump(at(50)) == at(50) == stability.told
+    assert stability.jump(at(50)) == at(50) == stability.announced
     assert stability.consider(at(50)) is not None
 
 

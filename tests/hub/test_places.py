@@ -423,7 +423,7 @@ def test_another_life_of_the_hub_knows_nothing_of_the_topics_before(world: Meter
     world.end_window()
     world.core.begin_anew()
     assert not world.core.places.renewing._later
-    assert world.core.places.told == 0
+    assert world.core.places.located == 0
     subscriber(world, at(20))
     assert place_of(world.topics()[b"t"], "subscribers") == at(20)
 

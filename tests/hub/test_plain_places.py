@@ -64,7 +64,7 @@ def test_what_a_client_says_goes_before_what_the_kernel_says() -> None:
         other.do("PUBLISH", "t", "x")
         record = world.topics()[b"t"]
     assert record["subscribers_leg_us_max"] == 2_000
-    assert world.core.places.told == 1
+    assert world.core.places.located == 1
 
 
 def test_a_way_that_becomes_longer_is_noticed_after_a_while() -> None:

@@ -162,7 +162,7 @@ def test_who_is_not_believed_once_is_believed_again_and_forgotten_when_it_goes()
     client = world.client()
     client.wire.rtt_s = 0.005
     told(world, client, 5, coordinate(2_000))
-    assert (world.core.places.told, world.core.places.doubted) == (1, 1)
+    assert (world.core.places.located, world.core.places.doubted) == (1, 1)
     assert told(world, client, 5, coordinate(6)).coordinate == coordinate(6)
     assert world.core.places.doubted == 0
     told(world, client, 5, coordinate(2_000))
@@ -197,11 +197,11 @@ def test_places_end_with_their_connections_and_with_reset() -> None:
     gone, cleared = world.client(), world.client()
     for client in (gone, cleared):
         client.do("EQ.WHERE", "1", coordinate().to_bytes())
-    assert world.core.places.told == 2
+    assert world.core.places.located == 2
     cleared.do("RESET")
     gone.send("QUIT")
     world.advance()
-    assert world.core.places.told == 0
+    assert world.core.places.located == 0
 
 
 def test_the_hub_records_where_it_is() -> None:

@@ -80,7 +80,7 @@ def test_a_controller_tells_others_where_they_reach_it_and_not_where_it_listens(
     assert result.exit_code == 0, result.output
     (wanted,) = made
     assert wanted.http is not None
-    assert (wanted.told(*wanted.intake), wanted.told(*wanted.http)) == ("db7:6397", "db7:6398")
+    assert (wanted.advertised(*wanted.intake), wanted.advertised(*wanted.http)) == ("db7:6397", "db7:6398")
 
 
 def test_a_hub_tells_others_where_they_reach_it_and_not_where_it_listens(

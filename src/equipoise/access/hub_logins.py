@@ -58,7 +58,7 @@ def _may_link(login: str, users: Users) -> bool:
 
 
 def _is_proof_kept(login: str, before: Users, after: Users) -> bool:
-    """Whether the password that a hub was started with still is right; that of a first user cannot be told."""
+    """Whether the password that a hub was started with still is right; that of a first user is not known."""
     old, new = before.get(login), after.get(login)
     return before.is_open or old is None or new is None or old.secret == new.secret
 

@@ -105,7 +105,7 @@ def check_secret(encoded: str) -> None:
 
 
 def _derive(password: bytes, salt: bytes, cost: ScryptCost, length: int) -> bytes:
-    # OpenSSL refuses above 32 MiB unless told; twice the need leaves it room for its own accounting.
+    # OpenSSL refuses above 32 MiB by default; twice the need leaves it room for its own accounting.
     return hashlib.scrypt(
         password, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=2 * cost.memory_bytes, dklen=length
     )

@@ -31,7 +31,7 @@ class BookieSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         int,
         Meta(
             ge=4096,
-            description="Adds that wait for the disk. Beyond it clients are told that the bookie is busy.",
+            description="Adds that wait for the disk. Beyond it clients receive an error: the bookie is busy.",
         ),
     ] = 32 * 1024 * 1024
     read_only_used: Annotated[

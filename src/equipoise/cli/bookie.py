@@ -231,7 +231,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def check_apache(facts: BookieFacts, host: str) -> None:
-    """Raises SettingsError for what a bookie of Apache BookKeeper cannot be told from here."""
+    """Raises SettingsError for options that a bookie of Apache BookKeeper does not take from here."""
     if not _is_loopback(host) or not facts.port or facts.site or facts.rack != facts.host:
         raise SettingsError(
             "--apache runs a bookie for trials: on loopback, on a port that is given, without site and rack"

@@ -49,7 +49,7 @@ HUBS = 3
 HUBS_MAX = 5
 # A hub that is asked for again has another name; doors are opened for as many as the story can need.
 NAMES_MAX = 12
-# Seconds on an idle machine; a busy one is told what it is when even this has passed.
+# Seconds on an idle machine; on a busy one the demo reports so when even this has passed.
 READY_S = 180.0
 # Long enough to see that nothing happens.
 MOVE_PAUSE_S = 2.5

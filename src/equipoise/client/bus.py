@@ -76,7 +76,7 @@ class Bus:
     async def use_gateway(self, address: str | None, *, timeout_s: float | None = None) -> bool:
         """From now on this client reaches the network through the gateway at `host:port`; None: through none.
 
-        Its place is the gateway's, with the way there added, and the hubs in use are told at once. Returns whether the
+        Its place is the gateway's, with the way there added, and the hubs in use learn it at once. Returns whether the
         gateway has answered in time; if not, it goes on being asked. Raises AddressError.
         """
         self._check_open()
@@ -114,7 +114,7 @@ class Bus:
     async def close(self) -> None:
         """Wait a bounded time for the last receipts, end all subscriptions cleanly, disconnect.
 
-        Raises the first failure of a publish without receipt that no flush has told, after closing.
+        Raises the first failure of a publish without receipt that no flush has reported, after closing.
         """
         if self._is_closed:
             return

@@ -4,7 +4,7 @@
       ▲                                      │
       └── answers, changes, and `next_at` ◄──┘
 
-Always true: at most one visit and one connection to a gateway at a time; after `stop` nothing is asked or told. A turn
+Always true: at most one visit and one connection to a gateway at a time; after `stop` it sends nothing. A turn
 that fails is followed by others.
 
 `BusTransport` is what the agent of a bus has around it: its links, the hubs it knows of, and ways to ask others.

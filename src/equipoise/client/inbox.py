@@ -21,7 +21,7 @@ from equipoise.client.events import Event, Gap, GapReason, Message
 from equipoise.stream.position import Position
 
 DROPS_MAX = 1_000
-"""Separate gaps kept in front of the queue. Beyond it, those of a pattern are told as one without topic."""
+"""Separate gaps kept in front of the queue. Beyond it, those of a pattern become one without topic."""
 
 
 class Batch(NamedTuple):

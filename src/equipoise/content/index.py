@@ -6,7 +6,7 @@ asked about at each message. Behind that, filters of one shape with the same val
 
 Always true:
     a filter is in the index once, for all its subscribers; the same constraints are the same filter;
-    what matches is told as slices of groups: count them with `count_of`, walk them with `listed`. They hold until
+    matches are returned as slices of groups: count them with `count_of`, walk them with `listed`. They hold until
     the index changes;
     adding and removing take time that does not grow with the filters that share nothing with it, but for the
     shifting of one sorted list.

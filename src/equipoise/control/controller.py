@@ -93,7 +93,7 @@ class Controller:
         clock: Callable[[], float] = time.time,
         interested: Callable[[Interest], None] | None = None,
     ) -> None:
-        """`interested` is told after each round what views are to name."""
+        """`interested` receives after each round what views are to name."""
         self.settings = settings
         self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
@@ -111,9 +111,9 @@ class Controller:
         self._is_pressing = False
         # Hubs that were asked for and are not alive, and since when; a leader's patience begins with it.
         self._absent_s: Mapping[str, float] = {}
-        # What was last told about servers, since rounds say it again until it is so.
+        # What was last logged about servers, since rounds repeat it until it is so.
         self._said = ""
-        # What the policy raised last, by what was asked of it: told once and not each second.
+        # What the policy raised last, by what was asked of it: logged once and not each second.
         self._problems: dict[str, str] = {}
 
     @property

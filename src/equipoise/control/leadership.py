@@ -27,7 +27,7 @@ class Leadership:
     def __init__(self, store: Store, facts: LeaderFacts, tree: Tree, *, may_lead: bool = True) -> None:
         self._store = store
         self._leaders = LeaderStore(store, tree)
-        # What others are told of the leader; settled before `run`.
+        # What the leader announces; set before `run`.
         self.facts = facts
         self._may_lead = may_lead
         self.is_leading = False

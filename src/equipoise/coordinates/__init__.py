@@ -1,7 +1,7 @@
 """Network coordinates: estimate the round trip between any two nodes without measuring it.
 
 Read `coordinate` (the value), `settings` (its constants and their sources), `estimator` (how a node finds its own),
-`stability` (when a change is worth telling), `centroid` (what is told of many), `finder` (whom a client
+`stability` (when a change is worth announcing), `centroid` (what is announced of many), `finder` (whom a client
 asks and tells).
 """
 

@@ -42,7 +42,7 @@ class Coordinate:
 
     @classmethod
     def of(cls, numbers: Sequence[float], settings: CoordinateSettings) -> Coordinate:
-        """From `numbers` as another node has told them. Raises CoordinateError."""
+        """From `numbers` as another node has sent them. Raises CoordinateError."""
         expected = settings.dimensions + 3
         if len(numbers) != expected:
             raise CoordinateError(f"a coordinate has {expected} numbers, not {len(numbers)}")

@@ -6,12 +6,12 @@ took and what time it is comes from outside: the bus, light clients of experimen
 
     sought   a probe every `probe_s` to the peer asked longest ago, and short visits to hubs without a connection
     found    probes as seldom as reports, visits every minute; sought again when the network has changed
-    guided   behind a gateway: its word counts, hubs are told and not measured; sought when it stays silent
+    guided   behind a gateway: its answer counts, hubs get reports and are not measured; sought when it stays silent
 
 From one hub alone no direction can be found. Until a second one has answered, the place is that hub's own, as high
 above it as the round trip is long: for every other hub that is an upper bound.
 
-Always true: a peer has at most one request unanswered; nothing is asked of a peer that has refused; nothing is told
+Always true: a peer has at most one request unanswered; nothing is asked of a peer that has refused; nothing is reported
 that is not known.
 
 What is remembered of peers is in `peers.py`, when hubs are visited in `visits.py`.
@@ -235,7 +235,7 @@ class Finder:
             return
         at = self._read(reply)
         if rtt_s is not None and rtt_s > self._space.rtt_s_max:
-            # A hub that stood still for a while: no round trip, and none that it would let itself be told.
+            # A hub that stood still for a while: no round trip, and none that it would accept.
             rtt_s = None
         if rtt_s is not None:
             peer.rtts_s.append(rtt_s)
@@ -253,7 +253,7 @@ class Finder:
         guide.is_refusing = isinstance(reply, RefusedError)
         at = self._read(reply)
         if at is not None and guide.hear(at, access_s, now):
-            # Who has moved tells at once, however lately it has told.
+            # A node that has moved reports at once, however lately it has reported.
             self._news += 1
             self._peers.tell_all_anew()
 

@@ -24,7 +24,7 @@ class Peer:
     asked_at: float = -math.inf
     told_at: float = -math.inf
     visited_at: float = -math.inf
-    # The news that it was told last; see `Finder._news`.
+    # The last report that it received; see `Finder._news`.
     news: int = -1
     is_asked: bool = False
     # Whether it was asked from where this client is no more.

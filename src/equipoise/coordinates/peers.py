@@ -65,7 +65,7 @@ class Peers:
             peer.usual_s, peer.usual_at, peer.is_stale = None, None, peer.is_asked
 
     def tell_all_anew(self) -> None:
-        """However lately each was told."""
+        """However lately each was informed."""
         for peer in self._by_name.values():
             peer.told_at = -math.inf
 

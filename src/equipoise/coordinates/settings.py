@@ -49,7 +49,7 @@ class CoordinateSettings:
             raise SettingsError("the gains of coordinates lie between 0 and 1")
 
 
-# A gateway is asked as often as hubs are told, and one answer may be lost: its word has to hold for longer than this.
+# A gateway is asked as often as hubs get reports, and one answer may be lost: an answer has to hold for longer.
 REPORTS_PATIENCE = 2
 
 

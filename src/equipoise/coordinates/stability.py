@@ -3,7 +3,7 @@
 A node's coordinate trembles with every sample. Its users, who place topics by it, want to hear of it when the network
 has changed and not otherwise. Ledlie et al. [2] compare the coordinates of a start window with those of the current
 one by the energy distance, which is zero for two samples of one distribution and grows with what separates them. Once
-it exceeds the threshold the current centroid is told, and both windows begin anew.
+it exceeds the threshold the current centroid is announced, and both windows begin anew.
 
 Not taken: a threshold on the distance moved. It is met by trembling where distances are long, and never where they are
 short.
@@ -26,7 +26,7 @@ ENERGY_MS_MAX = 8.0
 
 
 class Stability:
-    """What others are told of one node. Owned by that node; changes through `consider`."""
+    """What one node announces to others. Owned by that node; changes through `consider`."""
 
     def __init__(self, *, window_samples: int = WINDOW_SAMPLES, energy_ms_max: float = ENERGY_MS_MAX) -> None:
         self._window_samples = window_samples
@@ -35,8 +35,8 @@ class Stability:
         self._current: deque[Coordinate] = deque(maxlen=window_samples)
         # Once both windows are full.
         self._energy: _Energy | None = None
-        # What was told last; None before the first.
-        self.told: Coordinate | None = None
+        # The last announcement; None before the first.
+        self.announced: Coordinate | None = None
 
     @property
     def settled(self) -> Coordinate | None:
@@ -69,7 +69,7 @@ class Stability:
         return self._tell(coordinate)
 
     def _tell(self, coordinate: Coordinate) -> Coordinate:
-        self.told = coordinate
+        self.announced = coordinate
         return coordinate
 
 

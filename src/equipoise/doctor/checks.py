@@ -123,7 +123,7 @@ def check_open_files(hard: int | None, connections_max: int) -> CheckResult:
 
 
 def check_memory(available_bytes: int | None) -> CheckResult:
-    """`available_bytes`: what could be had without swapping; None where it cannot be told."""
+    """`available_bytes`: what could be had without swapping; None where it is unknown."""
     if available_bytes is None:
         return CheckResult(
             "memory", CheckStatus.WARNING, "unknown", "see that 2 GiB are free before `equipoise up`"

@@ -65,7 +65,7 @@ def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
     return ClockReading(stat.ctime / 1_000 - (before_s + after_s) / 2, (after_s - before_s) / 2)
 
 
-# What listens where unless told otherwise.
+# What listens where by default.
 PORTS = {6399: "a hub", 6398: "the dashboard", 2181: "ZooKeeper"}
 _PATIENCE_S = 5.0
 

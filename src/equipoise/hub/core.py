@@ -196,7 +196,7 @@ class HubCore:
     def follow(self, session: Session, link: bytes) -> None:
         """The session is the latest connection of its client's link: the one before is cut, if it is still here.
 
-        The client has given that one up and told its publishers that what was under way is uncertain. Messages that
+        The client has given that one up: its publishers know that what was under way is uncertain. Messages that
         a slow network still brings there would come after newer ones.
         """
         former = self.links.get(link)
@@ -261,7 +261,7 @@ class HubCore:
         """The topic, made if need be, or why the session may not publish to it."""
         topic = self.index.topics.get(name)
         if self.users.is_open:
-            if topic is not None and session.told is None:
+            if topic is not None and session.redirected is None:
                 if topic.publisher != session.id:
                     self.metering.published_by(topic, session)
                 return topic
@@ -271,7 +271,7 @@ class HubCore:
         if isinstance(found, Topic):
             if found.publisher != session.id:
                 self.metering.published_by(found, session)
-            if session.told is not None:
+            if session.redirected is not None:
                 self.cluster.telling.published(session, found)
         return found
 

@@ -27,7 +27,7 @@ FIRST_ENTRY = 1
 # Names in the custom part of a ledger's metadata.
 TOPIC_KEY = "topic"
 EPOCH_KEY = "epoch"
-# What one `read` brings unless told otherwise: some hundred entries of usual size, one of the largest.
+# What one `read` brings by default: some hundred entries of usual size, one of the largest.
 READ_BYTES_MAX = 8 * 1024 * 1024
 
 # Called with the number of the entry once it is acknowledged, or with why it never will be by this writer.

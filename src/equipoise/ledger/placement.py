@@ -1,6 +1,6 @@
 """Choose bookies for a ledger: at the owner's site, on distinct racks, the roomiest first.
 
-What could not be had is told: a placement that had to take a second bookie of a rack, or one of another site, says so.
+A placement that had to take a second bookie of a rack, or one of another site, says so.
 Chance, `draw` between 0 and 1, spreads ledgers over bookies that are alike. A bookie of Java's that names no site
 counts as being at every site.
 """

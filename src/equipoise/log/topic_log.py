@@ -203,7 +203,7 @@ class TopicLog:
         )
 
     def entries_until(self, at: EntryId) -> int:
-        """How many entries were ever added up to this id; UNKNOWN_READ if that cannot be told."""
+        """How many entries were ever added up to this id; UNKNOWN_READ if that is unknown."""
         if not self.entries_added:
             return 0
         if not self.entries.count and at <= self.last:
@@ -216,7 +216,7 @@ class TopicLog:
         return UNKNOWN_READ
 
     def lag(self, group: ConsumerGroup) -> int | None:
-        """How many entries the group has not read; None if that cannot be told."""
+        """How many entries the group has not read; None if that is unknown."""
         if not self.entries_added:
             return 0
         if group.entries_read != UNKNOWN_READ and not self.has_deleted_since(group.last):

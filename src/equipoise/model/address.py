@@ -1,6 +1,6 @@
 """Where a process listens, and what it may tell others about it.
 
-Always true: an address that others are told is one that they can dial. Every address of a machine (`0.0.0.0`) is one to
+Always true: an advertised address is one that others can dial. Every address of a machine (`0.0.0.0`) is one to
 listen on only: a client that dials it reaches itself.
 """
 

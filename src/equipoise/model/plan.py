@@ -40,7 +40,7 @@ __all__ = [
 
 # Sixteen ordinary hubs in one: more cores than one process can use.
 WEIGHT_MAX = 16 * WEIGHT_NORMAL
-# Every home is named in what a client is told about the topic; more than this is a tree's work, not a list's.
+# Every home is named in a redirect; more than this is a tree's work, not a list's.
 HOMES_MAX = 64
 
 

@@ -68,7 +68,7 @@ def rejections(judged: DataFrame) -> DataFrame:
 def view_at(records: DataFrame, end_us: int, *, over_s: float = OVER_S) -> WindowedView:
     """Of valid records; the window ends at `end_us`, which is the time of the newest record in the live view.
 
-    Of hubs it has what they told themselves: nothing from the store. Raises PipelineError if no hub told anything.
+    Of hubs it has their own reports: nothing from the store. Raises PipelineError if no hub reported anything.
     """
     over_us = int(over_s * _US)
     time_us = F.unix_micros("time")

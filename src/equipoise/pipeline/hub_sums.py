@@ -1,6 +1,6 @@
 """From the samples of a window to one row per hub, and per topic and hub, in Arrow and numpy. Pure.
 
-A hub's sums follow from its own records alone, whatever other hubs told: so hubs can be summed anywhere, in any
+A hub's sums follow from its own records alone, whatever other hubs reported: so hubs can be summed anywhere, in any
 grouping, and `sliding_window` puts them together. The driver sums all hubs at once, executors those of their task.
 
 Always true of the sums of a hub, over its window (newest − over, newest], newest being its own last record:
@@ -40,7 +40,7 @@ class HubSums(NamedTuple):
     # One row per topic and hub: `code` (a row of `hubs`), `topic`, the numbers of a topic, when its last record was
     # made (`time_us`), and that record's `role` and `where`.
     topics: pa.Table
-    # One row per hub: `hub`, its own numbers, when its last record was made, and the last `coordinate` that it told.
+    # One row per hub: `hub`, its own numbers, when its last record was made, and the last `coordinate` reported.
     hubs: pa.Table
 
 
@@ -142,7 +142,7 @@ def _hubs(own: pa.Table, names: list[str], code: Indices, at_s: Floats, spans: _
 
 
 def _topics(samples: pa.Table, code: Indices, spans: _Spans, over_us: int) -> pa.Table:
-    # A hub without a record of its own has no window: what it told of topics waits.
+    # A hub without a record of its own has no window: what it reported of topics waits.
     ago_us = np.append(spans.newest_us, -1)[code] - samples.column("time_us").to_numpy()
     is_within = (ago_us >= 0) & (ago_us < over_us)
     row = np.flatnonzero(is_within)

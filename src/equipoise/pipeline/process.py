@@ -1,4 +1,4 @@
-"""Run the pipeline until it is told to stop: what `equipoise pipeline` does.
+"""Run the pipeline until it is asked to stop: what `equipoise pipeline` does.
 
 Always true: no other process changes the lake meanwhile; it ends in order on SIGINT and SIGTERM, and with an error that
 says what to do when Spark has ended by itself; nothing that it started stays behind.
@@ -27,7 +27,7 @@ log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.25
 _REPORT_S = 60.0
-# For a pipeline that was told to stop: it finishes its batch first.
+# For a pipeline that was asked to stop: it finishes its batch first.
 _LAKE_WAIT_S = 10.0
 # By then whatever was started together with it has settled.
 _TRAINING_AFTER_S = 120.0

@@ -19,7 +19,7 @@ writers could write the same bytes and it matters who was first, put something u
 too, a write raises SessionLostError and may have happened.
 
 Watches say that something has changed, not what: the reader reads again. One watch lasts until it is left. Changes
-that come together are told once, and a reconnection counts as a change.
+that come together are reported once, and a reconnection counts as a change.
 
 Reads. An answer may be as old as the server that gave it, which in an ensemble may lag; it is never older than an
 answer this store has given before. A client that must not act on the past writes with an expected version.
@@ -172,16 +172,16 @@ class Watch(Protocol):
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Wait until something may have changed since the last call returned, or since entering.
 
-        False if the time is up first. What changes after it has returned is told by the next call.
+        False if the time is up first. The next call reports what changes after it has returned.
         Raises ClosedError once the store is closed.
         """
         ...
 
     async def changed_to(self, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
-        """Wait as `changed` does, and read: in one round trip, which asks to be told again and then for these.
+        """Wait as `changed` does, and read: in one round trip, which sets the watch again and then asks for these.
 
         `reads` is called when there is something to read, and again if it has to be asked for again. What the answers
-        do not show is told by the next call.
+        do not show is reported by the next call.
         """
         ...
 

@@ -322,7 +322,7 @@ class Admission:
     ) -> list[Ack]:
         """A hub that messages went to is dead. It cannot have seen those that were never sent: they wait again.
 
-        `own_after`: what the messages of this hub's clients come after; those that were lost may have told it.
+        `own_after`: what the messages of this hub's clients come after; those that were lost may have carried it.
         `is_seen_told`: the others say which messages of this hub's clients they have seen; all wait until `resolve`.
         """
         acks = [Ack(by, entry.messages, *NOWHERE) for (to, by), entry in self.unresolved.items() if to == hub]

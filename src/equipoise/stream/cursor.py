@@ -130,7 +130,7 @@ class PatternCursor:
         if epoch > cursor.epoch and n == 1:
             # A hub forgets an idle topic without subscribers by name and numbers it from 1 when it is used again; or
             # the topic has moved. This connection was there all the time, so nothing was missed: that a hub was lost
-            # with messages is told apart (eq.gap).
+            # with messages is sent apart (eq.gap).
             cursor.resume(epoch, count)
             return IN_ORDER
         return cursor.accept(epoch, n, count)

@@ -219,7 +219,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("loop_lag_us_mean", _T.LONG, "µs", _HUB, "how late timers ran, on average"),
     Column("loop_lag_us_max", _T.LONG, "µs", _HUB, "how late timers ran, at worst"),
     Column(
-        "memory_bytes", _T.LONG, "bytes", _HUB, "resident memory of the process; null where it cannot be told"
+        "memory_bytes", _T.LONG, "bytes", _HUB, "resident memory of the process; null where it is unknown"
     ),
     Column(
         "out_bytes_per_s",

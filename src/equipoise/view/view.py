@@ -316,7 +316,7 @@ class View:
         """This view, corrected by what the store knows: who is alive, and as what.
 
         `alive` holds the hubs that have their `alive` node, by their facts alone. A hub that has sent no records
-        yet is added as it is told, without load; one that is not told is dead.
+        yet is added as it announces itself, without load; one that is not announced is dead.
         """
         told = {hub.name: hub for hub in alive}
         rows = [

@@ -40,7 +40,7 @@ def judge(
     """
     if token and hmac.compare_digest(shown.encode(), token.encode()):
         return AuthVerdict.ALLOWED
-    # A wrong token is told, not taken for none: its owner wants to act.
+    # A wrong token is an error, not taken for none: its owner wants to act.
     if token and (shown or is_change or not is_loopback_free):
         return AuthVerdict.NEEDS_TOKEN
     if is_change:

@@ -66,9 +66,9 @@ class ControllerOptions:
         """Raises SettingsError, before anything listens, if other machines could not connect."""
         for address in (self.intake, self.http):
             if address is not None:
-                self.told(*address)
+                self.advertised(*address)
 
-    def told(self, host: str, port: int) -> str:
+    def advertised(self, host: str, port: int) -> str:
         """The advertised host:port of a listening address. Raises SettingsError if others could not connect to it."""
         # A port on loopback cannot be reached under another name.
         host = host if is_loopback(host) else self.advertise or host
@@ -94,7 +94,7 @@ async def _serve(wanted: ControllerOptions) -> None:
         store = await open_store(wanted.store_url)
         stack.push_async_callback(store.close)
         views = ViewReceiver(token=wanted.token)
-        intake = wanted.told(wanted.intake[0], _port(await views.start(*wanted.intake)))
+        intake = wanted.advertised(wanted.intake[0], _port(await views.start(*wanted.intake)))
         stack.push_async_callback(views.stop)
         controller = Controller(
             store,
@@ -142,7 +142,7 @@ def _told_url(pages: Pages, wanted: ControllerOptions) -> str:
     """Where others reach the pages."""
     assert wanted.http is not None, "they are served"
     scheme, _, address = pages.url.partition("://")
-    return f"{scheme}://{wanted.told(wanted.http[0], _port(address))}"
+    return f"{scheme}://{wanted.advertised(wanted.http[0], _port(address))}"
 
 
 def _reload(pages: Pages | None) -> None:

@@ -89,7 +89,7 @@ class Link:
         return self.outbox.connection
 
     def rename(self, client: bytes = b"") -> None:
-        """A hub has been told that nothing comes under the former name any more.
+        """A hub has learned that nothing comes under the former name any more.
 
         All links of a client begin with its own name, by which hubs know it where arrivals are recorded.
         """
@@ -119,7 +119,7 @@ class Link:
         self._task = asyncio.get_running_loop().create_task(self._visit(), name="equipoise-link-home")
 
     def hang_up(self) -> list[asyncio.Future[object]]:
-        """Stop; what is still to end by itself. The owner has told all that wait."""
+        """Stop; what is still to end by itself. The owner has answered all that wait."""
         self._left = connection = self.outbox.connection
         self.outbox.detach()
         self.subscriptions.detach()
@@ -236,7 +236,7 @@ class Outbox:
     """Admits requests to one link's connection: at most a window of them may be in flight.
 
     Beyond the window a request waits its turn in order; a publish without receipt is refused at once. Nothing sent is
-    ever sent again: what was in flight when a connection is lost is uncertain and its publisher is told. What had not
+    ever sent again: what was in flight when a connection is lost is uncertain and its publisher learns so. What had not
     been sent goes back to its publisher. The waiting line needs no bound of its own: each place in it is a caller that
     waits, or is counted by publishing.py.
     """

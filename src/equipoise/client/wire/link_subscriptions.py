@@ -285,7 +285,7 @@ class LinkSubscriptions:
         topic, stream, epoch, n = push[1:5]
         part = self._owns.get(topic)
         if part is not None:
-            # A subscription that left it out is told only that its hub is dead; the next of that name is left out
+            # A subscription that left it out learns only that its hub is dead; the next of that name is left out
             # nowhere.
             part.include(stream)
         for subscription in self._live(topic, stream):

@@ -1,11 +1,11 @@
-"""What other hubs ask of this one: filters on topics that they follow here, and when they are told how far a topic is.
+"""What other hubs ask of this one: filters on topics that they follow here, and when they learn how far a topic is.
 
 A hub that follows may want only what some filters match. Where this hub numbers the topic it goes by that at once.
 Where it follows the topic itself, as a former home does for a while, it asks the hub that it follows for as much, and
 answers when that has.
 
 Always true:
-    a hub that follows by filters is told of each position within `COVERAGE_S`, and ahead of every frame that says how
+    a hub that follows by filters learns of each position within `COVERAGE_S`, and ahead of every frame that says how
     far the stream is: CLOSE, OPENED, AFTER, ENDED, AT, WANTED;
     what a hub has asked for is void when it attaches anew, leaves, or is gone.
 """
@@ -56,7 +56,7 @@ class AskedFilters:
         self.kept_off = 0
         # Different filters of all topics.
         self.filters = 0
-        # Topics of which a hub has not been told how far they are.
+        # Topics whose position a hub has yet to learn.
         self._silent: dict[Topic, None] = {}
         self._timer: Timer | None = None
 
@@ -129,12 +129,12 @@ class AskedFilters:
             topic.hub_filters = None
 
     def taken_in(self, topic: Topic, link: OutLink) -> None:
-        """The hub is told that it gets the stream after the present position."""
+        """Announce to the hub that it gets the stream after the present position."""
         asked = None if topic.hub_filters is None else topic.hub_filters.links.get(link)
         if asked is not None:
             asked.epoch, asked.n = topic.epoch, topic.n
 
-    # What they are told.
+    # What they receive.
 
     def note_silence(self, topic: Topic) -> None:
         self._silent[topic] = None

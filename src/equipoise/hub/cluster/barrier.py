@@ -75,7 +75,7 @@ class Barrier:
 
     @property
     def is_introduced(self) -> bool:
-        """Whether every live hub has told us its patterns: before that nothing may be published here."""
+        """Whether every live hub has sent us its patterns: before that nothing may be published here."""
         return self._done.keys() >= self._cluster.router.peers.keys()
 
     def heard(self, peer: str, stamp: Stamp, epoch: int) -> None:

@@ -74,14 +74,14 @@ class PendingPublish:
 class ClientQueue:
     """Commands of this hub's clients to one topic. Owned by its trunk's TopicLimit."""
 
-    __slots__ = ("_commands", "told", "told_to", "turns")
+    __slots__ = ("_commands", "reported", "reported_to", "turns")
 
     def __init__(self) -> None:
         self._commands: dict[int, deque[PendingPublish]] = {}
         self.turns: TurnRing[int] = TurnRing()
-        # How many connections the home was told wait here, and the hub that was told.
-        self.told = 0
-        self.told_to = ""
+        # How many waiting connections were reported to the home, and the hub that received the report.
+        self.reported = 0
+        self.reported_to = ""
 
     def __len__(self) -> int:
         """Connections that wait."""

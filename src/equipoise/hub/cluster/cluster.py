@@ -164,7 +164,7 @@ class Cluster:
         return self.barrier.is_passed and self.failover.is_over
 
     def progressed(self) -> None:
-        """Other hubs have told us more: what that lets go on."""
+        """Other hubs have reported progress: what that lets go on."""
         if self.barrier.is_introduced:
             # First: the others wait for it.
             self.failover.progressed()
@@ -186,7 +186,7 @@ class Cluster:
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
         if name in self.incoming and not has_left:
-            # It may run and not know: it dials again and is told, instead of when it next has something to say to us.
+            # It may run and not know: it dials again and learns it, instead of when it next has something to say to us.
             self.incoming[name].cut(f"this life of {name} is over")
         self._forget_told(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
@@ -355,7 +355,7 @@ class Cluster:
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None:
         """Tell smart clients that the stream goes on in another epoch, or behind `at` of it.
 
-        One that follows no end is told by the next message. That is too late where the next message of a publisher
+        One that follows no end comes with the next message. That is too late where the next message of a publisher
         may come in a lane.
         """
         has_begun = topic.epoch > 0 and topic.beside is not None and len(topic.beside.lanes) > 0

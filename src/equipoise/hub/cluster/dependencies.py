@@ -64,7 +64,7 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class Dependencies:
-    """Those of all topics at one hub: what waits for them, and who is told of them."""
+    """Those of all topics at one hub: what waits for them, and the hubs that receive them."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster

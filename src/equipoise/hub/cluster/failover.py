@@ -10,7 +10,7 @@ home tells the hubs that follow the topic which messages come from whom. When th
 A client of the dead home may have got a message that no hub has seen. It comes to another hub as a new subscriber, and
 begins behind the messages that were sent again (AGAIN).
 
-Not sent again, but told by the gap as before: messages of topics with lanes or limits, those that were under way
+Not sent again, but reported by the gap as before: messages of topics with lanes or limits, those that were under way
 through two hubs, and those where a link began anew meanwhile. What a hub passes on has no sequence: homes name it by
 ANY_SEQUENCE, to those that follow them and, when the hub that passed it on is dead, to the hub that it came from.
 

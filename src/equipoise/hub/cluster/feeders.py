@@ -2,10 +2,10 @@
 
 A hub acknowledges a plain PUBLISH before the home has numbered the message, once the home knows that hub as a *feeder*
 of the topic (`Admission.vouched`). If a feeder dies, messages that it had acknowledged may never come: the home goes
-on in an epoch that follows no end, so every subscriber is told of a gap.
+on in an epoch that follows no end, so every subscriber receives a gap.
 
 A home that takes a topic over does not know its feeders, so it takes every hub for one. What died before it opened is
-told at once: the former home itself; and a hub that is dead for the new home and was not for the former one when it
+reported at once: the former home itself; and a hub that is dead for the new home and was not for the former one when it
 closed, since neither of the two would tell.
 
 Always true: a hub that has been given a position for a message of a topic is among the topic's feeders at its home
@@ -104,7 +104,7 @@ class Feeders:
         topics = self._fed_by(hub)
         for topic in () if has_left else topics:
             if topic.is_home:
-                # Subscribers by pattern here have just been told of the dead hub.
+                # Subscribers by pattern here have just received the gap of the dead hub.
                 self.tear(topic, is_told=True)
 
     def _fed_by(self, hub: str) -> list[Topic]:

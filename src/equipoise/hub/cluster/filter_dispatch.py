@@ -29,7 +29,7 @@ Handlers = dict[type[Frame], Callable[[str, Any], None]]
 
 
 def filter_handlers(cluster: Cluster, find: Callable[[bytes], Topic | None]) -> Handlers:
-    """By type of frame, what executes it. `find` returns a topic that has been told of all peer events."""
+    """By type of frame, what executes it. `find` returns a topic that knows all peer events."""
 
     def asking(do: Callable[[Topic, OutLink, Any], None]) -> Callable[[str, Any], None]:
         def handle(peer: str, frame: Any) -> None:

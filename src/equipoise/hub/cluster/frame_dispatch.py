@@ -378,7 +378,7 @@ class FrameDispatch:
         return None if topic is None else topic.stream
 
     def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
-        """A topic, made if need be, or a lane that exists; it has been told of all peer events."""
+        """A topic, made if need be, or a lane that exists; it knows all peer events."""
         core = self._cluster.core
         topic: Topic | None
         if key.startswith(LANE_PREFIX):

@@ -279,7 +279,7 @@ class HandoverEngine:
         self.handle(stream, HubDied(hub))
 
     def review_opening(self) -> None:
-        """Other hubs have told us more: review the streams that may be opened now."""
+        """Other hubs have reported progress: review the streams that may be opened now."""
         self._reviewing.run(self._review_all(list(self.opening)))
 
     def _review_all(self, streams: Sequence[Stream]) -> Iterator[None]:
@@ -324,7 +324,7 @@ class HandoverEngine:
         self._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))
 
     def _close(self, stream: Stream, effect: CloseEpoch) -> None:
-        """The new home is asked for its stream before it is told the end, so that all of its stream comes here."""
+        """The new home is asked for its stream before it receives the end, so that all of its stream comes here."""
         cluster, topic = self._cluster, stream.topic
         if topic.hub_filters is not None:
             topic.hub_filters.account(topic)

@@ -122,7 +122,7 @@ class Moves:
         """Its new home has not answered, though it is alive. The stream stays open here, and is offered once more."""
         self._cluster.news.tell(stream.topic)
         if stream not in self._asked:
-            # What it was told has changed its state.
+            # The event has changed its state.
             return
         if stream in self._answered:
             # It waits for a slot here, not for its new home.

@@ -188,7 +188,7 @@ class Ingress:
         )
 
     def is_vouched(self, stream: Stream) -> bool:
-        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is told."""
+        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported."""
         way, is_routed = self._route(stream).way, stream.state is not State.REMOTE or stream.peer is not None
         return stream.state.is_home or (is_routed and stream.admission.vouched == way)
 

@@ -7,7 +7,7 @@ stream here has come to where that began. What is needed no longer is left out a
 only traffic.
 
 Always true:
-    what a subscriber here was told that it gets is covered by what each hub that is followed has been asked for;
+    what a subscriber here was promised is covered by what each hub that is followed has been asked for;
     of several changes those go first that ask for more;
     a topic's filters are sent at most every `PACE_S`, and `STEPS` of them looked at in one go.
 """

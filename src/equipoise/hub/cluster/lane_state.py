@@ -78,7 +78,7 @@ class Lane(Topic):
         # The plan that began it, as far as this hub knows.
         self.named = facts.since
         self._trunk = trunk
-        # Another hub's: the plan under which we have asked to follow it, and the epoch that subscribers were told.
+        # Another hub's: the plan under which we have asked to follow it, and the epoch that subscribers have received.
         self.asked = 0
         self.told_epoch = 0
         # Another hub's: lives of that hub that are over, and whose last messages of the lane wait here.
@@ -100,7 +100,7 @@ class Lane(Topic):
 
 
 def lane_push(lane: Lane) -> bytes:
-    """A subscriber that is told gets the lane from the position after the one it stands at."""
+    """A subscriber that receives this gets the lane from the position after the one it stands at."""
     words = (bulk(b"eq.lane"), bulk(lane.name), bulk(lane.lane))
     return push((*words, integer(lane.epoch), integer(lane.n)), 3)
 

@@ -9,7 +9,7 @@ alone says which, so that the barrier that goes with each plan serves lanes, too
     the lane's hub, when all have said DONE, ends the lane (OVER), then says SETTLED.
 
 So every hub knows of a lane from before its first message until after its last, and no subscriber gets too little at
-any moment. A hub that joins is told of the lanes when it is introduced, and answers no subscriber before.
+any moment. A hub that joins receives the lanes when it is introduced, and answers no subscriber before.
 
 Always true: a topic that is known here has a lane for each one in `known` that is not over.
 """

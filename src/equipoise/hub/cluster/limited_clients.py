@@ -330,7 +330,7 @@ class LimitedClients:
     def _tell_waiting(self, target: Topic, queue: ClientQueue) -> None:
         """Tell the home how many connections wait here, when that has changed by much."""
         home = "" if target.is_home or target.stream is None else target.stream.peer or ""
-        count, told = len(queue), queue.told if queue.told_to == home else 0
-        if home and (count >= 2 * told or 2 * count <= told) and count != told:
-            queue.told, queue.told_to = count, home
+        count, reported = len(queue), queue.reported if queue.reported_to == home else 0
+        if home and (count >= 2 * reported or 2 * count <= reported) and count != reported:
+            queue.reported, queue.reported_to = count, home
             self._cluster.tell(home, WaitingFrame(target.key, count))

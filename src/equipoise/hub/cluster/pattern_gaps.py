@@ -1,6 +1,6 @@
 """Tell subscribers by pattern that messages may be missing: they see no positions of topics that they have not met.
 
-Smart subscribers are told by a push. Plain ones cannot be told: for them the loss is counted.
+Smart subscribers receive a push. Plain ones cannot: for them the loss is counted.
 """
 
 from __future__ import annotations

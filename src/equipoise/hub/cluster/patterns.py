@@ -1,6 +1,6 @@
 """Patterns have to be known wherever topics live: tell every hub about ours, and keep those of the others.
 
-A pattern subscription is answered once every live hub has it. A hub that joins is told all patterns at the beginning
+A pattern subscription is answered once every live hub has it. A hub that joins receives all patterns at the beginning
 of the link to it, ahead of the DONE without which it opens nothing.
 """
 

@@ -1,11 +1,11 @@
-"""What has become of other hubs, told to each topic before anything else happens to it.
+"""What has become of other hubs, delivered to each topic before anything else happens to it.
 
 A hub that dies, or a link that begins anew, concerns all topics, and there may be a hundred thousand. None of them has
-to hear of it at once: only before it is touched next. So news are noted here, a topic that is touched is told first
-what it has missed, and the others are told in slices, when they are asked about anew (`barrier`). A topic and its lanes
-are told together.
+to hear of it at once: only before it is touched next. So news are noted here, a topic that is touched learns first
+what it has missed, and the others learn it in slices, when they are asked about anew (`barrier`). A topic and its lanes
+learn it together.
 
-Always true: nothing is noted that every topic has been told.
+Always true: nothing is kept that every topic has learned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class News:
     """Part of one cluster."""
 
     def __init__(self) -> None:
-        # Counts the news there were; the last of them are those that some topic has yet to be told.
+        # Counts the news there were; the last of them are those that some topic has yet to learn.
         self.latest = 0
         self._untold: list[Tell] = []
 

@@ -89,7 +89,7 @@ class PublishRouting:
         """Publish for a client of this hub; the reply to each message, or one to all that comes later.
 
         Where the topic lives elsewhere it is answered with the receivers at all hubs, as of a second ago. A message is
-        answered when it has its position, if it has to pass a gate, or if its loss would not be told should this hub
+        answered when it has its position, if it has to pass a gate, or if its loss would go unreported should this hub
         die now.
         """
         if not self.admit(topic, payloads):
@@ -133,7 +133,7 @@ class PublishRouting:
         return is_taken
 
     def refuse_waiting(self, topic: Topic) -> None:
-        """The topic turns out to be durable: its clients, not answered yet, are told that these messages are lost."""
+        """The topic turns out to be durable: its clients, not answered yet, get an error for these messages."""
         if topic.stream is not None:
             waiting = topic.stream.admission.drop_waiting(())
             self._cluster.ingress.give_up(

@@ -249,7 +249,7 @@ class RateLimits:
 
     def heard_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
         if topic.limit is not None:
-            self.shares.told(topic.limit, hub, frame)
+            self.shares.receive_tokens(topic.limit, hub, frame)
 
     def serve(self, topic: Topic) -> None:
         """Let go what may go now, and look again when there is more to expect."""

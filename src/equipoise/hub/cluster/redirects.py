@@ -6,13 +6,13 @@ A client that has asked for it (EQ.LINK name ROUTES) is pushed
 
 when it publishes or subscribes where that is not, and when the place of a topic that it subscribes to has changed: then
 at once (`redirect_mode = "eager"`, ePulsar), or once the topic has been used again (`"lazy"`, Dynamoth). Many
-subscribers are told one after another, `redirects_per_s` of them in a second: each of them comes to the new home and
+subscribers are redirected one after another, `redirects_per_s` in a second: each of them comes to the new home and
 subscribes there.
 
 A client need not obey: a hub goes on relaying for as long as a client stays, however long ago the topic has moved.
-Clients that come back with a topic after a while are told anew, since they forget, too.
+Clients that come back with a topic after a while are redirected anew, since they forget, too.
 
-Always true: what is remembered of a session is bounded; forgetting it only means that it is told once more.
+Always true: what is remembered of a session is bounded; forgetting it only means one more redirect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from equipoise.hub.data.other_hubs import Told
+from equipoise.hub.data.other_hubs import SentRedirect
 from equipoise.hub.data.session import Session
 from equipoise.model import Mode, Placement
 from equipoise.resp.replies import bulk, integer, push
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Telling"]
 
-# Topics remembered for one session, at some 200 B each; the first told is forgotten first.
-TOLD_MAX = 1_000
-# A client that publishes here though it was told better has it told again after this: it forgot, or could not go.
+# Topics remembered for one session, at some 200 B each; the oldest is forgotten first.
+REMEMBERED_MAX = 1_000
+# A client that publishes here in spite of a redirect gets it again after this: it forgot, or could not go.
 AGAIN_S = 10.0
-# How often those who are to be told get their next part, and how often a topic is looked at for its next message.
+# How often waiting redirects are sent, and how often a topic is looked at for its next message.
 TURN_S = 0.05
 # Topics that are remembered without need.
 STEP = 1_000
@@ -55,7 +55,7 @@ class Telling:
         # How many there were when those without subscribers were last left out.
         self._heard_before = 0
         # Topics whose place has changed: those that wait for their next message, with the number of those delivered so
-        # far; and those whose subscribers are being told.
+        # far; and those whose subscribers are being redirected.
         self._quiet: dict[Topic, int] = {}
         self._due: dict[Topic, None] = {}
         self._telling: Iterator[Session] = iter(())
@@ -126,10 +126,10 @@ class Telling:
 
     def _tell(self, session: Session, topic: Topic, *, is_asked: bool) -> bool:
         """Whether there was anything to tell."""
-        told = session.told
-        if told is None or session.proto != 3 or session.is_closing:
+        sent = session.redirected
+        if sent is None or session.proto != 3 or session.is_closing:
             return False
-        known = told.get(topic.name)
+        known = sent.get(topic.name)
         placement = self._better(topic)
         if placement is None:
             if known is None:
@@ -142,10 +142,10 @@ class Telling:
         frame = self._frame(topic, placement, is_tls=session.is_tls)
         if frame is None:
             return False
-        told.pop(topic.name, None)
-        if len(told) >= TOLD_MAX:
-            del told[next(iter(told))]
-        told[topic.name] = Told(placement, now)
+        sent.pop(topic.name, None)
+        if len(sent) >= REMEMBERED_MAX:
+            del sent[next(iter(sent))]
+        sent[topic.name] = SentRedirect(placement, now)
         self.count += 1
         session.write(frame)
         return True
@@ -168,7 +168,7 @@ class Telling:
                 self._due[topic] = None
         left = self._turn_max
         while left and (session := self._next()) is not None:
-            assert self._of is not None, "a session is told of a topic"
+            assert self._of is not None, "a session is redirected for a topic"
             left -= self._tell(session, self._of, is_asked=False)
         if self._of is not None or self._due or self._quiet:
             self._timer = self._cluster.core.shell.call_later(TURN_S, self._turn)

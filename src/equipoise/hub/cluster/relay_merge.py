@@ -181,8 +181,8 @@ class Merging:
         """A hub is dead, or what it had sent is void: any topic that is heard here by pattern may miss messages.
 
         Subscribers by name see that by positions and epochs. Those by pattern do not: a topic that they have never met
-        may be concerned, and one that is numbered anew may only have been idle. So they are told, at once. Where parts
-        of a stream wait, they are told again between those and what follows.
+        may be concerned, and one that is numbered anew may only have been idle. So they get a gap, at once. Where parts
+        of a stream wait, they get it again between those and what follows.
         """
         tell_hub_gap(self._cluster.core)
         self._torn.update(self._waiting)
@@ -360,7 +360,7 @@ class Merging:
         self._cluster.announce(topic, epoch, after_epoch, after_n)
         self.count_loss(topic, after_epoch or epoch, after_n)
         if topic.epoch and hub and not after_epoch:
-            # The home goes on behind a loss: subscribers by pattern may have been told of the dead hub too early.
+            # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
             tell_topic_gap(self._cluster.core, topic)
         topic.jump(epoch, 0)
 

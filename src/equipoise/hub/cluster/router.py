@@ -3,9 +3,9 @@
 What is known of hubs comes from the store and is the same for all but for the time it takes to get there. A
 hub serves under plans that are newer than its own start: one that comes back, under the same name, takes nothing until
 the next plan gives it something. An incarnation that any hub has seen to end stays over, even if its node comes back:
-it is told so when it calls, and starts a new life.
+it learns so when it dials, and starts a new incarnation.
 
-Lives are told apart by their incarnations, which are compared for equality alone: clocks may be wrong.
+Lives are distinguished by their incarnations, which are compared for equality alone: clocks may be wrong.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool,
         Meta(
             description="Whether plain Redis subscribers are disconnected when messages that they should have had are "
-            "lost. They cannot be told otherwise; smart clients get a gap. Losses are counted either way."
+            "lost. They have no other way to learn it; smart clients get a gap. Losses are counted either way."
         ),
     ] = False
     redirect_mode: Annotated[

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShareKeeper"]
 
-# Levels and depths are told in millionths of a token.
+# Levels and depths are sent in millionths of a token.
 _TOLD = 10**9
 
 
@@ -135,7 +135,7 @@ class ShareKeeper:
         self._cluster.tell(hub, TokensFrame(topic.name, rate, depth // _TOLD, level // _TOLD))
         limit.give_up()
 
-    def told(self, limit: TopicLimit, hub: str, frame: TokensFrame) -> None:
+    def receive_tokens(self, limit: TopicLimit, hub: str, frame: TokensFrame) -> None:
         """The home that is about to close says what its bucket has."""
         share = Share(frame.rate, frame.depth * _TOLD)
         limit.carried = CarriedLevel(hub, share, frame.level * _TOLD, limit.now())

@@ -1,6 +1,6 @@
 """Tell the other hubs how many subscribers this one has, by name, when that has changed.
 
-A hub that is met is told everything first, then only changes: at most twice a second, and a bounded number of names
+A hub that is met receives everything first, then only changes: at most twice a second, and a bounded number of names
 each time; the rest waits for the next. A frame that is lost with its link is made up for when the link begins anew.
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CountedHub", "CountedIndex", "SubscriberCounts"]
 
-# Between two rounds of telling, in seconds: what is told is a second old at most when it arrives.
+# Between two rounds, in seconds: a count is a second old at most when it arrives.
 TELL_S = 0.5
-# Names that one hub is told of in one round: some 5 ms.
-TOLD_MAX = 5_000
-# Names that a hub that is met is told of.
+# Names that one hub receives in one round: some 5 ms.
+NAMES_PER_ROUND_MAX = 5_000
+# Names that a newly met hub receives.
 INTRODUCED_MAX = 100_000
 
 
@@ -60,7 +60,7 @@ class SubscriberCounts:
     def __init__(self, hub: CountedHub, links: Mapping[str, _Link]) -> None:
         self._hub = hub
         self._links = links
-        # By hub, the names that it has yet to be told of; and the hubs that have not been told of any.
+        # By hub, the names that it has yet to receive; and the hubs that have not received any.
         self._pending: dict[str, dict[Key, None]] = {}
         self._unmet: set[str] = set()
         # Runs while there is something to tell.
@@ -101,7 +101,7 @@ class SubscriberCounts:
 
     def _tell_one(self, link: _Link, pending: dict[Key, None]) -> None:
         index = self._hub.index
-        keys = list(islice(pending, TOLD_MAX))
+        keys = list(islice(pending, NAMES_PER_ROUND_MAX))
         for key in keys:
             del pending[key]
         words = [spell_count(key, index.own_count(key)) for key in keys]

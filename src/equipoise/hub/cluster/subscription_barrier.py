@@ -2,7 +2,7 @@
 
 A subscription by name waits until the trunk and all lanes of the topic stand at this hub; one by pattern until every
 live hub knows the pattern, and until the streams stand of those topics with lanes that it matches, which are followed
-as if by name. A hub that has just joined waits until all others have told it their lanes.
+as if by name. A hub that has just joined waits until all others have sent it their lanes.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Listening:
             self._stand(found, wait, absent)
 
     def _give_up(self, session: Session) -> None:
-        """The client has gone, or was told to try again."""
+        """The client has gone, or was asked to try again."""
         claim = self._claims.pop(session, None)
         if claim is not None:
             claim.wait.cancel()
@@ -290,7 +290,7 @@ class Listening:
         streams = (topic, *self._cluster.lanes.of(topic))
         return [s.lane for s in streams if s.beside is not None and session in s.beside.absent]
 
-    # What subscribers with positions are told of streams.
+    # What subscribers with positions receive about streams.
 
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None:
         """Behind the answer to a subscription by name: the other streams, and what each of them comes after."""

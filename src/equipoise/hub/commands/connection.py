@@ -164,7 +164,7 @@ def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     session.proto = 2
     session.name = b""
     session.is_never_evicted = False
-    session.tags = session.told = session.transaction = None
+    session.tags = session.redirected = session.transaction = None
     session.note_input()
     core.places.forget(session)
     session.reply_mode = ReplyMode.ON
@@ -187,7 +187,7 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         return b""
     core.follow(session, command[1])
     if options:
-        session.told = {}
+        session.redirected = {}
         if not cluster.is_alone:
             # Before its first plan a hub does not know its address; it may lag behind the others all the more.
             address = cluster.router.own_address(is_tls=session.is_tls)

@@ -81,7 +81,7 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes |
             return glob
         for name in known:
             if glob.matches(name.encode()):
-                # A name that is asked for plainly is told as it was spelled, as in Redis.
+                # A name that is asked for plainly is answered as it was spelled, as in Redis.
                 found.setdefault(name, name.encode() if glob.wildcards else argument)
     shown = {bulk(spelled): bulk(known[name].encode()) for name, spelled in found.items()}
     return mapping(shown, session.proto)

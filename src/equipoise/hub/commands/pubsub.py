@@ -69,7 +69,7 @@ def _subscribe_everywhere(
 
     def proceed() -> bytes:
         problem = subscribe(core, session, kind, names, compiled)
-        if session.told is not None and kind is Kind.POSITIONED_NAME:
+        if session.redirected is not None and kind is Kind.POSITIONED_NAME:
             core.cluster.telling.subscribed(session, names)
         if kind.is_pattern:
             core.cluster.listening.heard_by(others)

@@ -93,7 +93,7 @@ def _subscribe_to_rest(
         if topic is not None:
             cluster.listening.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
-        if session.told is not None:
+        if session.redirected is not None:
             cluster.telling.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 

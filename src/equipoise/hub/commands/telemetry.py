@@ -41,7 +41,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     """EQ.TELEMETRY incarnation from-sequence max-bytes → [incarnation, first, next, Arrow stream, end].
 
     The records from `first` to `next`, of those up to `end`. A reader that names another incarnation than the present
-    gets none, and is told the present one and where it begins.
+    gets none, but the present one and where it begins.
     """
     if not (core.users.is_open or (session.user is not None and session.user.may_observe)):
         return denial(session, Action.OBSERVE, b"*")

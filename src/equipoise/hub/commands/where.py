@@ -3,7 +3,7 @@
     EQ.WHERE                       the hub's coordinate, null if it does not know it yet
     EQ.WHERE rtt_us coordinate     the same; and the client is there, so far from this hub as it has measured
 
-What is told holds until it is told again, reports stay away for long, or the connection ends. Nonsense is refused and
+A report holds until the next one, until reports stay away for long, or the connection ends. Nonsense is refused and
 changes nothing. What can hardly be is answered as ever, and not believed (`Locations.tell`).
 """
 

@@ -5,7 +5,7 @@ What matches nothing is accounted for with the next message that does, or by a f
 always learns how far the stream is, and a hole is a loss as it is for others.
 
 Always true:
-    for each such hub, `LinkFilters.n` is the last position that it was told of, or that was lost here before;
+    for each such hub, `LinkFilters.n` is the last position that it knows of, or that was lost here before;
     a span that is sent holds no position that was lost on its way here.
 """
 
@@ -45,7 +45,7 @@ class _Topic(Protocol):
 
 
 class LinkStats(Protocol):
-    """What is counted of all topics of the hub, and who has to know that a hub was not told of messages."""
+    """What is counted of all topics of the hub, and what to call when a hub has yet to learn of messages."""
 
     # Messages that other hubs did not have to be sent.
     kept_off: int
@@ -53,7 +53,7 @@ class LinkStats(Protocol):
     def fine_now(self) -> float: ...
     def note_matching(self, matching_s: float) -> None: ...
     def note_silence(self, topic: Any) -> None:
-        """Another hub has to be told within a quarter of a second how far the topic is."""
+        """Another hub has to learn within a quarter of a second how far the topic is."""
 
 
 class HubFilter(FilterNode):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.hub.content.topic_filters import TopicFilter
     from equipoise.hub.data.deferred_replies import DeferredReplies
     from equipoise.hub.data.held_subscriptions import HeldSubscriptions
-    from equipoise.hub.data.other_hubs import Told
+    from equipoise.hub.data.other_hubs import SentRedirect
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session_host import SessionHost
@@ -65,11 +65,11 @@ class ClientState:
         "local_address",
         "name",
         "proto",
+        "redirected",
         "reply_mode",
         "subscriptions",
         "tags",
         "timer",
-        "told",
         "transaction",
         "user",
         "write",
@@ -90,12 +90,12 @@ class ClientState:
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
         # Replies that come apart from the order of commands; None: the client has not asked for that.
         self.deferred: DeferredReplies | None = None
-        # By topic, where a smart client was told that it lives; None: it has not asked for redirects.
-        self.told: dict[bytes, Told] | None = None
+        # By topic, the last redirect that a smart client received; None: it has not asked for redirects.
+        self.redirected: dict[bytes, SentRedirect] | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.
         self.certificate: Sequence[str] = ()
         self.is_certified = self.is_never_evicted = False
-        # Whether the connection is encrypted: such a client is told TLS addresses.
+        # Whether the connection is encrypted: such a client receives TLS addresses.
         self.is_tls = False
         self.address = self.local_address = self.command = ""
         self.created_at = self.last_at = core.now()

@@ -52,7 +52,7 @@ class HeldSubscriptions(Generic[Target]):
         return (self._many or {}).get(kind, _NONE)
 
     def items(self) -> Iterator[tuple[Kind, Mapping[bytes, Target]]]:
-        """By kind, in the order in which kinds were first subscribed by. What changes meanwhile is not told."""
+        """By kind, in the order in which kinds were first subscribed by. Changes meanwhile are not included."""
         if self._kind is not None:
             yield self._kind, self.of(self._kind)
         else:

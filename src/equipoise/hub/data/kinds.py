@@ -37,7 +37,7 @@ class Kind(Enum):
 
     @property
     def is_by_name(self) -> bool:
-        """Whether it is for one topic, with positions: such subscribers are told how its streams come and go."""
+        """Whether it is for one topic, with positions: such subscribers learn how its streams come and go."""
         return self in (Kind.POSITIONED_NAME, Kind.OWN)
 
     @property

@@ -1,6 +1,6 @@
 """Count messages that subscribers here should have had and that never came: per topic, and over all.
 
-Subscribers that follow positions are told of a gap. Plain Redis subscribers cannot be told: for them the loss is
+Subscribers that follow positions receive a gap. Plain Redis subscribers cannot: for them the loss is
 counted here, where they are connected, so that an operator sees what they missed. A hub learns of a loss by positions
 (a hole, an epoch that follows an unknown end), or by the death of another hub, which may have taken messages of any
 topic with it.

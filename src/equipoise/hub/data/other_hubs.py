@@ -28,9 +28,9 @@ __all__ = [
     "PublishAcks",
     "PublishRoutes",
     "Redirects",
+    "SentRedirect",
     "StreamPositions",
     "Subscriptions",
-    "Told",
     "TopicRoutes",
 ]
 
@@ -38,8 +38,8 @@ __all__ = [
 LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
 
 
-class Told(NamedTuple):
-    """What a session was told of a topic's place, and when."""
+class SentRedirect(NamedTuple):
+    """The last redirect of a topic that a session received, and when."""
 
     placement: Placement
     at: float

@@ -77,13 +77,13 @@ class Shell(Protocol):
         """Check a password beside the loop and call back on it; not at all if the caller has gone."""
 
     def has_hung_up(self, wire: Wire) -> bool:
-        """Whether the other end has closed or reset the connection; False where that cannot be told."""
+        """Whether the other end has closed or reset the connection; False where that is unknown."""
 
     def round_trip_s(self, wire: Wire) -> float | None:
-        """To the other end of a connection and back; None where it cannot be told."""
+        """To the other end of a connection and back; None where it is unknown."""
 
     def memory_bytes(self) -> int:
         """Of the machine."""
 
     def resident_bytes(self) -> int:
-        """Of this process; 0 where it cannot be told."""
+        """Of this process; 0 where it is unknown."""

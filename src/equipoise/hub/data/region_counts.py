@@ -4,7 +4,7 @@ Soft state: each hub tells the others how many subscribers of its own a name has
 second. So PUBSUB and PUBLISH answer for the whole region without asking, as of a second ago at most.
 
 Always true:
-    `of` is the sum of what the live hubs have told last;
+    `of` is the sum of what the live hubs have sent last;
     at most `ENTRIES_MAX` counts are kept: of names beyond, only this hub's own subscribers are known.
 """
 
@@ -69,7 +69,7 @@ class RegionCounts:
         return (name for other, name in list(self._totals) if other == kind)
 
     def heard(self, hub: str, counts: Iterable[tuple[Key, int]], *, is_first: bool) -> list[Key]:
-        """What a hub tells of its own; with `is_first` all that it told before is void. The keys that changed."""
+        """What a hub tells of its own; with `is_first` all that it sent before is void. The keys that changed."""
         changed = self.forget(hub) if is_first else []
         known = self._by_hub.setdefault(hub, {})
         for key, count in counts:

@@ -92,7 +92,7 @@ def renew_forms(core: SessionHost, session: Session) -> None:
 def judge_again(core: SessionHost, session: Session) -> int:
     """Take away the subscriptions that the session's user may no longer have; how many those were.
 
-    The client is told with the same push that answers an unsubscription. What waits for it in its backlog is
+    The client gets the same push that answers an unsubscription. What waits for it in its backlog is
     dropped; bytes that its transport has taken cannot be called back.
     """
     revoked = 0

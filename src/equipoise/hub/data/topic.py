@@ -136,7 +136,7 @@ class Topic:
         # What those of them ask for that do not want everything; None for most.
         self.hub_filters: HubFilters | None = None
         self.stream: Stream | None = None
-        # How much it has been told of what became of other hubs.
+        # How much it has learned of what became of other hubs.
         self.news = 0
         # Its lanes and all that comes with them; None for most.
         self.beside: Beside | None = None

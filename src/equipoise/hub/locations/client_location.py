@@ -6,7 +6,7 @@ far as by way of this one: never less than it is, by the triangle inequality, an
 topic lives there, since a plain client stays where it is connected and this hub relays.
 
 Not taken: so high that the coordinate's distance to this hub is the round trip. Where hubs have heights themselves,
-others would look nearer than they can be. How far the client is from this hub is told apart from that, as measured.
+others would look nearer than they can be. The client's distance from this hub is kept apart from that, as measured.
 """
 
 from __future__ import annotations

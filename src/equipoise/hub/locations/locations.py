@@ -61,7 +61,7 @@ class Locations:
 
         One on its own is at the origin, and sure of it: there is nothing else to be placed by.
         """
-        return self.probing.stability.told or (
+        return self.probing.stability.announced or (
             self._origin if self._core.cluster.router.is_only_hub else None
         )
 
@@ -163,7 +163,7 @@ class Locations:
         return self._tcp_rtt_for is TcpRttFor.LIMITED and len(self._limited) > 0
 
     @property
-    def told(self) -> int:
+    def located(self) -> int:
         """Clients that have said where they are."""
         return len(self._told)
 
@@ -174,5 +174,5 @@ class Locations:
 
     @property
     def read(self) -> int:
-        """Clients of which the kernel has told how far they are."""
+        """Clients whose round trip the kernel has measured."""
         return sum(reading.rtt_s is not None for reading in self._readings.values())

@@ -5,7 +5,7 @@ can come back, and a hub that is asked answers only where the answer goes at onc
 of either link waited for that, and is left out; one that waited for a busy loop is what the estimator's median is for.
 A peer has one question at a time, however short rounds are: an answer that is on its way is worth more than another.
 
-Others hear two things. Hubs that probe are told the coordinate as it is at the moment, which the algorithm needs;
+Others hear two things. Hubs that probe receive the coordinate as it is at the moment, which the algorithm needs;
 all others get one that changes only when there is news (`coordinates.Stability`).
 """
 
@@ -120,7 +120,7 @@ class Probing:
 
         Equal distances between sites are explained as well by long access lines, and among themselves hubs cannot tell.
         A height stands for a line that all packets pass; a client that is nearer shows that there is none. So
-        the hub begins anew without a height. What it has told holds until that has led somewhere.
+        the hub begins anew without a height. Its reported coordinate holds until the new one has converged.
         """
         own = self.estimator.coordinate
         if not self.is_flat and rtt_s < own.height_s + own.adjustment_s:
@@ -217,8 +217,8 @@ class Probing:
         self._peers[peer] = coordinate
         self._rtts_s.setdefault(peer, deque(maxlen=RECENT)).append(rtt_s)
         self._has_moved = True
-        if self.stability.told is None:
-            # The first is told at once: anything is better than nothing.
+        if self.stability.announced is None:
+            # The first is announced at once: any coordinate is better than none.
             self._has_moved = False
             self.stability.consider(self.estimator.coordinate)
 

@@ -12,7 +12,7 @@ Always true:
     a hub counts as serving under a plan exactly if its life began before the plan was committed, and that is read from
     the order of creations in the store. So all hubs agree on it, and a reader that reads the plan first and the hubs
     after it sees every hub that serves under the plan;
-    what is seen is read after the plan it is used with, after every change that was told (`outdate`), and not before
+    what is seen is read after the plan it is used with, after every change that is known (`outdate`), and not before
     what was seen last. A glance that cannot be shown to be is passed over, and the hubs are read anew.
 """
 

@@ -69,7 +69,7 @@ class Presence:
         self._since_id = 0
         self._registered_version = 0
         self._told_load = 0.0
-        # The version of the specs that the others were told this hub serves under.
+        # The version of the specs that this hub has announced to serve under.
         self._told_specs = 0
         self._must_tell_specs = asyncio.Event()
         self._must_look = asyncio.Event()

@@ -18,7 +18,7 @@ __all__ = ["FailedHandshakes", "tls_context"]
 
 log = logging.getLogger("equipoise.hub")
 
-# Between two lines about one reason: a client that tries again and again is told of once a minute.
+# Between two lines about one reason: a client that tries again and again is logged once a minute.
 _QUIET_S = 60.0
 _LEFT = "LEFT"
 _REASONS = {
@@ -53,7 +53,7 @@ class FailedHandshakes:
         if now - told_at < _QUIET_S:
             self._told[reason] = (told_at, since + 1)
             return
-        more = f" (and {since} more since it was last told)" if since else ""
+        more = f" (and {since} more since the last report)" if since else ""
         log.warning("TLS handshake failed: %s%s", _REASONS.get(reason, reason or "no reason given"), more)
         self._told[reason] = (now, 0)
 

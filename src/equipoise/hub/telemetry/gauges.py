@@ -1,7 +1,7 @@
 """How the hub itself is doing: processor, memory, loop, bandwidth, connections.
 
 The loop's lag is how late a timer runs that is set ten times a second: whatever keeps the loop keeps every client's
-messages as well. What the process uses is told by the shell, for only it knows what it runs on.
+messages as well. The shell reports what the process uses, for only it knows what it runs on.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Process(Protocol):
         """CPU time used so far."""
 
     def resident_bytes(self) -> int:
-        """0 where it cannot be told."""
+        """0 where it is unknown."""
 
     def memory_bytes_max(self) -> int:
-        """What it may take, what it has included; 0 where it cannot be told."""
+        """What it may take, what it has included; 0 where it is unknown."""
 
     def network_bytes_per_s(self) -> float:
-        """How fast its network is; 0 where that cannot be told."""
+        """How fast its network is; 0 where that is unknown."""
 
 
 class _Places(Protocol):

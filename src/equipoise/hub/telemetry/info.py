@@ -162,7 +162,7 @@ def _coordinates(core: HubCore, totals: Totals) -> dict[str, object]:
         "probes_discarded": probing.discarded,
         "probes_outliers": estimator.outliers,
         "coordinate_resets": estimator.resets,
-        "clients_with_coordinate": places.told,
+        "clients_with_coordinate": places.located,
         "clients_with_implausible_coordinate": places.doubted,
         "clients_read": places.read,
     }

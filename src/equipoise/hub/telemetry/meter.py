@@ -26,7 +26,7 @@ __all__ = [
     "meter_of",
 ]
 
-# Publishers told apart in one window: beyond any decision that is taken by their number, and 64 KiB at most.
+# Publishers distinguished in one window: beyond any decision that is taken by their number, and 64 KiB at most.
 PUBLISHERS_MAX = 1_000
 # An audience of so few is compiled anew in some microseconds, and weighs 600 bytes while its topic rests.
 _FORGOTTEN_RECEIVERS = 8

@@ -119,7 +119,7 @@ class MetricsReading:
             "probes_sent": probing.sent,
             "probes_answered": probing.answered,
             "probes_outliers": probing.estimator.outliers,
-            "clients_with_coordinate": places.told,
+            "clients_with_coordinate": places.located,
             "clients_with_implausible_coordinate": places.doubted,
         }
 

@@ -60,7 +60,7 @@ def keep(
     present = hour_folder(int(now_s * 1e6))
     chosen = groups(lake, settings, present_hour=present, is_all=is_all)
     context, folder, count = session.sparkContext, str(lake.folder), 0
-    # Some tasks for each core at a time, so that what is merged is in place, and told, before the last is done.
+    # Some tasks for each core at a time, so that what is merged is in place, and reported, before the last is done.
     step = _GROUPS_PER_CORE * context.defaultParallelism
     for first_group in range(0, len(chosen), step):
         jobs = [(folder, group) for group in chosen[first_group : first_group + step]]

@@ -49,7 +49,7 @@ _WORDS_BYTES_MAX = 200
 
 @contextmanager
 def held(lake: Path, who: str, *, wait_s: float) -> Iterator[None]:
-    """Change the lake in this block. `who` is what others are told, such as `equipoise pipeline`.
+    """Change the lake in this block. `who` is the name that others see, such as `equipoise pipeline`.
 
     Raises SettingsError if another process has it for longer than `wait_s`, or the folder cannot be used.
     """

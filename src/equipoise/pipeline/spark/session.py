@@ -63,7 +63,7 @@ class SparkDriver:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the JVM runs. If it dies, Python is not told."""
+        """Whether the JVM runs. If it dies, Python is not notified."""
         return self.jvm.poll() is None
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ def address_towards(master: str) -> str:
 
 
 def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> dict[str, str]:
-    """What Spark is told, by its own names."""
+    """Spark's configuration, by its own names."""
     return {
         "spark.app.name": "equipoise",
         "spark.master": settings.master,

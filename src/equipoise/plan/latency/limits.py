@@ -187,7 +187,7 @@ def _beside(places: Places) -> Floats:
 
 
 class LatencyLimits:
-    """Of one view. Holds nothing that a plan changes; what homes are is told with each question."""
+    """Of one view. Holds nothing that a plan changes; the homes come with each question."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class StoreChannel(Protocol):
     async def children(self, path: str) -> tuple[str, ...]: ...
 
     async def arm(self, path: str, kind: WatchKind) -> None:
-        """Ask to be told of the next change, once. Changes after this has returned are not missed."""
+        """Watch for the next change, once. Changes after this has returned are not missed."""
         ...
 
     async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:

@@ -49,7 +49,7 @@ class MemoryStore(ConnectedStore):
 
     def _forget_session(self) -> None:
         if not self._is_closed:
-            # A turn later, so that LOST is told before the next CONNECTED.
+            # A turn later, so that LOST is reported before the next CONNECTED.
             asyncio.get_running_loop().call_soon(self._start)
 
     def changed(self, path: str, kind: WatchKind) -> None:

@@ -3,7 +3,7 @@
 Always true:
     every node but the root has its parent, and no ephemeral node has children;
     an ephemeral node's owner is a live session;
-    a watch that was armed is told of the first change after it, once, and then forgotten;
+    a watch that was armed gets the first change after it, once, and then forgotten;
     a session that has ended is refused for good.
 
 Who calls `expire_due`, and how a session's owner is reached, is left to others.

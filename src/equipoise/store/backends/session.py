@@ -89,7 +89,7 @@ class FlagWatch:
                 # The next try waits for the store, too.
                 self._flag.set()
             except BaseException:
-                # The change has not been told yet.
+                # The change has not been reported yet.
                 self._flag.set()
                 raise
 

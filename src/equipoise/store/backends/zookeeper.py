@@ -43,7 +43,7 @@ from equipoise.store.zookeeper_url import ZooKeeperAddress
 __all__ = ["ZooKeeperStore"]
 
 log = logging.getLogger("equipoise.store.backends.zookeeper")
-# Kazoo warns of every broken connection, an orderly goodbye among them; what matters of it is told as a state.
+# Kazoo warns of every broken connection, an orderly goodbye among them; what matters of it is reported as a state.
 _kazoo_log = logging.getLogger("equipoise.store.backends.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -141,7 +141,7 @@ class ZooKeeperStore(ConnectedStore):
         if client is not None:
             _retire(client)
         if not self._is_closed:
-            # A turn later, so that LOST is told before the next CONNECTED.
+            # A turn later, so that LOST is reported before the next CONNECTED.
             asyncio.get_running_loop().call_soon(self._start_again)
 
     def _start_again(self) -> None:

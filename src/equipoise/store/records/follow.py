@@ -16,7 +16,7 @@ async def follow(
 ) -> AsyncGenerator[None, None]:
     """Yield at once, and then whenever the folder's children or, in the ways of `kinds`, one of them may have changed.
 
-    Changes that come together are told once: read after each. `kinds` is DATA unless given. `timeout_s` yields at least
+    Changes that come together are one: read after each. `kinds` is DATA unless given. `timeout_s` yields at least
     that often. Goes on when the store has been away; close it (`aclosing`) when done.
     """
     news = asyncio.Event()

@@ -6,7 +6,7 @@ Always true:
     a snapshot that is damaged or lacks parts is passed over for an older one and the log after it. If nothing that
     can be read leads to the latest version, DamagedError is raised and nothing is deleted: keep the plan you have.
 
-A follower of the plan has the next one a single round trip after the store has told that it is there, and
+A follower of the plan has the next one a single round trip after the store has reported that it is there, and
 may read something else in that same round trip, as it is after the plan was committed.
 
 History is kept for the last `history_versions_max` versions, and always as far back as the second latest snapshot.

@@ -340,7 +340,7 @@ class LeaveFrame(Frame, frozen=True):
 class CountsFrame(Frame, frozen=True):
     """So many clients of the sender subscribe to these names, each spelled by `region_counts.spell_count`.
 
-    With `is_first`, all that it told before is void.
+    With `is_first`, all that it sent before is void.
     """
 
     verb = b"EQ.L.COUNTS"

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Send = Callable[[bytes], object]
-# Beyond what any sender has written: a sender that is told to go on there begins the next generation. The first release
+# Beyond what any sender has written: a sender that has to go on there begins the next generation. The first release
 # does so, too.
 VOID_OFFSET = (1 << 63) - 1
 # Acknowledged at once: the sender keeps no more than this for want of an ack.
@@ -274,7 +274,7 @@ class InLink:
 
     @property
     def resume_at(self) -> int:
-        """Where the sender is told to go on."""
+        """Where the sender has to go on."""
         return VOID_OFFSET if self.is_void else self.offset
 
 
@@ -320,9 +320,9 @@ class LinkSession:
 
     After the greeting nothing but frames is read from it, and nothing but further counts of executed bytes is written
     to it. Any error voids the generation of the link. The bytes of a chunk count as executed only if all of its frames
-    were, and where an error stopped it that number is not known. So the sender is told an offset that it cannot have
+    were, and where an error stopped it that number is not known. So the sender gets an offset that it cannot have
     reached (`VOID_OFFSET`), begins the next generation, and both hubs ask each other again for what they need. That way
-    losses are counted and told as gaps, and nothing is executed twice.
+    losses are counted and reported as gaps, and nothing is executed twice.
     """
 
     def __init__(

@@ -181,14 +181,14 @@ def test_many_subscribers_are_told_no_faster_than_the_new_home_can_take_them() -
 
 
 def test_what_is_remembered_of_a_session_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redirects, "TOLD_MAX", 5)
+    monkeypatch.setattr(redirects, "REMEMBERED_MAX", 5)
     hubs = Hubs("h1", "h2")
     client = smart(hubs, "h1")
     for number in range(100):
         client.send("PUBLISH", f"topic {number}", "x")
     hubs.settle()
-    assert client.session.told is not None
-    assert 0 < len(client.session.told) <= 5
+    assert client.session.redirected is not None
+    assert 0 < len(client.session.redirected) <= 5
 
 
 def test_topics_without_subscribers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
