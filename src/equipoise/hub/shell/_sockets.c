@@ -15,7 +15,7 @@ to them, with every byte from the first command on that was not executed here.
 
 Always true:
     a wire's callbacks are never called after `connection_lost`, and that is called once, in a turn of its own;
-    a wire holds at most the high-water mark and one piece before its protocol is told to pause;
+    a wire holds at most the high-water mark and one piece before its protocol is asked to pause;
     while its reading is paused, a wire notices neither FIN nor RST, as with uvloop.
 */
 
@@ -34,7 +34,7 @@ Always true:
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* As uvloop's: what is read at once, and when a protocol is told that its transport is full, and that it is not. */
+/* As uvloop's: what is read at once, and when a protocol learns that its transport is full, and that it is not. */
 #define READ_BYTES (256 * 1024)
 #define HIGH_BYTES (64 * 1024)
 #define LOW_BYTES (16 * 1024)
@@ -90,7 +90,7 @@ static struct {
     PyObject *encoder_code;
     PyObject *replies_on, *may_publish;
     /* Session */
-    Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, transaction, reply_mode, holds_input, told,
+    Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, transaction, reply_mode, holds_input, redirected,
         id, last_at, command, write;
     /* RequestReader, RequestLimits, Stats */
     Py_ssize_t unfinished, error, limits, payload_bytes_max, input_bytes, commands;
@@ -134,7 +134,7 @@ static void wire_drop_pieces(Wire *w) {
     PyMem_Free(taken);
 }
 
-/* Report a Python exception that no caller can be told of. */
+/* Report a Python exception that no caller can catch. */
 static void poller_report(Poller *p) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -152,7 +152,7 @@ static void poller_report(Poller *p) {
     Py_XDECREF(traceback);
 }
 
-/* The connection is no more. Its protocol is told in a turn of its own. */
+/* The connection is no more. Its protocol learns it in a turn of its own. */
 static void wire_end(Wire *w, int error) {
     if (w->fd < 0)
         return;
@@ -745,7 +745,7 @@ static int is_plain_session(PyObject *session) {
            SLOT(session, at.peer) == Py_None && SLOT(session, at.user) != Py_None &&
            SLOT(session, at.subscriptions) == Py_None && SLOT(session, at.owed) == Py_None &&
            SLOT(session, at.transaction) == Py_None && SLOT(session, at.reply_mode) == at.replies_on &&
-           SLOT(session, at.holds_input) == Py_False && SLOT(session, at.told) == Py_None &&
+           SLOT(session, at.holds_input) == Py_False && SLOT(session, at.redirected) == Py_None &&
            SLOT(reader, at.unfinished) == Py_None && SLOT(reader, at.error) == Py_None;
 }
 
@@ -1053,7 +1053,7 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {session, "transaction", &at.transaction},
         {session, "reply_mode", &at.reply_mode},
         {session, "_holds_input", &at.holds_input},
-        {session, "told", &at.told},
+        {session, "redirected", &at.redirected},
         {session, "id", &at.id},
         {session, "last_at", &at.last_at},
         {session, "command", &at.command},
