@@ -62,7 +62,8 @@ class TopicMeter:
     def __init__(self, topic: Topic) -> None:
         # The topic's counters when the window began. Once the topic is in a slice, the messages of all of the
         # slice's topics, of which it is one.
-        self.counted: Sequence[int] = counters(topic)
+        counted = counters(topic)
+        self.counted: Sequence[int] = counted if any(counted) else _ZEROS
         self.row = PUBLISHED
         self.forget_notes()
 
@@ -144,6 +145,9 @@ COUNTED = {
 PUBLISHED = 0
 # Columns that are counted on the meter, since few topics have them.
 NOTED = ("ingress_messages", "ingress_bytes", "egress_messages", "egress_bytes", "cuts", "drops")
+
+# Of topics that have done nothing yet, which are many where clients only subscribe.
+_ZEROS = (0,) * len(COUNTED)
 
 counters: Callable[[Topic], tuple[int, ...]] = attrgetter(*COUNTED.values())
 meter_of: Callable[[Topic], TopicMeter] = attrgetter("meter")

@@ -236,13 +236,20 @@ class Slice:
     def _audience_columns(self, core: _Hub) -> dict[str, Values]:
         """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
         audiences = [topic.audience for topic in self.topics]
-        if audiences != self._audiences or not self._heard:
-            # Without one a client has come or gone since the last message; compiling it now costs nothing more.
-            present = [topic.audience or core.audience_of(topic) for topic in self.topics]
-            self._audiences = [*present]
+        if audiences != self._audiences or None in audiences or not self._heard:
+            clients, relays = [], []
+            for topic, meter in zip(self.topics, self._meters, strict=True):
+                # Without one a client has come or gone since the last message.
+                audience = topic.audience or core.audience_of(topic)
+                clients.append(audience.clients)
+                relays.append(len(audience.hubs))
+                if not topic.n and not meter.ingress_messages:
+                    # Nothing was published yet: compiled, it takes more memory than the topic.
+                    topic.audience = None
+            self._audiences = [topic.audience for topic in self.topics]
             self._heard = {
-                "subscribers": _one_or_each([audience.clients for audience in present]),
-                "relays": 0 if core.cluster.is_alone else _one_or_each([len(each.hubs) for each in present]),
+                "subscribers": _one_or_each(clients),
+                "relays": 0 if core.cluster.is_alone else _one_or_each(relays),
             }
         return self._heard
 
