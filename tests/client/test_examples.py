@@ -40,6 +40,8 @@ def test_every_example_is_run_here() -> None:
         "publish_and_subscribe.py",
         "follow_many_topics.py",
         "handle_gaps.py",
+        # In tests/pipeline/test_topic_source.py, where there is a Spark.
+        "topics_in_spark.py",
     }
 
 

@@ -148,3 +148,81 @@ def test_there_is_no_id_behind_the_last_or_before_the_first() -> None:
     assert before((0, 0)) is None
     assert before((5, 0)) == (4, 2**64 - 1)
     assert after((4, 2**64 - 1)) == (5, 0)
+
+
+def sequenced(logs: Logs, run: int, n: int, producer: str = "p") -> bytes:
+    return logs.run("XADD", "t", "SEQUENCE", producer, run, n, "*", "f", f"{run}/{n}")
+
+
+def test_an_entry_that_its_producer_has_numbered_is_added_once() -> None:
+    logs = Logs()
+    first, second = sequenced(logs, 0, 0), sequenced(logs, 0, 1)
+    assert sequenced(logs, 0, 1) == second
+    assert sequenced(logs, 0, 0) == b"$-1\r\n"
+    assert first != second
+    sequenced(logs, 7, 0)
+    assert sequenced(logs, 0, 2) == b"$-1\r\n"
+    sequenced(logs, 0, 0, producer="q")
+    assert added(logs) == 4
+    folded = logs.folded(b"t")
+    assert folded.sequences.rows() == logs.logs[b"t"].sequences.rows()
+
+
+def test_a_number_that_leaves_a_gap_is_refused_and_nothing_is_added() -> None:
+    logs = Logs()
+    assert sequenced(logs, 0, 1).startswith(b"-OUTOFORDER the next number of the producer in run 0 is 0")
+    sequenced(logs, 0, 0)
+    assert sequenced(logs, 0, 2).startswith(b"-OUTOFORDER the next number of the producer in run 0 is 1")
+    assert sequenced(logs, 1, 1).startswith(b"-OUTOFORDER")
+    assert sequenced(logs, -1, 0).startswith(b"-ERR run and number")
+    assert added(logs) == 1
+
+
+def test_what_producers_have_numbered_is_in_the_snapshot() -> None:
+    logs = Logs()
+    sequenced(logs, 3, 0)
+    again = TopicLog()
+    again.apply(logs.logs[b"t"].snapshot())
+    logs.logs[b"t"] = again
+    assert sequenced(logs, 3, 0).startswith(b"$")
+    assert added(logs) == 1
+    sequenced(logs, 3, 1)
+    assert added(logs) == 2
+
+
+def test_the_producer_that_was_silent_for_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("equipoise.log.sequences.PRODUCERS_MAX", 2)
+    logs = Logs()
+    for producer, n in (("p", 0), ("q", 0), ("p", 1), ("r", 0)):
+        sequenced(logs, 0, n, producer)
+    assert [row[0] for row in logs.logs[b"t"].sequences.rows()] == [b"p", b"r"]
+
+
+def test_steps_divide_what_is_behind_an_id() -> None:
+    logs = Logs()
+    for number in range(1, 301):
+        logs.run("XADD", "t", f"{number}-0", "f", "v")
+    logs.run("XDEL", "t", "60-0", "250-0")
+
+    def steps(after: str, step: int, limit: int) -> bytes:
+        return logs.run("EQ.STEPS", "t", after, step, limit)
+
+    def reply(behind: int, *ids: str) -> bytes:
+        spelled = b"".join(b"$%d\r\n%b\r\n" % (len(at), at.encode()) for at in ids)
+        return b"*4\r\n:300\r\n$5\r\n300-0\r\n:%d\r\n*%d\r\n%b" % (behind, len(ids), spelled)
+
+    assert steps("0", 100, 10) == reply(298, "101-0", "201-0")
+    assert steps("50", 100, 1) == reply(248, "151-0")
+    assert steps("249-0", 1, 2) == reply(50, "251-0", "252-0")
+    assert steps("0", 0, 0) == reply(298)
+    assert steps("300-0", 1, 1) == reply(0)
+    assert steps("0", 0, 1).startswith(b"-ERR a step is at least 1")
+    assert logs.run("EQ.STEPS", "none", "0", 1, 1) == b"*4\r\n:0\r\n$3\r\n0-0\r\n:0\r\n*0\r\n"
+
+
+def test_setting_what_is_set_forgets_nothing_and_can_make_the_log() -> None:
+    logs = Logs()
+    assert logs.run("XCFGSET", "t", "IDMP-MAXSIZE", "5", "MKSTREAM") == b"+OK\r\n"
+    first = logs.run("XADD", "t", "IDMP", "p", "1", "*", "f", "v")
+    assert logs.run("XCFGSET", "t", "IDMP-MAXSIZE", "5", "MKSTREAM") == b"+OK\r\n"
+    assert logs.run("XADD", "t", "IDMP", "p", "1", "*", "f", "v") == first

@@ -39,6 +39,7 @@ def settings_of(unit: Path) -> dict[str, dict[str, list[str]]]:
 def test_there_is_a_unit_for_each_process_of_a_system() -> None:
     names = [unit.name for unit in UNITS]
     assert names == [
+        "equipoise-bookie@.service",
         "equipoise-controller.service",
         "equipoise-gateway.service",
         "equipoise-hub@.service",

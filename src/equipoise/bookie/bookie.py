@@ -122,6 +122,7 @@ class Bookie:
                 tasks.create_task(self.server.run())
                 tasks.create_task(self._keep_registered())
                 tasks.create_task(self._watch_room())
+                tasks.create_task(self._report())
                 tasks.create_task(self._watch_draining())
                 tasks.create_task(self._collect())
                 tasks.create_task(self._mend())
@@ -200,6 +201,7 @@ class Bookie:
             rack=facts.rack,
             free_bytes=room.free_bytes,
             total_bytes=room.total_bytes,
+            sync_us_p99=int(self.server.sync_s_p99 * 1e6),
             directory=facts.directory if directory is None else directory,
             is_read_only=self.server.engine.is_read_only,
             is_secured=self._security is not None,
@@ -232,6 +234,12 @@ class Bookie:
                     if self.server.engine.is_read_only != self.facts.is_read_only:
                         self._changed.set()
                 await watch.changed()
+
+    async def _report(self) -> None:
+        """Tell room and sync time, for people and for placing ledgers."""
+        while True:
+            await asyncio.sleep(self.settings.report_interval_s)
+            self._changed.set()
 
     # --- room
 

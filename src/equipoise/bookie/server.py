@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -31,6 +32,9 @@ from equipoise.ledger.wire import (
 __all__ = ["BookieConnection", "BookieServer", "Judge"]
 
 log = logging.getLogger("equipoise.bookie")
+
+# Groups whose sync times are remembered.
+_SYNCS_KEPT = 1_000
 
 
 class BookieConnection(asyncio.Protocol):
@@ -128,6 +132,14 @@ class BookieServer:
         # One: the order of writes to the disk is the order in which they are asked for.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._server: asyncio.AbstractServer | None = None
+        # How long the last groups took to be written and synced.
+        self._sync_s: deque[float] = deque(maxlen=_SYNCS_KEPT)
+
+    @property
+    def sync_s_p99(self) -> float:
+        """How long 99 of 100 of the last groups took at most; 0 without any."""
+        times = sorted(self._sync_s)
+        return times[len(times) * 99 // 100] if times else 0.0
 
     async def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Take the port, which is chosen if it is 0. Connections are accepted after `accept`."""
@@ -169,7 +181,9 @@ class BookieServer:
             await self._roll()
             return
         if group.parts:
+            began_at = asyncio.get_running_loop().time()
             await self.in_thread(self._write, group)
+            self._sync_s.append(asyncio.get_running_loop().time() - began_at)
         self._answer(self.engine.commit(group))
 
     def _write(self, group: Group[Asker]) -> None:

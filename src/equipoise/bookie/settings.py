@@ -43,6 +43,9 @@ class BookieSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     room_interval_s: Annotated[
         float, Meta(gt=0, description="How often the room on the disk is looked at.")
     ] = 1.0
+    report_interval_s: Annotated[
+        float, Meta(gt=0, description="How often the bookie tells the store its room and sync time.")
+    ] = 30.0
     collection_interval_s: Annotated[
         float,
         Meta(

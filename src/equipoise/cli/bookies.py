@@ -27,14 +27,14 @@ Name = Annotated[str, typer.Argument(metavar="BOOKIE", help="Name of the bookie.
 
 @app.command("ls")
 def list_bookies(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
-    """List bookies with state, address, site, rack and room."""
+    """List bookies with state, address, site, rack, room and sync time."""
 
     async def main(metadata: ClusterRecords) -> None:
         rows = await bookie_rows(BookiesStore(metadata.store, Tree(region)))
         if as_json:
             show_json(rows)
             return
-        headers = ("BOOKIE", "STATE", "ADDRESS", "SITE", "RACK", "USED", "FREE")
+        headers = ("BOOKIE", "STATE", "ADDRESS", "SITE", "RACK", "USED", "FREE", "SYNC P99")
         show_rows(headers, rows)
 
     run(store, region, main, is_quiet=as_json)
@@ -175,7 +175,16 @@ async def bookie_rows(bookies: BookiesStore) -> list[dict[str, object]]:
 def _row(name: str, facts: BookieFacts | None, *, is_draining: bool) -> dict[str, object]:
     if facts is None:
         state = "lost, draining" if is_draining else "lost"
-        return {"bookie": name, "state": state, "address": "", "site": "", "rack": "", "used": "", "free": ""}
+        return {
+            "bookie": name,
+            "state": state,
+            "address": "",
+            "site": "",
+            "rack": "",
+            "used": "",
+            "free": "",
+            "sync_p99": "",
+        }
     state = "draining" if is_draining else "read-only" if facts.is_read_only else "writable"
     used = f"{100 * (1 - facts.free_bytes / facts.total_bytes):.0f} %" if facts.total_bytes else ""
     return {
@@ -186,4 +195,5 @@ def _row(name: str, facts: BookieFacts | None, *, is_draining: bool) -> dict[str
         "rack": facts.rack,
         "used": used,
         "free": f"{facts.free_bytes / 2**30:.1f} GiB" if facts.total_bytes else "",
+        "sync_p99": f"{facts.sync_us_p99 / 1e3:.1f} ms" if facts.sync_us_p99 else "",
     }

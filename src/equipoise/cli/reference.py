@@ -29,6 +29,7 @@ from equipoise.pipeline.settings import (
     SessionSettings,
     SourceSettings,
 )
+from equipoise.pipeline.topic_settings import TopicReadSettings, TopicWriteSettings
 from equipoise.store import tree
 from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, RecordKind, columns_of
 
@@ -66,8 +67,12 @@ def settings_page() -> str:
         _table(PipelineSettings),
         "### Spark",
         _table(SessionSettings),
-        '### Source\n\nOptions of `spark.readStream.format("equipoise")`.',
+        '### Source\n\nOptions of `spark.readStream.format("equipoise-telemetry")`.',
         _table(SourceSettings),
+        '### Topics in Spark\n\nOptions of `spark.readStream.format("equipoise")` and of `spark.read`.',
+        _table(TopicReadSettings),
+        "Options of `writeStream` and `write`.",
+        _table(TopicWriteSettings),
         "### Validation\n\nA telemetry record outside these bounds is rejected and counted.",
         _table(Plausible),
         "### The lake",

@@ -28,8 +28,14 @@ def command(
     max_hubs: Annotated[
         int, typer.Option(min=0, help="Maximum number of hubs under load; 0: the same as --hubs.")
     ] = 0,
+    bookies: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Number of bookies, which keep logs of topics: for streams and durable topics."
+        ),
+    ] = 0,
     sites: Annotated[
-        str, typer.Option(help="Sites, separated by commas; hubs are distributed over them.")
+        str, typer.Option(help="Sites, separated by commas; hubs and bookies are distributed over them.")
     ] = "",
     directory: Annotated[Path, typer.Option("--dir", help="Folder for state and logs.")] = Path(
         "equipoise-data"
@@ -58,7 +64,8 @@ def command(
 ) -> None:
     """Run a whole cluster on this machine: store, hubs, pipeline and controller. Ctrl-C stops it.
 
-    The first hub accepts Redis clients within seconds; balancing begins half a minute later.
+    The first hub accepts Redis clients within seconds; balancing begins half a minute later. With --bookies 3 it keeps
+    logs of topics: `redis-cli -p 6399 xadd orders '*' item tea`.
     """
     set_up_logs(log_format, verbose=verbose, level=logging.WARNING)
     # What it starts logs in the same way.
@@ -69,6 +76,7 @@ def command(
         settings = SystemSettings(
             hubs=hubs,
             hubs_max=max_hubs,
+            bookies=bookies,
             sites=tuple(part.strip() for part in sites.split(",") if part.strip()),
             store_url=store,
             has_login=not _has_login(hub_config),
@@ -132,6 +140,10 @@ def _welcome(system: LocalSystem, took_s: float) -> None:
         console.print(f"[yellow]port {taken} is taken[/]: {name} listens on {system.layout.known_port(name)}")
     console.print(f"  redis-cli -p {port} subscribe news       and in another terminal")
     console.print(f"  redis-cli -p {port} publish news hello")
+    if system.settings.bookies:
+        console.print(
+            f"  redis-cli -p {port} xadd orders '*' item tea   (logs, on {system.settings.bookies} bookies)"
+        )
     if system.tls_url:
         console.print(
             f"  with TLS: equipoise sub news --url {system.tls_url} --tls-ca {system.layout.tls / 'ca.pem'}"

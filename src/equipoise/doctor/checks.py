@@ -6,7 +6,7 @@ a warning is something to know before relying on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ __all__ = [
     "check_bookies",
     "check_clock",
     "check_directory",
+    "check_durability",
     "check_java",
     "check_memory",
     "check_open_files",
@@ -186,6 +187,27 @@ def check_bookies(region: str, bookies: Mapping[str, bool]) -> CheckResult:
     return CheckResult(
         "bookies", CheckStatus.OK, f"region {region}: {len(bookies)} of them, none is open to all"
     )
+
+
+def check_durability(
+    region: str, *, writable: int, needed: int, lost: Sequence[str], full: Sequence[str]
+) -> CheckResult:
+    """Whether the bookies of a region keep what its specs promise. `needed`: the largest ensemble of a spec."""
+    name = "durability"
+    if writable < needed:
+        step = "start more: `equipoise bookie --dir DIR --store URL`; until then durable topics are refused"
+        fact = f"region {region}: {writable} bookies take entries, a durable spec needs {needed}"
+        return CheckResult(name, CheckStatus.FAILURE, fact, step)
+    if lost:
+        step = "start them again, or copy what they had: `equipoise bookies drain NAME`, then `forget` them"
+        return CheckResult(
+            name, CheckStatus.WARNING, f"region {region}: lost are {', '.join(sorted(lost))}", step
+        )
+    if full:
+        step = "give them room, or start others: beyond 95 % they take no entries"
+        fact = f"region {region}: nearly full are {', '.join(sorted(full))}"
+        return CheckResult(name, CheckStatus.WARNING, fact, step)
+    return CheckResult(name, CheckStatus.OK, f"region {region}: {writable} bookies take entries")
 
 
 def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:

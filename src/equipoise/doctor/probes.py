@@ -25,6 +25,7 @@ from equipoise.hub.settings import Limits
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.embedded.zookeeper_process import java_version, locate_java
 from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.records.specs import SpecsStore
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 from equipoise.store.zookeeper_url import ZooKeeperAddress, parse_zookeeper
@@ -68,6 +69,8 @@ def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
 # What listens where by default.
 PORTS = {6399: "a hub", 6398: "the dashboard", 2181: "ZooKeeper"}
 _PATIENCE_S = 5.0
+# Share of a bookie's disk that is to be free.
+_ROOM_WANTED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +171,25 @@ async def ask_bookies(url: str) -> AsyncIterator[CheckResult]:
     store = await open_store(url, settings)
     try:
         for region in await _regions(store):
-            found = await BookiesStore(store, Tree(region)).load()
+            bookies = BookiesStore(store, Tree(region))
+            found = await bookies.load()
+            specs = await SpecsStore(store, Tree(region)).load()
+            needed = max(
+                (spec.durability.ensemble for spec in specs if spec.durability is not None), default=0
+            )
+            lost = set(await bookies.cookies()) - found.keys()
+            if found or lost or needed:
+                yield checks.check_durability(
+                    region,
+                    writable=sum(not each.is_read_only for each in found.values()),
+                    needed=needed,
+                    lost=sorted(lost),
+                    full=[
+                        each.name
+                        for each in found.values()
+                        if each.total_bytes and each.free_bytes < _ROOM_WANTED * each.total_bytes
+                    ],
+                )
             if found:
                 exposed = {
                     f"{each.name} at {each.host}:{each.port}": not each.is_secured

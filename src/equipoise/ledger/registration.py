@@ -30,6 +30,8 @@ class BookieFacts:
     rack: str = ""
     free_bytes: int = 0
     total_bytes: int = 0
+    # How long 99 of 100 of its last syncs took at most; 0: it has not synced yet.
+    sync_us_p99: int = 0
     # Identity of what it has stored: the same after a restart, another for an emptied disk.
     directory: str = ""
     is_read_only: bool = False
@@ -51,6 +53,7 @@ def encode_facts(facts: BookieFacts) -> bytes:
         "rack": facts.rack,
         "free": str(facts.free_bytes),
         "total": str(facts.total_bytes),
+        "sync": str(facts.sync_us_p99),
         "directory": facts.directory,
         "secured": "1" if facts.is_secured else "",
     }
@@ -82,6 +85,7 @@ def decode_facts(name: str, data: bytes, *, is_read_only: bool) -> BookieFacts:
             rack=properties.get("rack", "") or host,
             free_bytes=int(properties.get("free", 0)),
             total_bytes=int(properties.get("total", 0)),
+            sync_us_p99=int(properties.get("sync", 0)),
             directory=properties.get("directory", ""),
             is_read_only=is_read_only,
             is_secured=bool(properties.get("secured", "")),

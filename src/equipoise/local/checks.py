@@ -1,7 +1,7 @@
 """How each part of a system on one machine is asked whether it is well.
 
-A hub answers PING, a controller its health page, and the pipeline finishes batches. Each is asked over what its users
-use, so that whatever keeps it from answering us keeps it from answering them.
+A hub answers PING, a controller its health page, a bookie accepts connections, and the pipeline finishes batches. Each
+is asked over what its users use, so that whatever keeps it from answering us keeps it from answering them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from pathlib import Path
 
 from equipoise.processes import Check
 
-__all__ = ["BATCH_S_MAX", "FIRST_BATCH_S_MAX", "controller_answers", "hub_answers", "pipeline_works"]
+__all__ = [
+    "BATCH_S_MAX",
+    "FIRST_BATCH_S_MAX",
+    "accepts",
+    "controller_answers",
+    "hub_answers",
+    "pipeline_works",
+]
 
 # A batch takes a second, and tens of them on a machine that has far too much to do.
 BATCH_S_MAX = 60.0
@@ -28,6 +35,20 @@ def hub_answers(host: str, port: int) -> Check:
     async def check(lived_s: float) -> bool:
         # A refusal is an answer as well: who we are is not the question.
         return (await _said(host, port, b"PING\r\n"))[:1] in (b"+", b"-")
+
+    return check
+
+
+def accepts(host: str, port: int) -> Check:
+    """Whether connections are accepted: a bookie has no question that needs no ledger."""
+
+    async def check(lived_s: float) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            return False
+        writer.transport.abort()
+        return True
 
     return check
 

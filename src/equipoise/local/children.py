@@ -9,14 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equipoise.local.checks import controller_answers, hub_answers, pipeline_works
+from equipoise.local.checks import accepts, controller_answers, hub_answers, pipeline_works
 from equipoise.local.layout import HOST, Layout
 from equipoise.processes import Check, ChildSpec
 
 if TYPE_CHECKING:
     from equipoise.local.authority import HubCertificate
 
-__all__ = ["DASHBOARD", "DASHBOARD_PORT", "Addresses", "controller", "hub", "pipeline", "tls_port_name"]
+__all__ = [
+    "DASHBOARD",
+    "DASHBOARD_PORT",
+    "Addresses",
+    "bookie",
+    "controller",
+    "hub",
+    "pipeline",
+    "tls_port_name",
+]
 
 # The pages have a port of their own, beside the controller's for views.
 DASHBOARD = "dashboard"
@@ -25,6 +34,7 @@ DASHBOARD_PORT = 6398
 HUBS_USER = "hubs"
 
 _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MULTILINE)
+_BOOKIE_READY = re.compile(r"^equipoise bookie \S+ ready on", re.MULTILINE)
 _CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
 _PIPELINE_READY = re.compile(r"^equipoise pipeline ready", re.MULTILINE)
 
@@ -112,6 +122,24 @@ def _tls(certificate: HubCertificate, port: int) -> list[str]:
         *("--tls-key", str(certificate.key), "--tls-client-ca", str(certificate.ca)),
         *("--link-tls-ca", str(certificate.ca)),
     ]
+
+
+def bookie(layout: Layout, addresses: Addresses, name: str, *, site: str = "") -> ChildSpec:
+    """On one machine each bookie counts as a rack of its own: entries are spread over all of them."""
+    port = layout.port(name)
+    where = [
+        "--store",
+        addresses.store_url,
+        "--region",
+        addresses.region,
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+    ]
+    place = ["--site", site] if site else []
+    words = ["bookie", "--name", name, "--dir", str(layout.bookie(name)), *where, "--rack", name, *place]
+    return _spec(layout, name, words, _BOOKIE_READY, accepts(HOST, port), ready_timeout_s=_READY_S_MAX)
 
 
 def controller(

@@ -1,6 +1,7 @@
 """Where a system on one machine keeps its things, and which ports it uses from one run to the next.
 
     DIR/store/      ZooKeeper's state
+    DIR/bookies/    what each bookie has stored, with `--bookies`
     DIR/logs/       one file for each process
     DIR/pipeline/   checkpoints and the lake
     DIR/token       what an operator shows the dashboard, made at the first start
@@ -50,6 +51,9 @@ class Layout:
     @property
     def tls(self) -> Path:
         return self.root / "tls"
+
+    def bookie(self, name: str) -> Path:
+        return self.root / "bookies" / name
 
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{name}.log"

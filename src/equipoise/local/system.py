@@ -44,6 +44,7 @@ log = logging.getLogger("equipoise.local")
 PORT = 6399
 STORE = "store"
 _HUB = "hub-"
+_BOOKIE = "bookie-"
 # Of the five seconds in which everything ends: hubs and the rest have three.
 STORE_STOP_S = 1.0
 GOODBYE_S = 0.5
@@ -56,7 +57,9 @@ class SystemSettings:
     hubs: int = 2
     # Hubs that the controller may ask for in all; 0: it asks for none.
     hubs_max: int = 0
-    # Named sites that the hubs are spread over in turn.
+    # Bookies, which keep the logs of topics; 0: topics have none.
+    bookies: int = 0
+    # Named sites that hubs and bookies are spread over in turn.
     sites: tuple[str, ...] = ()
     region: str = "default"
     # A store that is there already; empty: one of our own.
@@ -140,6 +143,10 @@ class LocalSystem:
                 port = self.layout.port(children.DASHBOARD, children.DASHBOARD_PORT)
                 self.dashboard_url = f"{'https' if self.settings.has_tls else 'http'}://{HOST}:{port}"
             await self._start_first()
+            for number in range(1, self.settings.bookies + 1):
+                site = self._site(number - 1)
+                spec = children.bookie(self.layout, self.addresses, f"{_BOOKIE}{number}", site=site)
+                self._begin(spec)
             for number in range(2, self.settings.hubs + 1):
                 self._begin(self._hub_spec(_name(number), number - 1))
             self._start_control()
@@ -251,13 +258,16 @@ class LocalSystem:
                 )
             )
 
-    def _hub_spec(self, name: str, turn: int, site: str = "") -> ChildSpec:
+    def _site(self, turn: int) -> str:
         sites = self.settings.sites
+        return sites[turn % len(sites)] if sites else ""
+
+    def _hub_spec(self, name: str, turn: int, site: str = "") -> ChildSpec:
         return children.hub(
             self.layout,
             self.addresses,
             name,
-            site=site or (sites[turn % len(sites)] if sites else ""),
+            site=site or self._site(turn),
             preferred=PORT + turn,
             certificate=self._certificate,
             extra=(*self.settings.extra.get("hub", ()), *self.settings.extra.get(name, ())),

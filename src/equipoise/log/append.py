@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from equipoise.log.call import LogCall, integer_of
 from equipoise.log.errors import NO_SUCH_KEY, SYNTAX, LogCommandError
 from equipoise.log.ids import ID_MAX, ID_MIN, EntryId, after, parse_id, parse_new_id, spell_id
-from equipoise.log.records import EntriesDeleted, EntriesTrimmed, EntryAdded, IdempotencySet, LastIdSet
+from equipoise.log.records import (
+    EntriesDeleted,
+    EntriesTrimmed,
+    EntryAdded,
+    IdempotencySet,
+    LastIdSet,
+    LogCreated,
+    ProducerAdvanced,
+)
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import OK, bulk, error, integer, null
 
@@ -65,6 +73,8 @@ class _Addition:
     producer: bytes = b""
     # None: made of the fields (IDMPAUTO).
     token: bytes | None = b""
+    # The producer, run and number that SEQUENCE gives the entry.
+    sequence: ProducerAdvanced | None = None
 
 
 # --- XADD
@@ -94,8 +104,15 @@ def xadd(log: TopicLog, call: LogCall) -> bytes:
         known = _known(log, options.producer, token, call.now_ms)
         if known is not None:
             return bulk(spell_id(known))
+    sequence = options.sequence
+    if sequence is not None:
+        is_known, known = log.sequences.known(sequence.producer, sequence.run, sequence.n)
+        if is_known:
+            return null(call.proto) if known is None else bulk(spell_id(known))
     at = next_id(log, call.now_ms, wanted)
     log.change(EntryAdded(*at, body, options.producer, token if options.producer else b""))
+    if sequence is not None:
+        log.change(sequence)
     if options.trim.is_given:
         _trim(log, options.trim)
     return bulk(spell_id(at))
@@ -192,6 +209,9 @@ def _parse_addition(words: list[bytes]) -> tuple[_Addition, int, bool]:
         elif option == b"idmpauto" and left:
             options.producer, options.token = words[i + 1], None
             i += 2
+        elif option == b"sequence" and left >= 3:
+            options.sequence = _sequence(words[i + 1 : i + 4])
+            i += 4
         else:
             parse_new_id(word)
             break
@@ -206,6 +226,14 @@ def _check_names(producer: bytes, token: bytes | None) -> None:
         raise LogCommandError("ERR producer and idempotent IDs must not be empty")
     if len(producer) > _TOKEN_BYTES_MAX or (token is not None and len(token) > _TOKEN_BYTES_MAX):
         raise LogCommandError(f"ERR producer and idempotent IDs have at most {_TOKEN_BYTES_MAX} bytes")
+
+
+def _sequence(words: list[bytes]) -> ProducerAdvanced:
+    producer, run, n = words[0], integer_of(words[1]), integer_of(words[2])
+    _check_names(producer, None)
+    if run < 0 or n < 0:
+        raise LogCommandError("ERR run and number of a SEQUENCE must not be negative")
+    return ProducerAdvanced(producer, run, n)
 
 
 # --- XTRIM
@@ -335,8 +363,13 @@ def _parse_setid(words: list[bytes], last: EntryId) -> tuple[int | None, EntryId
 
 
 def xcfgset(log: TopicLog, call: LogCall) -> bytes:
-    """How long, and how many of, a producer's tokens are remembered. Forgets those that are."""
-    words = call.words
+    """How long, and how many of, a producer's tokens are remembered. A change forgets those that are.
+
+    MKSTREAM, which is not of Redis, makes the log if there is none.
+    """
+    words, makes_log = call.words, call.words[-1].lower() == b"mkstream"
+    if makes_log:
+        words = words[:-1]
     duration_s, tokens_max = log.token_duration_s, log.tokens_max
     if len(words) < 4 or len(words) % 2:
         raise LogCommandError(SYNTAX)
@@ -351,6 +384,9 @@ def xcfgset(log: TopicLog, call: LogCall) -> bytes:
                 f"ERR XCFGSET takes IDMP-DURATION 1 to {_DURATION_S_MAX} and IDMP-MAXSIZE 1 to {_TOKENS_MAX}"
             )
     if not log.exists:
-        raise LogCommandError(NO_SUCH_KEY)
-    log.change(IdempotencySet(duration_s, tokens_max))
+        if not makes_log:
+            raise LogCommandError(NO_SUCH_KEY)
+        log.change(LogCreated())
+    if (duration_s, tokens_max) != (log.token_duration_s, log.tokens_max):
+        log.change(IdempotencySet(duration_s, tokens_max))
     return OK

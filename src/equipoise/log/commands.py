@@ -1,4 +1,4 @@
-"""Redis's stream commands on one log, by name.
+"""Redis's stream commands, and EQ.STEPS, on one log, by name.
 
 A command reads a log, changes it through records, and returns the reply that is due once they are committed; it raises
 LogCommandError, whose text is the reply, and has changed nothing then.
@@ -20,7 +20,7 @@ from equipoise.log.groups import (
 )
 from equipoise.log.info import info_consumers, info_groups, info_stream
 from equipoise.log.pending import xautoclaim, xclaim, xpending
-from equipoise.log.read import xlen, xrange, xrevrange
+from equipoise.log.read import steps, xlen, xrange, xrevrange
 from equipoise.log.records import LogDeleted
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import integer, simple
@@ -72,4 +72,5 @@ LOG_COMMANDS: dict[str, LogCommand] = {
     "unlink": delete,
     "exists": exists,
     "type": type_,
+    "eq.steps": steps,
 }

@@ -92,6 +92,22 @@ class Entries:
                 if piece is not None:
                     yield ids[i], piece
 
+    def steps(self, start: EntryId, step: int, limit: int) -> tuple[int, list[EntryId]]:
+        """How many entries there are from `start` on, and the id of every `step`-th of them, at most `limit` ids."""
+        low = max(0, bisect_right(self._firsts, start) - 1)
+        count, ids = 0, list[EntryId]()
+        for number, block in enumerate(self._blocks[low:]):
+            since = 0 if number else bisect_left(block.ids, start)
+            if not since and (len(ids) >= limit or (len(ids) + 1) * step > count + block.live):
+                count += block.live
+                continue
+            both = zip(block.ids[since:], block.pieces[since:], strict=True)
+            live = [at for at, piece in both if piece is not None]
+            while len(ids) < limit and (len(ids) + 1) * step <= count + len(live):
+                ids.append(live[(len(ids) + 1) * step - count - 1])
+            count += len(live)
+        return count, ids
+
     def delete(self, at: EntryId) -> bool:
         """Whether there was such an entry."""
         found = self._find(at)

@@ -23,6 +23,7 @@ __all__ = [
     "parse_read",
     "resolve",
     "serve",
+    "steps",
     "xlen",
     "xrange",
     "xrevrange",
@@ -30,6 +31,9 @@ __all__ = [
 
 # What one reply brings at most, once it has an entry: a client that wants more asks again from the last id on.
 REPLY_BYTES_MAX = 8 * 1024 * 1024
+
+# Ids in one reply of EQ.STEPS.
+_STEPS_MAX = 10_000
 
 _NEW = b">"
 _WITHIN = " in XREADGROUP with GROUP option"
@@ -75,6 +79,21 @@ def _bounded(found: Iterator[tuple[EntryId, bytes]], count: int) -> list[tuple[E
         if len(taken) == count:
             break
     return taken
+
+
+def steps(log: TopicLog, call: LogCall) -> bytes:
+    """EQ.STEPS topic after step limit: the places at which a reader may divide what is behind an id.
+
+    The reply: how many entries were ever added, the last id, how many entries are behind `after`, and the id of every
+    `step`-th of these, at most `limit` ids.
+    """
+    since, step, limit = parse_id(call.words[2]), integer_of(call.words[3]), integer_of(call.words[4])
+    if step < 0 or not 0 <= limit <= _STEPS_MAX or (limit and not step):
+        raise LogCommandError(f"ERR a step is at least 1, the limit at most {_STEPS_MAX}")
+    start = after(since)
+    count, ids = (0, []) if start is None else log.entries.steps(start, step, limit)
+    spelled = array_of([bulk(spell_id(at)) for at in ids])
+    return array_of([integer(log.entries_added), bulk(spell_id(log.last)), integer(count), spelled])
 
 
 # --- XREAD and XREADGROUP

@@ -15,6 +15,7 @@ import msgspec
 
 from equipoise.errors import DamagedError
 from equipoise.log.ids import EntryId
+from equipoise.log.sequences import SequenceRow
 
 __all__ = [
     "ConsumerCreated",
@@ -37,6 +38,7 @@ __all__ = [
     "LogRecord",
     "LogSnapshot",
     "PendingRow",
+    "ProducerAdvanced",
     "decode_run",
     "encode_run",
 ]
@@ -141,6 +143,14 @@ class IdempotencySet(msgspec.Struct, frozen=True, array_like=True, tag=14):
     tokens_max: int
 
 
+class ProducerAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """The entry before this record is number `n` of a run of its producer."""
+
+    producer: bytes
+    run: int
+    n: int
+
+
 class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     name: bytes
     seen_ms: int
@@ -172,6 +182,7 @@ class LogSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
     producers: tuple[tuple[bytes, tuple[tuple[bytes, EntryId], ...]], ...] = ()
     duration_s: int = 0
     tokens_max: int = 0
+    sequences: tuple[SequenceRow, ...] = ()
 
 
 LogRecord = (
@@ -190,6 +201,7 @@ LogRecord = (
     | EntriesAcked
     | LogDeleted
     | IdempotencySet
+    | ProducerAdvanced
     | LogSnapshot
 )
 

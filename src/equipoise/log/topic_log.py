@@ -17,6 +17,7 @@ from equipoise.log import records as r
 from equipoise.log.consumer_group import UNKNOWN_READ, ConsumerGroup
 from equipoise.log.entries import Entries
 from equipoise.log.ids import ID_MAX, ID_MIN, EntryId
+from equipoise.log.sequences import ProducerSequences
 
 __all__ = ["TOKENS_MAX", "TOKEN_DURATION_S", "TopicLog"]
 
@@ -46,6 +47,7 @@ class TopicLog:
         self.producers: dict[bytes, OrderedDict[bytes, EntryId]] = {}
         self.token_duration_s = TOKEN_DURATION_S
         self.tokens_max = TOKENS_MAX
+        self.sequences = ProducerSequences()
 
     # --- changes
 
@@ -101,6 +103,8 @@ class TopicLog:
             case r.IdempotencySet():
                 self.token_duration_s, self.tokens_max = record.duration_s, record.tokens_max
                 self.producers.clear()
+            case r.ProducerAdvanced():
+                self.sequences.advance(record.producer, record.run, record.n, self.last)
             case r.LogSnapshot():
                 self._restore(record)
             case _:
@@ -170,6 +174,7 @@ class TopicLog:
             producers=tuple((name, tuple(tokens.items())) for name, tokens in self.producers.items()),
             duration_s=self.token_duration_s,
             tokens_max=self.tokens_max,
+            sequences=self.sequences.rows(),
         )
 
     def _restore(self, record: r.LogSnapshot) -> None:
@@ -182,6 +187,7 @@ class TopicLog:
         self.entries_added, self.max_deleted = record.entries_added, record.max_deleted
         self.token_duration_s, self.tokens_max = record.duration_s, record.tokens_max
         self.producers = {name: OrderedDict(tokens) for name, tokens in record.producers}
+        self.sequences = ProducerSequences(record.sequences)
         for row in record.groups:
             group = self.groups[row.name] = ConsumerGroup(row.name, row.last, row.entries_read)
             for consumer in row.consumers:
@@ -214,6 +220,11 @@ class TopicLog:
         if at <= first and (self.max_deleted == ID_MIN or self.max_deleted < first):
             return self.entries_added - self.entries.count + (at == first)
         return UNKNOWN_READ
+
+    @property
+    def lag_max(self) -> int:
+        """How many entries the slowest group has not read, as far as that can be told; 0 without groups."""
+        return max((self.lag(group) or 0 for group in self.groups.values()), default=0)
 
     def lag(self, group: ConsumerGroup) -> int | None:
         """How many entries the group has not read; None if that is unknown."""

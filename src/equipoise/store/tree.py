@@ -20,6 +20,7 @@ __all__ = [
     "ALIVE",
     "ALIVE_NEXT",
     "NODES",
+    "TOPIC_FOLDERS",
     "Tree",
     "escape",
     "number_of",
@@ -32,6 +33,8 @@ __all__ = [
 ALIVE = "alive"
 ALIVE_NEXT = "alive-next"
 _REGION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+# Folders that topics are spread over.
+TOPIC_FOLDERS = 256
 # Versions are written with this many digits, so that names sort as numbers do.
 _VERSION_DIGITS = 10
 
@@ -75,7 +78,10 @@ class Tree:
 
     def topic(self, name: bytes) -> str:
         """In one of 256 folders, by hash: the names of 100,000 children of one node exceed a reply of ZooKeeper."""
-        return f"{self.topics}/{xxh32_intdigest(name) % 256:02x}/{escape(name)}"
+        return f"{self.topic_folder(xxh32_intdigest(name) % TOPIC_FOLDERS)}/{escape(name)}"
+
+    def topic_folder(self, number: int) -> str:
+        return f"{self.topics}/{number:02x}"
 
     @property
     def specs(self) -> str:

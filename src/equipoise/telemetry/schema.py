@@ -304,6 +304,11 @@ COLUMNS: tuple[Column, ...] = (
         "half the measured round trip between this hub and the topic's home; null at the home, and until measured",
     ),
     Column("messages", _T.LONG, "messages", _ARRIVAL, "messages of one publisher that came together"),
+    Column(
+        "log_entries", _T.LONG, "entries", _TOPIC, "entries of a durable topic's log; 0 where it is not owned"
+    ),
+    Column("log_bytes", _T.LONG, "bytes", _TOPIC, "bytes of these entries"),
+    Column("log_lag", _T.LONG, "entries", _TOPIC, "entries that the slowest of its groups has not read"),
 )
 
 

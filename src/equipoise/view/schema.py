@@ -193,6 +193,10 @@ class TopicFields(Generic[NumberT, PlaceT]):
     subscribers_at: PlaceT = _place()
     publishers_located: NumberT = _located("clients")
     subscribers_located: NumberT = _located("clients")
+    # Of a durable topic: what its log holds, and what the slowest of its groups has not read.
+    log_entries: NumberT = _number(Aggregate.LAST, "log_entries", "entries")
+    log_bytes: NumberT = _number(Aggregate.LAST, "log_bytes", "bytes")
+    log_lag: NumberT = _number(Aggregate.LAST, "log_lag", "entries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -66,6 +66,8 @@ class Actions:
         writer: str = "dashboard",
         specs_timeout_s: float = SPECS_TIMEOUT_S,
     ) -> None:
+        self.store = store
+        self.tree = tree
         self._specs_timeout_s = specs_timeout_s
         self._plans = PlanStore(store, tree, writer=writer)
         self._history = PlanHistory(self._plans)

@@ -26,6 +26,7 @@ from equipoise.model.names import from_id
 from equipoise.web import metrics
 from equipoise.web.actions import Actions, Drain, Move, SpecChange, Weigh
 from equipoise.web.auth import AuthVerdict, judge
+from equipoise.web.durable_status import DurableStatus
 from equipoise.web.facts import PAGE_MAX, SORTS, TOPICS_NOTED, ClusterFacts
 from equipoise.web.history import KEPT_MAX
 from equipoise.web.peer_slots import PeerSlots
@@ -82,6 +83,7 @@ class _Pages:
         self._facts = facts
         self._actions = actions
         self._settings = settings
+        self._durable = DurableStatus(actions.store, actions.tree, facts.clock)
         self._streams = PeerSlots(STREAMS_MAX, STREAMS_PER_PEER_MAX)
         # What all open pages are sent, and until when.
         self._event: bytes | None = None
@@ -128,8 +130,16 @@ class _Pages:
     async def openapi(self, request: Request) -> Response:
         return _json(describe())
 
+    async def durable(self, request: Request) -> Response:
+        return _json(self._facts.durable(await self._durable.look()))
+
     async def metrics(self, request: Request) -> Response:
-        text = metrics.render(self._facts, self._settings.metrics_topics_max)
+        try:
+            durable = await self._durable.look()
+        except StoreError:
+            # The rest is known without the store.
+            durable = None
+        text = metrics.render(self._facts, self._settings.metrics_topics_max, durable)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def overview(self, request: Request) -> Response:

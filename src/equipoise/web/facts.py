@@ -15,7 +15,7 @@ import numpy as np
 
 from equipoise.control.controller import Controller
 from equipoise.model import Mode, TopicSpec
-from equipoise.model.names import shown, to_id
+from equipoise.model.names import from_id, shown, to_id
 from equipoise.store import Committed
 from equipoise.view import View
 from equipoise.web.geography import Projector
@@ -57,6 +57,10 @@ HUB_NUMBERS = (
     "topics",
     "plan_version",
 )
+
+
+# What is shown of a log, by its column in the view.
+LOG_NUMBERS = ("log_entries", "log_bytes", "log_lag")
 
 
 @dataclass
@@ -150,6 +154,18 @@ class ClusterFacts:
                 }
             )
         return rows
+
+    def durable(self, found: Json) -> Json:
+        """Bookies and logs; `found` is what the store says of them. Entries and lag are of the newest view."""
+        view = self.view
+        rows = []
+        for row in found["logs"]:
+            at = None if view is None else view.topic_index.get(from_id(row["id"]))
+            numbers = dict.fromkeys(LOG_NUMBERS)
+            if view is not None and at is not None:
+                numbers = {name: _known(float(getattr(view.topics, name)[at])) for name in LOG_NUMBERS}
+            rows.append(row | numbers)
+        return {**found, "logs": rows}
 
     def specs(self) -> list[Json]:
         """What is said of patterns, the most specific first."""

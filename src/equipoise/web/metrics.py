@@ -137,22 +137,43 @@ METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] =
         "Latency limit of the spec, if there is one.",
     ),
     ("equipoise_topic_latency_limit_is_met", "topic", "is_held", "1 if the latency limit is met."),
+    ("equipoise_ledgers", "durable", "ledgers", "Ledgers, which logs of topics are made of."),
+    (
+        "equipoise_ledgers_under_replicated",
+        "durable",
+        "ledgers_under_replicated",
+        "Ledgers that count on a bookie which is lost: `equipoise bookies drain` copies them.",
+    ),
+    ("equipoise_bookie_is_alive", "bookie", "is_alive", "1 if the bookie is registered."),
+    ("equipoise_bookie_is_writable", "bookie", "is_writable", "1 if the bookie takes entries."),
+    ("equipoise_bookie_free_bytes", "bookie", "free_bytes", "Room on the disk of the bookie."),
+    ("equipoise_bookie_disk_bytes", "bookie", "total_bytes", "Size of the disk of the bookie."),
+    (
+        "equipoise_bookie_sync_seconds_p99",
+        "bookie",
+        "sync_s_p99",
+        "Time that 99 of 100 of its last syncs took at most.",
+    ),
+    ("equipoise_bookie_ledgers", "bookie", "ledgers", "Ledgers that the bookie has entries of."),
 )
 
 
 class _FactsCollector(Collector):
-    def __init__(self, facts: ClusterFacts, topics_max: int) -> None:
+    def __init__(self, facts: ClusterFacts, topics_max: int, durable: Row | None) -> None:
         self._facts = facts
         self._topics_max = topics_max
+        self._durable = durable
 
     def collect(self) -> Iterator[Metric]:
         rows: dict[str, list[tuple[list[str], Row]]] = {
             "system": [([], self._facts.overview())],
             "hub": [([str(row["hub"])], row) for row in self._facts.hubs()],
             "topic": [([label_of(from_id(row["id"]))], row) for row in self._busiest()],
+            "durable": [] if self._durable is None else [([], self._durable)],
+            "bookie": [([row["bookie"]], row) for row in (self._durable or {}).get("bookies", ())],
         }
         for name, of, fact, meaning in METRICS:
-            family = GaugeMetricFamily(name, meaning, labels=[] if of == "system" else [of])
+            family = GaugeMetricFamily(name, meaning, labels=[] if of in ("system", "durable") else [of])
             for labels, row in rows[of]:
                 number = fact(row) if callable(fact) else row.get(fact)
                 if number is not None:
@@ -166,7 +187,8 @@ class _FactsCollector(Collector):
         return found
 
 
-def render(facts: ClusterFacts, topics_max: int) -> bytes:
+def render(facts: ClusterFacts, topics_max: int, durable: Row | None = None) -> bytes:
+    """`durable`: what the store says of bookies and ledgers; None: not known."""
     registry = CollectorRegistry()
-    registry.register(_FactsCollector(facts, topics_max))
+    registry.register(_FactsCollector(facts, topics_max, durable))
     return generate_latest(registry)

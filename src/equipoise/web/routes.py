@@ -194,6 +194,32 @@ ROUTES = (
         ),
     ),
     ApiRoute(
+        "GET",
+        "/api/durable",
+        "durable",
+        "Bookies, and the logs of topics with their owners, as of a few seconds ago.",
+        answer=_object(
+            bookies=_list(
+                _object(
+                    bookie=_TEXT,
+                    state=_TEXT,
+                    ledgers=_COUNT,
+                    free_bytes=_maybe("integer"),
+                    total_bytes=_maybe("integer"),
+                    sync_s_p99=_maybe("number"),
+                )
+            ),
+            logs=_list(
+                _object(
+                    id=_TEXT, topic=_TEXT, owner=_maybe("string"), ledgers=_COUNT, log_lag=_maybe("number")
+                )
+            ),
+            ledgers=_COUNT,
+            ledgers_under_replicated=_COUNT,
+            is_partial={"type": "boolean"},
+        ),
+    ),
+    ApiRoute(
         "GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"
     ),
     ApiRoute("POST", "/api/move", "move", "Say where a topic shall live.", body=Move, answer=_VERSION),

@@ -21,6 +21,8 @@ _TITLES = {
     "system": "### Cluster",
     "hub": "### Hub\n\nLabel `hub`.",
     "topic": "### Busiest topics\n\nLabel `topic`.",
+    "durable": "### Ledgers\n\nAs of a few seconds ago; at most 10,000 ledgers are looked at.",
+    "bookie": "### Bookies\n\nLabel `bookie`.",
 }
 _HUB_TITLES = {
     "hub": "### Every hub",

@@ -27,7 +27,7 @@ KEY_COMMANDS = frozenset(_NAMES.split())
 # Of those that this hub could execute, had it a place for logs.
 _LOG_COMMANDS = frozenset(
     b"""xack xadd xautoclaim xcfgset xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid
-    xtrim del exists type unlink""".split()
+    xtrim del exists type unlink eq.steps eq.logs""".split()
 )
 
 

@@ -1,4 +1,4 @@
-"""Redis's stream commands, and DEL, UNLINK, EXISTS and TYPE, on the logs of topics.
+"""Redis's stream commands, DEL, UNLINK, EXISTS and TYPE, EQ.STEPS and EQ.LOGS, on the logs of topics.
 
 What they do is decided by `equipoise.log`; here is which topics they concern, who may use them, and that they wait.
 """
@@ -13,6 +13,7 @@ from equipoise.hub.access.denials import RESERVED, denial, too_long
 from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.spec import CommandSpec, Handler, container
 from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.subscribe import compile_pattern
 from equipoise.hub.data.topic import LANE_PREFIX
 from equipoise.hub.logs.hub_logs import combined
 from equipoise.hub.logs.live_log import RUN_BYTES
@@ -21,11 +22,14 @@ from equipoise.log.append import add_run, spell_fields, xadd
 from equipoise.log.call import LogCall
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import parse_read
-from equipoise.resp.replies import integer
+from equipoise.resp.replies import array, bulk, error, integer
+from equipoise.resp.requests import parse_integer
+from equipoise.store.tree import TOPIC_FOLDERS
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
+    from equipoise.model.glob import Glob
 
 __all__ = ["COMMAND_BYTES_MAX", "GROUP", "add_several", "log_denial", "specs"]
 
@@ -39,10 +43,13 @@ _READ, _WRITE = (Action.SUBSCRIBE,), (Action.PUBLISH,)
 _GROUPS = (Action.SUBSCRIBE, Action.DURABLE)
 _NEEDED: dict[str, tuple[Action, ...]] = {
     **dict.fromkeys(("xlen", "xrange", "xrevrange", "xread", "xinfo", "xpending", "exists", "type"), _READ),
+    "eq.steps": _READ,
     **dict.fromkeys(("xadd", "xdel", "xtrim", "xsetid", "xcfgset"), _WRITE),
     **dict.fromkeys(("xreadgroup", "xack", "xclaim", "xautoclaim", "xgroup"), _GROUPS),
     **dict.fromkeys(("del", "unlink"), (Action.OPERATE,)),
 }
+# Folders of topics in the store that one EQ.LOGS looks into.
+_FOLDERS_AT_ONCE = 16
 _SEVERAL = frozenset(("del", "unlink", "exists"))
 
 
@@ -82,7 +89,7 @@ def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | N
 def _on_one(name: str) -> Handler:
     """A command on one log."""
     key_at = 2 if "|" in name else 1
-    may_create = name in ("xadd", "xgroup|create")
+    may_create = name in ("xadd", "xgroup|create", "xcfgset")
 
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         problem = log_denial(core, session, command)
@@ -179,6 +186,41 @@ def read(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
     )
 
 
+def names(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+    """EQ.LOGS cursor [MATCH pattern] → the next cursor, 0 behind the last, and topics that have or had a log."""
+    logs, folder = core.logs, parse_integer(command[1])
+    if logs is None:
+        return unknown_command(command)
+    if folder is None or not 0 <= folder < TOPIC_FOLDERS:
+        return "ERR a cursor is 0 or what the reply before gave"
+    glob: Glob | None = None
+    if len(command) > 2:
+        if len(command) != 4 or command[2].upper() != b"MATCH":
+            return "ERR syntax error: EQ.LOGS cursor [MATCH pattern]"
+        compiled = compile_pattern(core, command[3])
+        if isinstance(compiled, str):
+            return compiled
+        glob = compiled
+    following = min(folder + _FOLDERS_AT_ONCE, TOPIC_FOLDERS) % TOPIC_FOLDERS
+    reply = Reply()
+
+    def found(all_names: list[bytes] | None) -> None:
+        if not reply.is_wanted:
+            return
+        if all_names is None:
+            reply.complete(error("TRYAGAIN the store does not answer"))
+            return
+        shown = [
+            bulk(name)
+            for name in all_names
+            if (glob is None or glob.matches(name)) and session.may(Action.SUBSCRIBE, name)
+        ]
+        reply.complete(array((bulk(b"%d" % following), array(shown))))
+
+    logs.list_names(range(folder, following or TOPIC_FOLDERS), found)
+    return reply
+
+
 def specs() -> list[CommandSpec]:
     write, fast_write = ("write", "denyoom"), ("write", "denyoom", "fast")
     rows = [
@@ -194,6 +236,18 @@ def specs() -> list[CommandSpec]:
         _spec("xpending", -3, "5.0.0", "Lists entries that wait to be acknowledged.", ("readonly",)),
         _spec("xclaim", -6, "5.0.0", "Gives pending entries to a consumer.", ("write", "fast")),
         _spec("xautoclaim", -6, "6.2.0", "Gives old pending entries to a consumer.", ("write", "fast")),
+        _spec("eq.steps", 5, "0.1.0", "Tells how a reader may divide what is behind an id.", ("readonly",)),
+        CommandSpec(
+            name="eq.logs",
+            arity=-2,
+            run=names,
+            summary="Lists topics that have or had a log.",
+            since="0.1.0",
+            group=GROUP,
+            flags=("readonly",),
+            categories=("@read", "@stream", "@slow"),
+            concerns_logs=True,
+        ),
         _spec("type", 2, "1.0.0", "Says whether there is a log.", ("readonly", "fast"), group="generic"),
         _spec("del", -2, "1.0.0", "Deletes logs.", ("write",), group="generic"),
         _spec("unlink", -2, "4.0.0", "Deletes logs.", ("write", "fast"), group="generic"),

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.records import LogRecord
 
-__all__ = ["HubLogs", "OtherLogs", "ReleaseLog", "WaitingRead", "combined"]
+__all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "WaitingRead", "combined"]
 
 _NOT_OPEN = error(f"TRYAGAIN the logs could not be opened within {REPLY_S:.0f} s")
 
 # The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
 ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
+
+
+# Folders of topics, and whom to tell their names; None: the store does not answer.
+ListNames: TypeAlias = "Callable[[range, Callable[[list[bytes] | None], None]], None]"
 
 
 class OtherLogs(Protocol):
@@ -69,6 +73,7 @@ class HubLogs:
         roll_bytes: int = ROLL_BYTES,
         release_log: ReleaseLog = _not_released,
         missing: Callable[[], str] = lambda: "",
+        list_names: ListNames = lambda folders, tell: tell([]),
     ) -> None:
         """`missing`: what logs need and there is none of, as an error; empty: nothing."""
         self._shell = shell
@@ -79,6 +84,7 @@ class HubLogs:
         self._roll_bytes = roll_bytes
         self._release_log = release_log
         self.missing = missing
+        self.list_names = list_names
         self.counters = LogCounters()
         self.by_name: dict[bytes, LiveLog] = {}
         # The logs of other hubs; None: this hub runs alone.

@@ -44,7 +44,7 @@ _READS = frozenset(
         "xpending",
         "exists",
     )
-) | {"type", LAST_ID}
+) | {"type", "eq.steps", LAST_ID}
 
 
 class LogRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -101,6 +101,9 @@ class LogOpener:
     def roll(self, live: LiveLog, ledger: OpenLedger, snapshot: LogSnapshot) -> None:
         self._start(self._roll(live, ledger, snapshot))
 
+    def list_names(self, folders: range, tell: Callable[[list[bytes] | None], None]) -> None:
+        self._start(self._list_names(folders, tell))
+
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -152,6 +155,14 @@ class LogOpener:
                 # Without the store no other hub can claim it either.
                 await asyncio.sleep(_RELEASE_AGAIN_S)
         done()
+
+    async def _list_names(self, folders: range, tell: Callable[[list[bytes] | None], None]) -> None:
+        try:
+            found = await asyncio.gather(*map(self._records.names, folders))
+        except StoreError:
+            tell(None)
+        else:
+            tell([name for names in found for name in names])
 
     async def find(self, topic: bytes) -> FoundLog:
         """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
@@ -297,6 +308,7 @@ def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambd
         roll_log=opener.roll,
         release_log=opener.release,
         missing=missing,
+        list_names=opener.list_names,
     )
     durable = logs.durable = DurableTopics(core, logs)
     return logs

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.topics import Topic
+    from equipoise.hub.logs.hub_logs import HubLogs
 
 __all__ = ["SLICE", "Slice", "Sums", "add_hidden", "joined"]
 
@@ -61,6 +62,8 @@ class _Hub(Protocol):
     def places(self) -> _Places: ...
     @property
     def cluster(self) -> OtherHubs: ...
+    @property
+    def logs(self) -> HubLogs | None: ...
     def now(self) -> float: ...
     def audience_of(self, topic: Topic) -> Audience: ...
 
@@ -152,6 +155,7 @@ class Slice:
             **_greatest(sums, meters, noted, core.now()),
             **core.places.renewing.columns_of(topics),
             **core.places.home_delays(topics),
+            **_log_columns(core.logs, topics),
         }
         for row in noted:
             meters[row].forget_notes()
@@ -252,6 +256,19 @@ class Slice:
                 "relays": 0 if core.cluster.is_alone else _one_or_each(relays),
             }
         return self._heard
+
+
+def _log_columns(logs: HubLogs | None, topics: Sequence[Topic]) -> dict[str, Values]:
+    """What the logs of durable topics hold that this hub owns."""
+    if logs is None or not any([topic.log for topic in topics]):  # noqa: C419  # faster than a generator
+        return {"log_entries": 0, "log_bytes": 0, "log_lag": 0}
+    found = [None if topic.log is None else logs.by_name.get(topic.name) for topic in topics]
+    states = [None if live is None else live.log for live in found]
+    return {
+        "log_entries": _one_or_each([0 if log is None else log.entries.count for log in states]),
+        "log_bytes": _one_or_each([0 if log is None else log.entries.bytes for log in states]),
+        "log_lag": _one_or_each([0 if log is None else log.lag_max for log in states]),
+    }
 
 
 def joined(slices: Iterable[Slice]) -> Iterator[Slice]:

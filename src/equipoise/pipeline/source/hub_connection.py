@@ -1,7 +1,7 @@
-"""Ask one hub for its records, and wait.
+"""Ask one hub, and wait.
 
-Spark's workers are processes that do one thing at a time, so this blocks: a socket, one request, one reply. Every wait
-has an end, and a reply is never let grow beyond what was asked for.
+Spark's workers are processes that do one thing at a time, so this blocks: a socket, requests, their replies. Every wait
+has an end, and replies are never let grow beyond what was asked for.
 
 Always true: after an error the connection is closed, and the next request opens another.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,45 +74,52 @@ class HubConnection:
         it says makes no sense.
         """
         words = [b"EQ.TELEMETRY", b"%d" % incarnation, b"%d" % sequence, b"%d" % bytes_max]
+        (reply,) = self.call([words], bytes_max + _SLACK_BYTES)
+        if isinstance(reply, RefusedError):
+            self.close()
+            raise reply
+        return _piece(reply)
+
+    def call(self, requests: Sequence[Sequence[bytes]], replies_bytes_max: int) -> list[object]:
+        """The replies to some commands, sent at once; to one that is refused a RefusedError.
+
+        Raises DisconnectedError if the hub does not answer all of them in time, ProtocolError if it says too much.
+        """
         try:
-            reply = self._exchange(spell(words), bytes_max + _SLACK_BYTES)
+            return self._exchange(b"".join(map(spell, requests)), len(requests), replies_bytes_max)
         except (OSError, hiredis.HiredisError) as problem:
             self.close()
             raise DisconnectedError(f"{self.door!r}: {problem}") from problem
         except BaseException:
             self.close()
             raise
-        return _piece(reply)
 
     def close(self) -> None:
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
-    def _exchange(self, request: bytes, reply_bytes_max: int) -> object:
+    def _exchange(self, requests: bytes, count: int, replies_bytes_max: int) -> list[object]:
         if self._socket is None:
             self._open()
         assert self._socket is not None
-        self._socket.sendall(request)
-        try:
-            return self._receive(reply_bytes_max)
-        except RefusedError as refusal:
-            raise self._unknown or refusal from refusal
-
-    def _receive(self, bytes_max: int) -> object:
-        assert self._socket is not None
+        self._socket.sendall(requests)
+        found: list[object] = []
         received = 0
-        while (reply := self._reader.gets()) is False:
+        while len(found) < count:
+            reply = self._reader.gets()
+            if reply is not False:
+                is_refused = isinstance(reply, hiredis.ReplyError)
+                found.append((self._unknown or RefusedError(str(reply))) if is_refused else reply)
+                continue
             chunk = self._socket.recv(_CHUNK_BYTES)
             received += len(chunk)
             if not chunk:
                 raise ConnectionResetError("the hub closed the connection")
-            if received > bytes_max:
+            if received > replies_bytes_max:
                 raise ProtocolError(f"{self.door!r} sends more than was asked for")
             self._reader.feed(chunk)
-        if isinstance(reply, hiredis.ReplyError):
-            raise RefusedError(str(reply))
-        return reply
+        return found
 
     def _open(self) -> None:
         door = self.door
@@ -127,14 +135,10 @@ class HubConnection:
             self._log_in()
 
     def _log_in(self) -> None:
-        assert self._socket is not None
         words = [b"AUTH", (self.door.user or "default").encode(), self.door.secret.encode()]
-        self._socket.sendall(spell(words))
         self._unknown = None
-        try:
-            self._receive(_SLACK_BYTES)
-        except RefusedError as refusal:
-            self._unknown = refusal
+        (reply,) = self._exchange(spell(words), 1, _SLACK_BYTES)
+        self._unknown = reply if isinstance(reply, RefusedError) else None
 
 
 def _piece(reply: object) -> Piece:

@@ -15,7 +15,7 @@ import msgspec
 
 from equipoise.pipeline.source.hub_connection import Piece
 
-__all__ = ["Mark", "Offsets", "Range", "advanced", "decode", "encode", "ranges"]
+__all__ = ["Mark", "Offsets", "Range", "advanced", "decode", "encode", "ranges", "shared_out"]
 
 
 # Hubs that are remembered: ten times as many as a large system has, in 50 kB of checkpoint.
@@ -70,7 +70,7 @@ def advanced(
     """
     begun = {hub: _met(start.get(hub, Mark()), piece) for hub, piece in heads.items()}
     wanted = {hub: max(0, piece.end - begun[hub].next) for hub, piece in heads.items() if piece is not None}
-    granted = _shared_out(wanted, rows_max)
+    granted = shared_out(wanted, rows_max)
     is_full = len(start) > MARKS_MAX
     end = {hub: mark for hub, mark in start.items() if hub in known or not is_full}
     for hub, mark in begun.items():
@@ -103,7 +103,7 @@ def _met(mark: Mark, piece: Piece | None) -> Mark:
     return Mark(piece.incarnation, piece.first, piece.first, mark.unanswered)
 
 
-def _shared_out(wanted: dict[str, int], rows_max: int | None) -> dict[str, int]:
+def shared_out(wanted: dict[str, int], rows_max: int | None) -> dict[str, int]:
     """Equal shares; what a hub does not need of its share goes to the others."""
     if rows_max is None:
         return wanted

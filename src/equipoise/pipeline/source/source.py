@@ -31,13 +31,13 @@ from equipoise.pipeline.source.piece_rows import PIECES_DDL
 
 __all__ = ["FORMAT", "TelemetrySource"]
 
-FORMAT = "equipoise"
+FORMAT = "equipoise-telemetry"
 # For the store's first word after a restart: without it, what was to be read then is lost.
 _FIRST_WORD_S = 20.0
 
 
 class TelemetrySource(DataSource):
-    """`spark.readStream.format("equipoise")` with the options of `SourceSettings`."""
+    """`spark.readStream.format("equipoise-telemetry")` with the options of `SourceSettings`."""
 
     @classmethod
     def name(cls) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, NoNodeError
 from equipoise.store.contract import Store
-from equipoise.store.tree import Tree
+from equipoise.store.tree import Tree, unescape
 
 __all__ = ["LogLedger", "LogNode", "StoredLog", "TopicLogsStore"]
 
@@ -51,6 +51,13 @@ class TopicLogsStore:
     def __init__(self, store: Store, tree: Tree) -> None:
         self._store = store
         self._tree = tree
+
+    async def names(self, folder: int) -> list[bytes]:
+        """The topics of one of the TOPIC_FOLDERS that have a node; their logs may be empty, or deleted."""
+        try:
+            return [unescape(name) for name in await self._store.children(self._tree.topic_folder(folder))]
+        except NoNodeError:
+            return []
 
     async def load(self, topic: bytes) -> StoredLog:
         """Raises DamagedError for a node that cannot be read: nothing is deleted then, and the topic is refused."""

@@ -155,6 +155,34 @@ function lived(plans) {
   return el("div", { class: "left" }, table(["from", "for", "lived at", "why", "plan"], rows));
 }
 
+export function logs(place) {
+  const tiles = el("div", { class: "tiles" });
+  const bookies = el("div");
+  const list = el("div");
+  place.replaceChildren(el("h1", {}, "Logs"), tiles, el("h2", {}, "Bookies"), bookies, el("h2", {}, "Logs of topics"), list);
+  return async () => {
+    const found = await get("/api/durable");
+    fill(tiles, tile("bookies", number(found.bookies.length)), tile("logs", number(found.logs.length) + (found.is_partial ? " and more" : "")),
+      tile("ledgers", number(found.ledgers)), tile("under-replicated", number(found.ledgers_under_replicated)));
+    fill(bookies, found.bookies.length ? table(["bookie", "state", "room", "free", "sync p99", "ledgers", "site", "rack", "address"], found.bookies.map(bookieRow))
+      : el("p", { class: "dim" }, "There is no bookie: `equipoise bookie` starts one, `equipoise up --bookies 3` several."));
+    fill(list, found.logs.length ? table(["topic", "owner", "entries", "bytes", "lag", "ledgers", "epoch"], found.logs.map(logRow))
+      : el("p", { class: "dim" }, "No topic has a log yet."));
+  };
+}
+
+function bookieRow(bookie) {
+  const used = bookie.total_bytes ? 1 - bookie.free_bytes / bookie.total_bytes : null;
+  return [el("span", { class: bookie.is_alive ? "" : "dead" }, bookie.bookie), bookie.state, bar(used),
+    bookie.total_bytes ? `${number(bookie.free_bytes)}B` : "–", millis(bookie.sync_s_p99), number(bookie.ledgers),
+    bookie.site || "–", bookie.rack || "–", bookie.address || "–"];
+}
+
+function logRow(log) {
+  return [el("a", { href: `#/topic/${log.id}` }, log.topic), log.problem ? el("span", { class: "broken" }, log.problem) : log.owner || "none", number(log.log_entries),
+    number(log.log_bytes), number(log.log_lag), number(log.ledgers), number(log.epoch)];
+}
+
 export function plans(place) {
   const list = el("div");
   place.replaceChildren(el("h1", {}, "Plans"), list);

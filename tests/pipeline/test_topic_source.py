@@ -1,0 +1,187 @@
+"""Topics of a real hub in Spark: streams, batches, limits, loss, and rows written once."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, lit
+
+from equipoise.pipeline.spark.session import SparkDriver
+from equipoise.pipeline.topics import TopicSource
+from support.processes import ROOT, ServerProcess, hub
+
+pytestmark = [pytest.mark.needs_spark, pytest.mark.xdist_group("spark")]
+
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with hub("--data", str(tmp_path_factory.mktemp("data"))) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Any]:
+    with redis.Redis(host=server.host, port=server.port, socket_timeout=PATIENCE_S) as found:
+        yield found
+
+
+class Topics:
+    """A session of Spark's and a hub."""
+
+    def __init__(self, driver: SparkDriver, server: ServerProcess, folder: Path) -> None:
+        self.spark = driver.session
+        self.spark.dataSource.register(TopicSource)
+        self.hubs = f"{server.host}:{server.port}"
+        self.folder = folder
+
+    def read(self, **options: object) -> DataFrame:
+        given = {name: str(value) for name, value in options.items()}
+        return self.spark.read.format("equipoise").options(hubs=self.hubs, **given).load()
+
+    def stream(self, name: str, **options: object) -> list[int]:
+        """Read what there is now, from where the query of this name was before; how many rows each batch has."""
+        given = {name: str(value) for name, value in options.items()}
+        rows = self.spark.readStream.format("equipoise").options(hubs=self.hubs, **given).load()
+        batches: list[int] = []
+
+        def take(batch: DataFrame, number: int) -> None:
+            found = [(row["topic"], row["id"]) for row in batch.collect()]
+            batches.append(len(found))
+            self.seen += found
+
+        self.seen: list[tuple[str, str]] = []
+        query = (
+            rows.writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(self.folder / name))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(PATIENCE_S)
+        return batches
+
+
+@pytest.fixture
+def topics(driver: SparkDriver, server: ServerProcess, tmp_path: Path) -> Topics:
+    return Topics(driver, server, tmp_path)
+
+
+def fill(client: Any, topic: str, count: int) -> list[str]:
+    with client.pipeline(transaction=False) as pipe:
+        for number in range(count):
+            pipe.xadd(topic, {"n": number})
+        return [at.decode() for at in pipe.execute()]
+
+
+def test_a_table_has_every_entry_once_in_tasks_of_the_size_asked_for(topics: Topics, client: Any) -> None:
+    ids = fill(client, "table", 250)
+    client.xadd("table", {"payload": "hello"}, id="9999999999999-0")
+    table = topics.read(topic="table", recordsPerTask=100)
+    assert table.rdd.getNumPartitions() == 3
+    rows = sorted(table.collect(), key=lambda row: [int(part) for part in row["id"].split("-")])
+    assert [row["id"] for row in rows] == [*ids, "9999999999999-0"]
+    assert rows[7]["fields"] == {"n": b"7"}
+    assert [rows[0]["payload"], rows[-1]["payload"]] == [None, b"hello"]
+    assert int(rows[0]["timestamp"].timestamp() * 1_000) == int(ids[0].partition("-")[0])
+    part = topics.read(topic="table", startingOffsets=ids[10], endingOffsets=ids[19])
+    assert sorted(row["id"] for row in part.collect()) == sorted(ids[10:20])
+
+
+def test_a_stream_goes_on_where_it_was_and_takes_no_more_than_it_may(topics: Topics, client: Any) -> None:
+    options = {"pattern": "stream.*", "startingOffsets": "earliest", "maxRecordsPerTrigger": 40}
+    ids = [("stream.a", at) for at in fill(client, "stream.a", 70)]
+    batches = topics.stream("q", **options)
+    assert [sum(batches), max(batches)] == [70, 40]
+    assert sorted(topics.seen) == sorted(ids)
+    ids = [("stream.a", at) for at in fill(client, "stream.a", 10)]
+    ids += [("stream.b", at) for at in fill(client, "stream.b", 90)]
+    assert max(topics.stream("q", **options)) <= 40
+    assert sorted(topics.seen) == sorted(ids)
+    assert sum(topics.stream("q", **options)) == 0
+
+
+def test_entries_that_were_trimmed_before_they_were_read_end_the_query_unless_told_otherwise(
+    topics: Topics, client: Any
+) -> None:
+    options = {"topic": "lost", "startingOffsets": "earliest"}
+    fill(client, "lost", 10)
+    assert sum(topics.stream("q", **options)) == 10
+    fill(client, "lost", 10)
+    client.xtrim("lost", maxlen=3, approximate=False)
+    with pytest.raises(StreamingQueryException, match="7 entries were trimmed or deleted"):
+        topics.stream("q", **options)
+    assert sum(topics.stream("q", **options, failOnDataLoss=False)) == 3
+    client.delete("lost")
+    fill(client, "lost", 4)
+    with pytest.raises(StreamingQueryException, match="the log was deleted"):
+        topics.stream("q", **options)
+    assert sum(topics.stream("q", **options, failOnDataLoss=False)) == 4
+
+
+@pytest.mark.parametrize("how", ["by number", "by id"])
+def test_a_batch_that_is_run_again_adds_no_row_twice(
+    topics: Topics, client: Any, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. A query writes a batch; 2. its checkpoint loses that the batch was committed, as after a crash;
+    3. the query starts again, and writes the batch again; 4. every row is in the log once."""
+    source, sink = f"source {how}", f"sink {how}"
+    fill(client, source, 30)
+    checkpoint = topics.folder / "sink"
+    keys = {"idColumn": "id"} if how == "by id" else {}
+
+    def write() -> None:
+        rows = (
+            topics.spark.readStream.format("equipoise")
+            .options(hubs=topics.hubs, topic=source, startingOffsets="earliest", recordsPerTask="10")
+            .load()
+        )
+        query = (
+            rows.select(lit(sink).alias("topic"), col("id"), col("fields")["n"].alias("n"))
+            .writeStream.format("equipoise")
+            .options(hubs=topics.hubs, checkpointLocation=str(checkpoint), **keys)
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(PATIENCE_S)
+
+    write()
+    assert client.xlen(sink) == 30
+    for commit in (checkpoint / "commits").iterdir():
+        commit.unlink()
+    fill(client, source, 5)
+    write()
+    numbers = [int(fields[b"n"]) for _, fields in client.xrange(sink)]
+    assert sorted(numbers) == sorted([*range(30), *range(5)])
+
+
+def test_a_table_is_appended_and_what_cannot_be_is_refused(topics: Topics, client: Any) -> None:
+    rows = topics.spark.createDataFrame([("a", 1), ("b", 2)], "name string, height int")
+    write = rows.coalesce(1).write.format("equipoise").option("hubs", topics.hubs)
+    write.option("topic", "people").mode("append").save()
+    assert [fields for _, fields in client.xrange("people")] == [
+        {b"name": b"a", b"height": b"1"},
+        {b"name": b"b", b"height": b"2"},
+    ]
+    with pytest.raises(PySparkException, match="not overwritten"):
+        write.option("topic", "people").mode("overwrite").save()
+    with pytest.raises(PySparkException, match="a column `topic`"):
+        rows.write.format("equipoise").option("hubs", topics.hubs).mode("append").save()
+
+
+def test_the_example_counts_what_was_sold(
+    topics: Topics, client: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shop, item in (("eu", "tea"), ("eu", "milk"), ("us", "tea")):
+        client.xadd(f"orders.{shop}", {"item": item})
+    example = runpy.run_path(str(ROOT / "examples" / "topics_in_spark.py"))
+    for _ in range(2):
+        example["main"](topics.spark, topics.hubs, str(topics.folder))
+        assert capsys.readouterr().out == "orders.eu: 2 sold\norders.us: 1 sold\n"
