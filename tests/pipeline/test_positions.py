@@ -21,7 +21,7 @@ from equipoise.pipeline.topics.positions import (
 
 
 def test_marks_survive_the_checkpoint() -> None:
-    marks = {"t": LogMark((17, 3), 5, 1), "u": LogMark((0, 0), 0, 0)}
+    marks = {"t": LogMark((17, 3), 5, 1, 2), "u": LogMark((0, 0), 0, 0)}
     assert decode(encode(marks)) == marks
 
 
@@ -39,13 +39,14 @@ def test_entries_that_are_gone_are_counted() -> None:
     assert missing(mark, LogSteps(10, (10, 0), 3)) == 2
     assert missing(mark, LogSteps(4, (10, 0), 4)) is None
     assert missing(mark, LogSteps(9, (4, 0), 0)) is None
+    assert missing(mark, LogSteps(7, (10, 0), 7)) is None
 
 
 def test_a_log_that_is_new_or_begun_anew_is_read_from_its_first_entry() -> None:
-    end = LogMark((9, 0), 9, 2)
-    assert begun(None, end) == LogMark((0, 0), 2, 2)
-    assert begun(LogMark((5, 0), 5, 0), end) == LogMark((0, 0), 2, 2)
-    assert begun(LogMark((5, 0), 5, 2), end) == LogMark((5, 0), 5, 2)
+    end = LogMark((9, 0), 9, 2, 1)
+    assert begun(None, end) == LogMark((0, 0), 2, 2, 1)
+    assert begun(LogMark((5, 0), 5, 2, 0), end) == LogMark((0, 0), 2, 2, 1)
+    assert begun(LogMark((5, 0), 5, 2, 1), end) == LogMark((5, 0), 5, 2, 1)
 
 
 def test_a_range_is_divided_and_each_part_knows_how_many_entries_it_has() -> None:

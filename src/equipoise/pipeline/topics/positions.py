@@ -35,8 +35,10 @@ class LogMark(NamedTuple):
 
     at: EntryId
     n: int
-    # The number at which reading it began. It changes when the log was deleted, and is begun anew.
+    # The number at which reading it began.
     since: int
+    # How often it was begun anew because the log had been deleted.
+    life: int = 0
 
 
 Marks = dict[str, LogMark]
@@ -61,11 +63,11 @@ class LogRange(NamedTuple):
 
 
 def decode(raw: Mapping[str, Any]) -> Marks:
-    return {topic: LogMark(to_id(at), int(n), int(since)) for topic, (at, n, since) in raw.items()}
+    return {topic: LogMark(to_id(at), *map(int, numbers)) for topic, (at, *numbers) in raw.items()}
 
 
 def encode(marks: Marks) -> dict[str, Any]:
-    return {topic: [spelled(mark.at), mark.n, mark.since] for topic, mark in sorted(marks.items())}
+    return {topic: [spelled(at), *numbers] for topic, (at, *numbers) in sorted(marks.items())}
 
 
 def spelled(at: EntryId) -> str:
@@ -78,30 +80,32 @@ def to_id(text: str) -> EntryId:
     return int(ms), int(seq or 0)
 
 
-def first_mark(found: LogSteps) -> LogMark:
+def first_mark(found: LogSteps, life: int = 0) -> LogMark:
     """Before all entries of a log; `found` is of what is behind the least id."""
     n = found.added - found.behind
-    return LogMark(ID_MIN, n, n)
+    return LogMark(ID_MIN, n, n, life)
 
 
 def mark_behind(mark: LogMark, found: LogSteps, taken: int) -> LogMark:
     """The mark so many entries further; `found` is of what is behind the mark, with the id of that entry."""
     if taken >= found.behind:
-        return LogMark(max(mark.at, found.last), found.added, mark.since)
+        return mark._replace(at=max(mark.at, found.last), n=found.added)
     n = found.added - found.behind + taken
-    return LogMark(found.ids[0] if taken else mark.at, n, mark.since)
+    return mark._replace(at=found.ids[0] if taken else mark.at, n=n)
 
 
 def missing(mark: LogMark, found: LogSteps) -> int | None:
     """How many entries behind the mark are gone; None: the whole log was deleted, and this is another."""
-    if found.added < mark.n or found.last < mark.at:
-        return None
-    return max(0, found.added - mark.n - found.behind)
+    gone = found.added - mark.n - found.behind
+    # More behind the mark than were added since: they were added to another log.
+    return None if gone < 0 or found.last < mark.at else gone
 
 
 def begun(start: LogMark | None, end: LogMark) -> LogMark:
     """Where a range begins that ends at `end`: at the first entry if the log is new, or has been begun anew."""
-    return LogMark(ID_MIN, end.since, end.since) if start is None or start.since != end.since else start
+    if start is None or start.life != end.life:
+        return LogMark(ID_MIN, end.since, end.since, end.life)
+    return start
 
 
 def divided(topic: str, start: LogMark, end: LogMark, step: int, ids: tuple[EntryId, ...]) -> list[LogRange]:

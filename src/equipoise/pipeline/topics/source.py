@@ -138,7 +138,8 @@ class LogPlanner:
         gone = missing(mark, found)
         if gone is None:
             lost(self._settings, topic, "the log was deleted since it was last read")
-            return self.behind(topic, None)
+            found = self.calls.steps(topic)
+            return first_mark(found, mark.life + 1), found
         if gone:
             lost(self._settings, topic, f"{gone} entries were trimmed or deleted before they were read")
         return mark, found
