@@ -20,12 +20,14 @@ from equipoise.disk import DirectoryDisk
 from equipoise.doctor.probes import ask_bookies
 from equipoise.errors import LedgerError
 from equipoise.ledger.quorum import Quorum
-from equipoise.ledger.registration import BookieFacts
+from equipoise.ledger.registration import BookieFacts, Cookie
 from equipoise.ledger.wire import encode_read
 from equipoise.ledger_client.bookie_pool import BookieAccess, ReplicationSettings
 from equipoise.ledger_client.ledgers import BookieLedgers
+from equipoise.model import Durability, TopicSpec
 from equipoise.store import MemoryStoreServer, MemoryTree, Store, Tree, open_store
 from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.records.specs import SpecsStore
 from equipoise.store.records.users import UsersStore
 
 TIMEOUT_S = 60
@@ -154,12 +156,22 @@ def test_doctor_warns_of_a_bookie_that_any_client_can_read(tmp_path: Path) -> No
             await store.ensure(f"{Tree().ledgers}/available/readonly")
             await bookies.register(BookieFacts(name="b1", host="10.0.0.7", port=3181, is_secured=True))
             await bookies.register(BookieFacts(name="b2", host="127.0.0.1", port=3181))
-            (finding,) = [finding async for finding in ask_bookies(url)]
-            assert finding.status == "ok"
+            room, finding = [finding async for finding in ask_bookies(url)]
+            assert (room.status, finding.status) == ("ok", "ok")
             await bookies.register(BookieFacts(name="b3", host="10.0.0.8", port=3181))
-            (finding,) = [finding async for finding in ask_bookies(url)]
+            _, finding = [finding async for finding in ask_bookies(url)]
             assert finding.status == "warning" and "b3 at 10.0.0.8:3181" in finding.fact
             assert "b1" not in finding.fact
+            spec = TopicSpec(pattern=b"t", durability=Durability(4, 3, 2))
+            await SpecsStore(store, Tree()).put(spec)
+            room, _ = [finding async for finding in ask_bookies(url)]
+            assert room.status == "failure" and "3 bookies take entries, a durable spec needs 4" in room.fact
+            await bookies.register(BookieFacts(name="b4", host="h", port=1, free_bytes=1, total_bytes=100))
+            room, _ = [finding async for finding in ask_bookies(url)]
+            assert room.status == "warning" and "nearly full are b4" in room.fact
+            await bookies.add_cookie(Cookie(bookie="b5", directory="d", instance="i"))
+            room, _ = [finding async for finding in ask_bookies(url)]
+            assert room.status == "warning" and "lost are" in room.fact and "b5" in room.fact
         finally:
             await store.close()
             await server.stop()

@@ -12,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.ledger.metadata import LedgerMetadata, Segment
+from equipoise.ledger.quorum import Quorum
+from equipoise.ledger.registration import BookieFacts, Cookie
 from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.model.names import from_id, to_id
 from equipoise.store import MemoryStore, SpecsStore
+from equipoise.store.records.bookies import BookiesStore
+from equipoise.store.records.ledgers import LedgersStore
+from equipoise.store.records.topic_logs import LogLedger, LogNode, TopicLogsStore
 from equipoise.telemetry.load import CPU_FULL_RATIO
 from equipoise.web.auth import AuthVerdict, judge
 from equipoise.web.metrics import METRICS
@@ -49,6 +55,39 @@ def test_the_overview_names_a_command_that_could_not_start_a_hub() -> None:
         assert problem == "/bin/false start hub-1 ended with status 1: no word"
 
     play(scenario, provision="/bin/false")
+
+
+def test_bookies_and_logs_are_shown_as_the_store_has_them() -> None:
+    async def scenario(site: Site) -> None:
+        store = await MemoryStore(site.stores).open()
+        bookies, ledgers = BookiesStore(store, TREE), LedgersStore(store, TREE)
+        await ledgers.prepare("instance")
+        facts = BookieFacts(name="b1", host="h", port=1, free_bytes=40, total_bytes=100, sync_us_p99=2_500)
+        await bookies.register(facts)
+        for name in ("b1", "b2"):
+            await bookies.add_cookie(Cookie(bookie=name, directory=name, instance="instance"))
+        for number, members in enumerate((("b1",), ("b1", "b2"))):
+            quorum = Quorum(len(members), len(members), 1)
+            await ledgers.create(LedgerMetadata(number, quorum, (Segment(0, members),), b"secret"))
+        node = LogNode(owner="a", incarnation=1, epoch=3, ledgers=(LogLedger(1, 3),))
+        await TopicLogsStore(store, TREE).save(HOT, node, None)
+        status, found = await site.ask("/api/durable")
+        assert status == 200
+        assert [(row["bookie"], row["state"], row["ledgers"]) for row in found["bookies"]] == [
+            ("b1", "writable", 2),
+            ("b2", "lost", 1),
+        ]
+        assert found["bookies"][0]["sync_s_p99"] == pytest.approx(0.0025)
+        assert (found["ledgers"], found["ledgers_under_replicated"]) == (2, 1)
+        assert [(row["id"], row["owner"], row["ledgers"], row["log_lag"]) for row in found["logs"]] == [
+            (to_id(HOT), "a", 1, 0.0)
+        ]
+        _, text = await site.ask("/metrics")
+        assert b'equipoise_bookie_free_bytes{bookie="b1"} 40.0' in text
+        assert b"equipoise_ledgers_under_replicated 1.0" in text
+        await store.close()
+
+    play(scenario)
 
 
 def test_curves_are_given_whole_or_only_what_is_new() -> None:
