@@ -1,6 +1,10 @@
 """Who of those that wait has the next turn: one after another, each as often in a round as its weight says.
 
-A party that joins comes last in the present round, so no party waits for longer than one round of those before it.
+A party that joins goes before those at the end of the ring that have had a turn since it had its last one, and behind
+all others. So a party that comes and goes, or was refused, is not kept behind parties that come back at once. A party
+is passed once at most before its next turn, so no flood of newcomers keeps it from that.
+
+Turns are remembered when a party leaves, those of the last parties only.
 """
 
 from __future__ import annotations
@@ -13,11 +17,14 @@ __all__ = ["TurnRing"]
 
 Party = TypeVar("Party")
 
+# Parties whose last turn is remembered, at least: about as many as come back before others have had a round.
+REMEMBERED = 1_000
+
 
 class TurnRing(Generic[Party]):
     """Always true: a party is in the ring once, and `total` is the sum of the weights."""
 
-    __slots__ = ("_had", "_weights", "total")
+    __slots__ = ("_had", "_last_turns", "_passed", "_turns", "_weights", "total")
 
     def __init__(self) -> None:
         self._weights: OrderedDict[Party, int] = OrderedDict()
@@ -25,6 +32,11 @@ class TurnRing(Generic[Party]):
         self._had = 0
         # Turns in a round.
         self.total = 0
+        # By party, the number of its last turn, the latest last; and how many turns there were.
+        self._last_turns: OrderedDict[Party, int] = OrderedDict()
+        self._turns = 0
+        # Those in the ring that another has passed since they joined, or had a turn.
+        self._passed: set[Party] = set()
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -40,11 +52,50 @@ class TurnRing(Generic[Party]):
         """Whose turn it is; None if no party waits."""
         return next(iter(self._weights), None)
 
+    def weight(self, party: Party) -> int:
+        """Its turns in a round; 0 if it is not in the ring."""
+        return self._weights.get(party, 0)
+
     def join(self, party: Party, weight: int = 1) -> None:
-        """Have turns from now on, after all others; one that is in the ring keeps its place, with another weight."""
-        weight = max(1, weight)
+        """Have turns from now on; a party that is in the ring keeps its place, with another weight."""
+        weight, is_new = max(1, weight), party not in self._weights
+        later = self._later(party) if is_new else []
         self.total += weight - self._weights.get(party, 0)
         self._weights[party] = weight
+        for other in reversed(later):
+            self._weights.move_to_end(other)
+            self._passed.add(other)
+
+    def turns_before(self, party: Party) -> int:
+        """Turns that others have before its next one; of a party that is not in the ring: if it joined now."""
+        behind = self._from(party) if party in self._weights else self._later(party)
+        turns = self.total - sum(self._weights[other] for other in behind)
+        first = self.first
+        # The first is the last of those that are behind, if it is among them at all.
+        if first is None or (behind and behind[-1] == first):
+            return turns
+        # It has a turn even if its weight has become less than it has had.
+        return turns - min(self._had, self._weights[first] - 1)
+
+    def _from(self, party: Party) -> list[Party]:
+        """The party and all behind it, the last of them first."""
+        found: list[Party] = []
+        for other in reversed(self._weights):
+            found.append(other)
+            if other == party:
+                break
+        return found
+
+    def _later(self, party: Party) -> list[Party]:
+        """The parties that a newcomer goes before, the last of them first."""
+        last_turn = self._last_turns.get(party, 0)
+        found: list[Party] = []
+        for other in reversed(self._weights):
+            is_later = self._last_turns.get(other, 0) > last_turn and other not in self._passed
+            if not is_later or (self._had and other == self.first):
+                break
+            found.append(other)
+        return found
 
     def leave(self, party: Party) -> None:
         if party not in self._weights:
@@ -52,11 +103,18 @@ class TurnRing(Generic[Party]):
         if party == self.first:
             self._had = 0
         self.total -= self._weights.pop(party)
+        self._passed.discard(party)
 
     def turn_over(self) -> None:
         """The first has had a turn: the next one's, unless its weight gives it more."""
         first = self.first
         assert first is not None, "a party has had the turn"
+        self._turns += 1
+        self._last_turns[first] = self._turns
+        self._last_turns.move_to_end(first)
+        if len(self._last_turns) > max(REMEMBERED, 2 * len(self._weights)):
+            self._last_turns.popitem(last=False)
+        self._passed.discard(first)
         self._had += 1
         if self._had >= self._weights[first]:
             self._had = 0

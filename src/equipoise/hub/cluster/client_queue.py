@@ -76,9 +76,10 @@ class ClientQueue:
 
     __slots__ = ("_commands", "reported", "reported_to", "turns")
 
-    def __init__(self) -> None:
+    def __init__(self, turns: TurnRing[int]) -> None:
+        """`turns`: without parties. It remembers who has had turns before."""
         self._commands: dict[int, deque[PendingPublish]] = {}
-        self.turns: TurnRing[int] = TurnRing()
+        self.turns = turns
         # How many waiting connections were reported to the home, and the hub that received the report.
         self.reported = 0
         self.reported_to = ""

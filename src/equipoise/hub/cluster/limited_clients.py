@@ -149,7 +149,7 @@ class LimitedClients:
         if not self.budget.has_room(one.size):
             self._keep_order(limit, one, None)
             return self._refusal(topic, limit, None, len(payloads))
-        queue = limit.queue = limit.queue or ClientQueue()
+        queue = limit.queue = limit.queue or ClientQueue(limit.client_turns)
         self.budget.used += one.size
         self.budget.messages += len(payloads)
         reply.when_abandoned(lambda: self._gone(topic, limit, one))
@@ -216,23 +216,27 @@ class LimitedClients:
     def _judge(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | None:
         """Refuse a command, as the first of its connection, that cannot have its turn within the time it may wait."""
         one.head_at = now = self._tokens.now()
-        wait_ns = self._predict(topic, limit, one.left, now)
+        wait_ns = self._predict(topic, limit, one, now)
         if wait_ns is not None and wait_ns > limit.wait_ns:
             return self._refusal(topic, limit, wait_ns, one.left)
         return None
 
-    def _predict(self, topic: Topic, limit: TopicLimit, count: int, now: int) -> int | None:
-        """Nanoseconds until the last of so many messages of one connection has its turn; None: unknown."""
-        queue = limit.queue
-        waiting = 1 if queue is None else max(1, len(queue))
+    def _predict(self, topic: Topic, limit: TopicLimit, one: PendingPublish, now: int) -> int | None:
+        """Nanoseconds until the last message of a command has its turn; None: unknown."""
+        rounds, connections = one.left - 1, max(1, len(limit.client_turns))
+        before = limit.client_turns.turns_before(one.session)
         target = self._cluster.ways.stream_now(topic)
         if target.is_home and target.limit is not None:
             ring = target.limit.ring
-            others = ring.total - (len(queue or ()) if CLIENTS in ring else 0)
-            return target.limit.bucket.wait(count * (waiting + max(0, others)), now)
-        remote = target.limit or limit
-        by_tokens = remote.mirror.wait(count * waiting, now)
-        over = self._ahead(topic, target) + count * waiting - limit.window(remote.remote_share)
+            own = ring.weight(CLIENTS)
+            others = ring.total - own
+            # All clients of this hub have their turns in a row.
+            others_before = ring.turns_before(CLIENTS) if before < max(1, own) else others
+            turns = rounds * (connections + others) + before + others_before + 1
+            return target.limit.bucket.wait(turns, now)
+        remote, turns = target.limit or limit, rounds * connections + before + 1
+        by_tokens = remote.mirror.wait(turns, now)
+        over = self._ahead(topic, target) + turns - limit.window(remote.remote_share)
         by_window = max(0, over * TOKEN // max(1, remote.remote_share.rate))
         return max(by_tokens or 0, by_window)
 

@@ -47,6 +47,7 @@ class TopicLimit:
         "admitted",
         "bucket",
         "carried",
+        "client_turns",
         "delay_ns",
         "delay_ns_max",
         "due_at",
@@ -86,6 +87,8 @@ class TopicLimit:
         # Who waits for tokens here: paths of messages, and CLIENTS.
         self.ring: TurnRing[Path] = TurnRing()
         self.queue: ClientQueue | None = None
+        # Of the connections in that queue; they come and go, and so does the queue.
+        self.client_turns: TurnRing[int] = TurnRing()
         # By connection, what its next message comes after: the one that said so was refused.
         self.owed_after: dict[int, Sequence[Dependency]] = {}
         # By hub, how many connections wait there.

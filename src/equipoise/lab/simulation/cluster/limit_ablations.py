@@ -15,7 +15,7 @@ from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up
+from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up, progress
 from equipoise.limits import Bucket, TurnRing, nanoseconds
 from equipoise.stream.submission import Submission
 
@@ -160,6 +160,14 @@ LIMIT_ABLATIONS = (
         fair_turns.NAME,
         "limits-fair",
         _with(TurnRing, "turn_over", _stay_first),
+    ),
+    Ablation(
+        "newcomers",
+        "a publisher that comes goes before those that have had a turn since its own last one",
+        progress.NAME,
+        "limits-everything",
+        _with(TurnRing, "_later", lambda ring, party: []),
+        seed=71,
     ),
     Ablation(
         "deferred-replies",
