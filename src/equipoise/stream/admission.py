@@ -202,10 +202,7 @@ class Admission:
 
     def drop_waiting(self, path: Path) -> list[Submission]:
         """Take all of a path."""
-        dropped: list[Submission] = []
-        while path in self.waiting:
-            dropped.append(self.take(path))
-        return dropped
+        return [self.take(path) for _ in range(len(self.waiting.get(path, ())))]
 
     def is_settled(self, path: Path) -> bool:
         """Whether all messages of a path have their positions, or never will."""
@@ -267,10 +264,11 @@ class Admission:
 
         If it was the link to the other, messages may be lost; if it was the link back, acknowledgements.
         """
-        self.kept.clear()
         found = {by: entry for (to, by), entry in self.unresolved.items() if to == hub}
         for way in [way for way in self.in_flight if way[0] == hub]:
             for path, count in self.in_flight.pop(way):
+                if not path:
+                    self.kept.clear()
                 entry = found.get(path, Unresolved(ticket, False, 0, False, False))
                 found[path] = entry._replace(messages=entry.messages + count)
         for path, entry in found.items():
@@ -329,17 +327,18 @@ class Admission:
         self.unresolved = {key: entry for key, entry in self.unresolved.items() if key[0] != hub}
         ways = [way for way in self.in_flight if way[0] == hub]
         entries = [entry for way in ways for entry in self.in_flight.pop(way)]
-        kept, self.kept = self.kept, deque()
         own = sum(count for path, count in entries if not path)
-        self.is_doubtful = is_seen_told and 0 < own == sum(len(payloads) for _, payloads in kept)
-        if self.is_doubtful:
+        # All of them are in flight to one hub: else they would overtake each other.
+        kept, self.kept = (self.kept, deque()) if own else (deque(), self.kept)
+        if is_seen_told and 0 < own == sum(len(payloads) for _, payloads in kept):
+            self.is_doubtful = True
             entries = [entry for entry in entries if entry[0]]
             unsent = [item for item in unsent if item.path]
             for sequence, payloads in reversed(kept):
                 self.put_first(Submission((), 0, payloads, sequence=sequence))
         paths = [path for path, count in entries for _ in range(count)]
-        messages = [one for item in unsent for one in item.singly()]
         # What is unresolved may be among them.
+        messages = [one for item in unsent for one in item.singly()]
         messages = messages[max(0, len(messages) - len(paths)) :]
         lost = len(paths) - len(messages)
         acks += [Ack(path, 1, *NOWHERE) for path in paths[:lost]]
@@ -378,9 +377,8 @@ class Admission:
 
     def origin_died(self, hub: str) -> int:
         """A hub that messages came from is dead: its next incarnation must not meet them. How many are dropped."""
-        dropped = 0
-        for path in [path for path in self.waiting if path and path[-1][0] == hub]:
-            dropped += sum(item.messages for item in self.drop_waiting(path))
+        gone = [path for path in self.waiting if path and path[-1][0] == hub]
+        dropped = sum(item.messages for path in gone for item in self.drop_waiting(path))
         for way, sent in self.in_flight.items():
             self.in_flight[way] = deque(
                 [(GONE if path and path[-1][0] == hub else path, count) for path, count in sent]

@@ -207,7 +207,7 @@ class Cluster:
     def _renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
         self._forget_told(name, link)
-        self.failover.unsure()
+        self.failover.doubt(name)
 
         def tell(topic: Topic) -> None:
             stream = self._let_go(topic, name, link)

@@ -10,9 +10,12 @@ home tells the hubs that follow the topic which messages come from whom. When th
 A client of the dead home may have got a message that no hub has seen. It comes to another hub as a new subscriber, and
 begins behind the messages that were sent again (AGAIN).
 
-Not sent again, but reported by the gap as before: messages of topics with lanes or limits, those that were under way
-through two hubs, and those where a link began anew meanwhile. What a hub passes on has no sequence: homes name it by
+Not sent again, but reported by the gap as before: messages of topics with lanes or limits; those that were under way
+through two hubs; those to a home that the plan has replaced by then; and those that were under way when a third hub
+died, which cannot say what it has seen, or its link began anew. What a hub passes on has no sequence: homes name it by
 ANY_SEQUENCE, to those that follow them and, when the hub that passed it on is dead, to the hub that it came from.
+
+A hub that stops following, or becomes the home, says SEEN at once: it is about to forget what it has seen.
 
 Always true: `doubtful` holds exactly the streams whose messages wait for what others have seen.
 """
@@ -71,7 +74,10 @@ class Failover:
         self._cluster = cluster
         # The sequence of the last message of this hub's clients that was sent to a home.
         self.sequence = 0
-        self.doubtful: dict[Stream, None] = {}
+        # With the home that their messages were sent into.
+        self.doubtful: dict[Stream, str] = {}
+        # By hub, the sequence when it died last, or when what it had said may have been lost.
+        self._doubted: dict[str, int] = {}
         # By a hub, the streams whose messages came through it to this hub, with the hub that each was sent from.
         self._passed: dict[str, set[tuple[bytes, Life]]] = {}
         # Messages that were sent again.
@@ -109,16 +115,21 @@ class Failover:
             if peer != life[0] and link.can(RESEND) and life not in self._heard.get(peer, ())
         }
 
-    def report(self, stream: Stream, home: str) -> None:
-        """Say to the hubs whose messages came from a home that is dead which of them this hub has seen."""
-        for life, (by, sequence) in list(stream.seen.items()):
-            if by != home:
-                continue
-            del stream.seen[life]
+    def report(self, stream: Stream, home: str | None = None) -> None:
+        """Say to the hubs whose messages came from a home that is dead which of them this hub has seen.
+
+        Without a home: of all homes, since this hub follows the stream no longer.
+        """
+        for (by, life), sequence in list(stream.seen.items()):
             link = self._cluster.out.get(life[0])
-            if life[0] == self._cluster.name:
+            is_own = life == (self._cluster.name, self._cluster.core.incarnation)
+            is_alive = is_own or (link is not None and link.incarnation == life[1])
+            if is_alive and home not in (None, by):
+                continue
+            del stream.seen[by, life]
+            if is_own:
                 self.heard_seen(stream, sequence)
-            elif link is not None and link.incarnation == life[1]:
+            elif is_alive and link is not None:
                 link.send(SeenFrame(stream.topic.key, sequence))
 
     def report_passed(self, hub: str) -> None:
@@ -136,10 +147,10 @@ class Failover:
         """Once all have said DONE, send again what none has seen, and say so."""
         if not self._owed or not self._cluster.barrier.is_passed:
             return
-        streams, self.doubtful = list(self.doubtful), {}
-        for stream in streams:
+        streams, self.doubtful = self.doubtful, {}
+        for stream, home in streams.items():
             self._cluster.news.tell(stream.topic)
-            self._send_again(stream)
+            self._send_again(stream, home)
         for life in self._owed:
             self._said[life] = None
             for link in self._cluster.out.values():
@@ -148,9 +159,11 @@ class Failover:
         while len(self._said) > LIVES_MAX:
             del self._said[next(iter(self._said))]
 
-    def _send_again(self, stream: Stream) -> None:
+    def _send_again(self, stream: Stream, home: str) -> None:
         admission = stream.admission
-        self._cluster.ingress.give_up(stream, admission.resolve())
+        self.heard_seen(stream, max((n for hub, n in self._doubted.items() if hub != home), default=0))
+        is_lost = not self._was_home(stream, home)
+        self._cluster.ingress.give_up(stream, admission.resolve(is_lost=is_lost))
         before = sum(len(item.payloads) for item in admission.waiting.get((), ()) if item.sequence)
         self._cluster.ingress.drain(stream)
         self.resent += before
@@ -158,12 +171,22 @@ class Failover:
             # What cannot go now would come behind RESENT, and may repeat what new subscribers have got.
             self._cluster.ingress.give_up(stream, admission.resolve(is_lost=True))
 
-    def unsure(self) -> None:
-        """What a hub has said may be lost: what it has seen is not known, so nothing is sent again."""
-        streams, self.doubtful = list(self.doubtful), {}
-        for stream in streams:
-            self._cluster.ingress.give_up(stream, stream.admission.resolve(is_lost=True))
-            self._cluster.ingress.drain(stream)
+    def _was_home(self, stream: Stream, hub: str) -> bool:
+        """Whether the plan of all hubs would have the topic at the dead hub.
+
+        If not, the topic may have been handed over: the messages may be in the epoch that ended there in order, and the
+        next home, which went on behind that end, does not announce repetitions.
+        """
+        router = self._cluster.router
+        homes = router.routing.plan.home_of(stream.topic.name, router.serving | {hub}).homes
+        return homes[:1] == (hub,)
+
+    def doubt(self, hub: str) -> None:
+        """What the hub has said may be lost: it may have seen anything that was sent to other hubs so far.
+
+        So it is with a hub that dies: its clients come to other hubs with all that they had got from it.
+        """
+        self._doubted[hub] = self.sequence
 
     # What others have done.
 
@@ -182,6 +205,7 @@ class Failover:
         self._look()
 
     def peer_gone(self, peer: str) -> None:
+        self.doubt(peer)
         self._heard.pop(peer, None)
         for awaited in self._awaited.values():
             awaited.discard(peer)

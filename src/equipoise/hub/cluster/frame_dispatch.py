@@ -198,7 +198,7 @@ class FrameDispatch:
     def _from(self, peer: str, frame: FromFrame) -> None:
         stream = self._heard(frame.key)
         if stream is not None and not stream.state.is_home:
-            stream.seen[frame.hub, frame.incarnation] = (peer, frame.sequence)
+            stream.seen[peer, (frame.hub, frame.incarnation)] = frame.sequence
 
     def _seen(self, peer: str, frame: SeenFrame) -> None:
         stream = self._stream(frame.key)

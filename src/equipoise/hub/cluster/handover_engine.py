@@ -64,6 +64,7 @@ class _Barrier(Protocol):
 
 
 class _Failover(Protocol):
+    def report(self, stream: Stream) -> None: ...
     def name_repeats(self, topic: Topic, links: Iterable[OutLink]) -> None: ...
 
 
@@ -342,6 +343,7 @@ class HandoverEngine:
     def _open(self, stream: Stream, effect: OpenEpoch) -> None:
         cluster, topic = self._cluster, stream.topic
         hub, epoch, n = effect.after
+        cluster.failover.report(stream)
         cluster.merging.unfollow(stream)
         cluster.merging.drop_pending(stream)
         opened = cluster.core.new_epoch(max(epoch, topic.epoch))

@@ -256,7 +256,7 @@ class Ingress:
         is_seen_told = self._cluster.failover.may_resend(stream)
         acks = admission.target_died(peer, unsent, after, is_seen_told=is_seen_told)
         if admission.is_doubtful:
-            self._cluster.failover.doubtful[stream] = None
+            self._cluster.failover.doubtful[stream] = peer
         if acks and is_told:
             admission.follow_loss(stream.topic.epoch)
         self.give_up(stream, acks)

@@ -23,6 +23,10 @@ __all__ = ["TIDY_SLICE", "Tidying"]
 TIDY_SLICE = 1_000
 
 
+class _Failover(Protocol):
+    def report(self, stream: Stream) -> None: ...
+
+
 class _Interests(Protocol):
     def review(self, topic: Topic) -> None: ...
 
@@ -46,6 +50,8 @@ class _Patterns(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def failover(self) -> _Failover: ...
     @property
     def interests(self) -> _Interests: ...
     @property
@@ -100,6 +106,7 @@ class Tidying:
         if stream is not None and stream.state is State.REMOTE and not is_claimed:
             stream.is_kept = cluster.listening.is_kept(topic)
             if not stream.is_wanted:
+                cluster.failover.report(stream)
                 cluster.merging.unfollow(stream)
         if not topic.lane:
             cluster.interests.review(topic)

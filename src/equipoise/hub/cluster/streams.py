@@ -18,6 +18,7 @@ from equipoise.stream.relay import RelayMerge
 from equipoise.stream.submission import NOWHERE, Budget
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.frames import Life
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.stream_interest import StreamInterest
     from equipoise.hub.data.topic import Topic
@@ -85,8 +86,8 @@ class Stream(RelayMerge):
         self.ticket = 0
         # Messages up to this position may repeat what clients of a dead home have got: newcomers begin behind.
         self.again = NOWHERE
-        # By the life of a hub, the home and the sequence of the last message of its clients that came here.
-        self.seen: dict[tuple[str, int], tuple[str, int]] = {}
+        # By home and the life of a hub, the sequence of the last message of that hub's clients that came from the home.
+        self.seen: dict[tuple[str, Life], int] = {}
         # Whether it is followed even without a subscriber by name: see Listening.is_kept.
         self.is_kept = False
         # What this hub wants of the stream where it has subscribers by filter; None: everything.

@@ -74,8 +74,16 @@ CRASH_ABLATIONS = (
         "hubs say which messages they have seen of a home that died before those are sent to the next one",
         once.NAME,
         "cluster-failover",
-        _with(Failover, "report", lambda self, stream, home: None),
+        _with(Failover, "report", lambda self, stream, home=None: None),
         seed=5,
+    ),
+    Ablation(
+        "handed-over",
+        "what a home may have numbered before it handed the topic over is not sent again when it dies",
+        once.NAME,
+        "cluster-everything",
+        _with(Failover, "_was_home", _always),
+        seed=1720,
     ),
     Ablation(
         "vouched",

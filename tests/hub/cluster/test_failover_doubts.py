@@ -1,0 +1,129 @@
+"""What a hub cannot know about a home that died, and therefore does not send again."""
+
+from __future__ import annotations
+
+import pytest
+
+from equipoise.hub.cluster.failover import Failover
+from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.settings import Limits
+from equipoise.model import Mode
+from hub.cluster.hubs import Hubs
+from hub.cluster.test_failover import payloads, subscribed
+
+
+def four_hubs() -> Hubs:
+    """t lives at h2, which knows h1 as a hub that clients publish through."""
+    forgetful = {"h3": Limits(topic_idle_s=0.05)}
+    settings = ClusterSettings(unsubscribe_delay_s=0.01)
+    hubs = Hubs("h1", "h2", "h3", "h4", limits=forgetful, cluster=settings)
+    hubs.replicate("t", Mode.SINGLE, "h2")
+    hubs.publish_first("h1", "t")
+    return hubs
+
+
+def after_a_follower_died() -> list[bytes]:
+    """A client gets a message at h3, which dies, and goes to h4, which has not got it; h2 dies: what it gets there.
+
+    h1, which sent the message into h2, has no acknowledgement.
+    """
+    hubs = four_hubs()
+    subscribed(hubs, "h4")
+    client, publisher = subscribed(hubs, "h3"), hubs["h1"].client()
+    hubs.held |= {("h2", "h1"), ("h2", "h4")}
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    assert payloads(client) == [b"a"]
+    hubs.kill("h3")
+    client = subscribed(hubs, "h4")
+    hubs.kill("h2")
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    return payloads(client)
+
+
+def test_what_a_hub_that_died_may_have_seen_is_not_sent_again() -> None:
+    assert after_a_follower_died() == [b"b"]
+
+
+def test_without_doubt_a_client_of_that_hub_gets_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Failover, "doubt", lambda self, hub: None)
+    assert after_a_follower_died() == [b"a", b"b"]
+
+
+def after_a_handover() -> list[bytes]:
+    """A client gets a message at h2, and t is handed over to h3 in order; then h2 dies: what it gets at h4."""
+    hubs = four_hubs()
+    client, publisher = subscribed(hubs, "h2"), hubs["h1"].client()
+    hubs.held.add(("h2", "h1"))
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    assert payloads(client) == [b"a"]
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    client = subscribed(hubs, "h4")
+    hubs.kill("h2")
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    return payloads(client)
+
+
+def test_what_a_home_may_have_numbered_before_it_handed_the_topic_over_is_not_sent_again() -> None:
+    assert after_a_handover() == [b"b"]
+
+
+def test_without_a_look_at_the_plan_it_would_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Failover, "_was_home", lambda self, stream, hub: True)
+    assert after_a_handover() == [b"a", b"b"]
+
+
+def after_leaving() -> list[bytes]:
+    """A client gets a message at h3 and goes to h4; h3 follows t no longer when h2 dies: what it gets at h4."""
+    hubs = four_hubs()
+    subscribed(hubs, "h4")
+    client, publisher = subscribed(hubs, "h3"), hubs["h1"].client()
+    hubs.held |= {("h2", "h1"), ("h2", "h4")}
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    assert payloads(client) == [b"a"]
+    client.send("EQ.UNSUBSCRIBE", "t")
+    while b"t" in hubs["h3"].core.index.topics:
+        hubs.settle(0.02)
+    client = subscribed(hubs, "h4")
+    hubs.kill("h2")
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    return payloads(client)
+
+
+def test_a_hub_that_stops_following_says_what_it_has_seen() -> None:
+    assert after_leaving() == [b"b"]
+
+
+def test_without_that_word_its_former_client_gets_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Failover.report
+
+    def keep(failover: Failover, stream: Stream, home: str | None = None) -> None:
+        if home is not None:
+            report(failover, stream, home)
+
+    monkeypatch.setattr(Failover, "report", keep)
+    assert after_leaving() == [b"a", b"b"]
+
+
+def test_what_was_seen_of_one_home_does_not_replace_what_was_seen_of_another() -> None:
+    """t goes from h2 to h3, and h4 hears the new home first: what a subscriber there gets when h3 dies."""
+    hubs = four_hubs()
+    client, publisher = subscribed(hubs, "h4"), hubs["h1"].client()
+    hubs.held.add(("h2", "h4"))
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    hubs.held.add(("h3", "h1"))
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    hubs.release("h2", "h4")
+    hubs.kill("h3")
+    publisher.send("PUBLISH", "t", "c")
+    hubs.settle()
+    assert payloads(client) == [b"a", b"b", b"c"]
