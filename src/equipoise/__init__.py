@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from equipoise.client import (
         Bus,
         ClientSettings,
+        DurableMessage,
+        DurableSubscription,
         Event,
         Gap,
         GapReason,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Bus",
     "ClientSettings",
+    "DurableMessage",
+    "DurableSubscription",
     "Event",
     "Gap",
     "GapReason",

@@ -15,8 +15,9 @@
     │   ├── ProtocolError      bytes that are not the protocol
     │   ├── ViewError          an inconsistent view, or a table that is not a view
     │   ├── CoordinateError    an impossible coordinate or round-trip time
-    │   └── RefusedError       the hub answered with an error
-    │       └── DeniedError    … because the user lacks the permission
+    │   ├── RefusedError       the hub answered with an error
+    │   │   └── DeniedError    … because the user lacks the permission
+    │   └── DisplacedError     another client reads a durable subscription in this one's place
     └── WorldError             the network, the clock or the disk failed
         ├── DisconnectedError  no connection within the time-out
         ├── UncertainError     the connection was lost before the ack
@@ -128,6 +129,10 @@ class RefusedError(PeerError):
 
 class DeniedError(RefusedError):
     """The user lacks the permission, or has not logged in."""
+
+
+class DisplacedError(PeerError):
+    """Another client has attached to the durable subscription under the same name."""
 
 
 class WorldError(EquipoiseError):

@@ -12,7 +12,7 @@ from equipoise.log.records import LogRecord, decode_run, encode_run
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import error, integer
 
-_CONTAINERS = (b"xgroup", b"xinfo")
+_CONTAINERS = (b"xgroup", b"xinfo", b"eq.group")
 _MANY_KEYS = (b"del", b"unlink", b"exists")
 
 
@@ -39,7 +39,7 @@ class Logs:
 
     def _run(self, command: list[bytes]) -> bytes:
         name = command[0].lower()
-        if name in (b"xread", b"xreadgroup"):
+        if name in (b"xread", b"xreadgroup", b"eq.readgroup"):
             return self._read(command)
         call = LogCall(command, self.now_ms, self.proto)
         if name in _MANY_KEYS:

@@ -44,6 +44,7 @@ COMMANDS = {
     "hubs": "List hubs, drain them, change their weight, and remove them.",
     "bookies": "List bookies, show one, drain them, and forget those that are lost.",
     "topics": "List topics, show one topic, and set specs: limits for the topics that match a pattern.",
+    "subscriptions": "List the durable subscriptions of a topic, show one, reset and remove them.",
     "plan": "Show the plan, its history and the reasons of its changes.",
     "bench": "Benchmark the hub against Redis and NATS.",
     "profile": "Measure the capacity of a hub on this machine, or find a rate limit for a topic.",

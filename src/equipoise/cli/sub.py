@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli.support.client_connection import URL_DEFAULT, TlsCa, TlsCert, TlsKey, TlsOptions, Url, run
-from equipoise.client import Bus, Event, Gap, Message
+from equipoise.cli.support.units import parse_start
+from equipoise.client import Bus, DurableMessage, Event, Gap, Message
 
 
 def command(
@@ -33,6 +34,24 @@ def command(
         bool,
         typer.Option("--positions", help="Show the position of each message in its stream: epoch:number."),
     ] = False,
+    durable: Annotated[
+        str,
+        typer.Option(
+            "--durable",
+            metavar="NAME",
+            help="Durable subscription to one durable topic: goes on where NAME left off. What is printed is "
+            "acknowledged.",
+        ),
+    ] = "",
+    group: Annotated[
+        str, typer.Option(help="With --durable: share the messages with the other subscribers of this group.")
+    ] = "",
+    start: Annotated[
+        str,
+        typer.Option(
+            help="With --durable: where a new subscription begins: beginning, end, the id of a message, or a time."
+        ),
+    ] = "end",
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
@@ -46,11 +65,17 @@ def command(
     sub -p '*'`.
     """
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
+    if durable and pattern:
+        raise typer.BadParameter("a durable subscription is to one topic: leave out --pattern")
     run(
         url,
         TlsOptions(tls_ca, tls_cert, tls_key),
         "equipoise-sub",
-        lambda bus: follow(bus, topics, pattern, count, printer),
+        lambda bus: (
+            follow_durably(bus, topics, durable, group, start, count, printer)
+            if durable
+            else follow(bus, topics, pattern, count, printer)
+        ),
     )
 
 
@@ -62,7 +87,7 @@ class Printer:
         self._has_positions = has_positions
         self._is_json = is_json
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Event | DurableMessage) -> None:
         if self._is_json:
             print(json.dumps(as_json(event)))
         elif isinstance(event, Gap):
@@ -70,9 +95,12 @@ class Printer:
         else:
             print(self._line(event))
 
-    def _line(self, message: Message) -> str:
+    def _line(self, message: Message | DurableMessage) -> str:
         words = []
-        if self._has_positions and message.position is not None:
+        if isinstance(message, DurableMessage):
+            if self._has_positions:
+                words.append(message.id)
+        elif self._has_positions and message.position is not None:
             words.append(f"{message.position.epoch}:{message.position.n}")
         if self._has_topics:
             words.append(printable(message.topic.encode("utf-8", "surrogateescape")))
@@ -93,20 +121,40 @@ async def follow(bus: Bus, topics: list[str], is_pattern: bool, count: int | Non
                     return
 
 
+async def follow_durably(
+    bus: Bus, topics: list[str], name: str, group: str, start: str, count: int | None, printer: Printer
+) -> None:
+    """Acknowledge what has been printed."""
+    begin, left = parse_start(start), count
+    async with bus, bus.subscribe(*topics, durable=name, group=group or None, start=begin) as subscription:
+        async for event in subscription:
+            printer.show(event)
+            sys.stdout.flush()
+            if isinstance(event, Gap):
+                continue
+            await subscription.ack(event)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
 def describe_gap(gap: Gap) -> str:
     where = gap.topic if gap.topic is not None else f"topics like {gap.pattern}"
     what = "messages may be missing" if gap.missed is None else f"{gap.missed} missed"
     return f"equipoise: gap in {printable(where.encode('utf-8', 'surrogateescape'))}: {what} ({gap.reason})"
 
 
-def as_json(event: Event) -> dict[str, Any]:
+def as_json(event: Event | DurableMessage) -> dict[str, Any]:
     """A gap has the key `missed`, a message `payload`, or `payload_base64` if it is not UTF-8."""
     known: dict[str, Any] = {"topic": event.topic}
-    if event.pattern is not None:
+    if isinstance(event, DurableMessage):
+        known |= {"id": event.id, "deliveries": event.deliveries}
+    elif event.pattern is not None:
         known["pattern"] = event.pattern
     if isinstance(event, Gap):
         return known | {"missed": event.missed, "reason": str(event.reason)}
-    if event.position is not None:
+    if isinstance(event, Message) and event.position is not None:
         known["position"] = {"epoch": event.position.epoch, "n": event.position.n}
     try:
         return known | {"payload": event.text}

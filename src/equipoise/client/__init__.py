@@ -1,13 +1,16 @@
 """The asyncio client. Knows positions, so that it knows what it missed; mends its connection by itself."""
 
 from equipoise.client.bus import Bus, connect
-from equipoise.client.events import Event, Gap, GapReason, Message, Receipt
+from equipoise.client.durable_subscription import DurableSubscription
+from equipoise.client.events import DurableMessage, Event, Gap, GapReason, Message, Receipt
 from equipoise.client.settings import ClientSettings
 from equipoise.client.subscription import MessageIterator, Subscription
 
 __all__ = [
     "Bus",
     "ClientSettings",
+    "DurableMessage",
+    "DurableSubscription",
     "Event",
     "Gap",
     "GapReason",

@@ -11,8 +11,9 @@ from __future__ import annotations
 import random
 import ssl
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
+from equipoise.client.durable_subscription import DurableSubscription, RetryOptions, Start, spell_start
 from equipoise.client.events import Receipt
 from equipoise.client.routing.router import ClientRouter
 from equipoise.client.settings import ClientSettings, make_settings
@@ -20,6 +21,7 @@ from equipoise.client.subscription import Subscription
 from equipoise.client.url import parse_address, parse_url
 from equipoise.client.wire.codec import Name, Payload, encode_name, encode_payload, encode_publish
 from equipoise.client.wire.dial import ClientDialer, make_tls
+from equipoise.client.wire.log_link import LogLink
 from equipoise.coordinates import Coordinate
 from equipoise.errors import AddressError, ClosedError, EquipoiseError, LimitError, MisuseError
 
@@ -46,14 +48,18 @@ def connect(
         raise MisuseError("a TLS context was given for a URL without TLS; write equipoises:// to encrypt")
     rng = rng or random.SystemRandom()
     dialer = ClientDialer(parsed, chosen, tls or make_tls(parsed, chosen))
-    return Bus(ClientRouter(dialer, rng), chosen)
+    return Bus(ClientRouter(dialer, rng), chosen, rng)
 
 
 class Bus:
     """Made by `connect`. Belongs to one event loop; any of its tasks may use it."""
 
-    def __init__(self, routing: ClientRouter, settings: ClientSettings) -> None:
+    def __init__(self, routing: ClientRouter, settings: ClientSettings, rng: random.Random) -> None:
         self._routing = routing
+        self._rng = rng
+        # For acks of durable subscriptions; None until there is one.
+        self._log_commands: LogLink | None = None
+        self._durable: list[DurableSubscription] = []
         self._publishing = routing.publishing
         self._settings = settings
         self._is_entered = False
@@ -109,7 +115,7 @@ class Bus:
         else:
             # A program that fails or is cancelled does not wait for receipts; what was sent still leaves.
             self._is_closed = True
-            await self._routing.close()
+            await self._close()
 
     async def close(self) -> None:
         """Wait a bounded time for the last receipts, end all subscriptions cleanly, disconnect.
@@ -126,9 +132,16 @@ class Bus:
         except EquipoiseError as error:
             failure = error
         finally:
-            await self._routing.close()
+            await self._close()
         if failure is not None:
             raise failure
+
+    async def _close(self) -> None:
+        for subscription in self._durable:
+            await subscription.close()
+        if self._log_commands is not None:
+            self._log_commands.close()
+        await self._routing.close()
 
     async def publish(self, topic: Name, payload: Payload, *, timeout_s: float | None = None) -> Receipt:
         """Publish and wait for the receipt. Waits for room in the window, and for a reconnection, in order.
@@ -164,9 +177,72 @@ class Bus:
         self._check_open()
         await self._routing.flush(self._patience_s(timeout_s))
 
-    def subscribe(self, *topics: Name) -> Subscription:
-        """Subscribe to topics by name; see Subscription."""
+    @overload
+    def subscribe(self, *topics: Name) -> Subscription: ...
+    @overload
+    def subscribe(
+        self,
+        *topics: Name,
+        durable: str,
+        group: str | None = None,
+        start: Start = "end",
+        ack_timeout_s: float | None = None,
+        deliveries_max: int | None = None,
+        dead_letter: str | None = None,
+    ) -> DurableSubscription: ...
+    def subscribe(
+        self,
+        *topics: Name,
+        durable: str | None = None,
+        group: str | None = None,
+        start: Start = "end",
+        ack_timeout_s: float | None = None,
+        deliveries_max: int | None = None,
+        dead_letter: str | None = None,
+    ) -> Subscription | DurableSubscription:
+        """Subscribe to topics by name; see Subscription.
+
+        `durable` names a durable subscription to one topic: it goes on where it left off, in whichever process; see
+        DurableSubscription. Several subscribers with names of their own share the messages of a `group`. `start` says
+        where a new one begins: "beginning", "end", an id or a time. What is not acknowledged within `ack_timeout_s` is
+        delivered again; what was delivered `deliveries_max` times goes to the topic `dead_letter`, with the reason.
+        """
+        retries = RetryOptions(ack_timeout_s, deliveries_max, dead_letter)
+        if durable is not None:
+            return self._subscribe_durably(topics, durable, group, start, retries)
+        if group is not None or start != "end" or retries != RetryOptions():
+            raise MisuseError(
+                "group, start and retries are those of a durable subscription: name it by durable="
+            )
         return self._subscribe(topics, is_pattern=False)
+
+    def _subscribe_durably(
+        self, topics: tuple[Name, ...], name: str, group: str | None, start: Start, retries: RetryOptions
+    ) -> DurableSubscription:
+        if len(topics) != 1:
+            raise MisuseError("a durable subscription is to one topic; subscribe to each by itself")
+        if not name or group == "":
+            raise MisuseError("the name of a durable subscription, or of its group, must not be empty")
+        if (retries.deliveries_max is None) != (retries.dead_letter is None):
+            raise MisuseError(
+                "deliveries_max and dead_letter go together: name the topic that gets the messages"
+            )
+        self._check_open()
+        if self._log_commands is None:
+            self._log_commands = self._routing.make_log_link()
+        subscription = DurableSubscription(
+            self._routing.make_log_link(),
+            self._log_commands,
+            self._settings,
+            self._rng,
+            topic=encode_name(topics[0]),
+            name=encode_name(name),
+            group=None if group is None else encode_name(group),
+            start=spell_start(start),
+            retries=retries,
+        )
+        self._durable = [each for each in self._durable if not each.is_over] + [subscription]
+        return subscription
 
     def psubscribe(self, *patterns: Name) -> Subscription:
         """Subscribe to every topic, present or future, that matches a pattern such as `game.*`."""

@@ -27,6 +27,28 @@ class Message(NamedTuple):
         return self.payload.decode()
 
 
+class DurableMessage(NamedTuple):
+    """One message of a durable subscription."""
+
+    topic: str
+    payload: bytes
+    """As published; of an entry of XADD with other fields than `payload`, all of them as an array in RESP."""
+    id: str
+    """Its id in the log: `ms-seq`, rising. Store it together with the outcome to deal with each message once."""
+    deliveries: int = 1
+    """How often it was delivered, to this subscriber or another one of its group."""
+
+    @property
+    def text(self) -> str:
+        """The payload as UTF-8. Raises UnicodeDecodeError if it is something else."""
+        return self.payload.decode()
+
+    @property
+    def is_redelivered(self) -> bool:
+        """Whether it may have been dealt with already."""
+        return self.deliveries > 1
+
+
 class GapReason(StrEnum):
     """Why messages are missing, or may be."""
 
@@ -42,6 +64,8 @@ class GapReason(StrEnum):
     HUB_LOST = "hub lost"
     """A hub died, or was cut off for too long, with messages that it had taken. Subscribers by pattern only: those by
     name see a new epoch."""
+    TRIMMED = "trimmed"
+    """They were removed from the log, by its retention or by command, before a durable subscription got them."""
 
 
 class Gap(NamedTuple):

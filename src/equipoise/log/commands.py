@@ -1,4 +1,4 @@
-"""Redis's stream commands, and EQ.STEPS, on one log, by name.
+"""Redis's stream commands, EQ.STEPS and EQ.GROUP, on one log, by name.
 
 A command reads a log, changes it through records, and returns the reply that is due once they are committed; it raises
 LogCommandError, whose text is the reply, and has changed nothing then.
@@ -22,6 +22,14 @@ from equipoise.log.info import info_consumers, info_groups, info_stream
 from equipoise.log.pending import xautoclaim, xclaim, xpending
 from equipoise.log.read import steps, xlen, xrange, xrevrange
 from equipoise.log.records import LogDeleted
+from equipoise.log.subscribers import (
+    group_acks_up_to,
+    group_attach,
+    group_nack,
+    group_reset,
+    group_set,
+    group_show,
+)
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import integer, simple
 
@@ -46,7 +54,7 @@ def type_(log: TopicLog, call: LogCall) -> bytes:
     return simple("stream" if log.exists else "none")
 
 
-# XREAD and XREADGROUP, which concern several logs and may wait, are in `read`.
+# XREAD, XREADGROUP and EQ.READGROUP, which concern several logs and may wait, are in `read`.
 LOG_COMMANDS: dict[str, LogCommand] = {
     "xadd": xadd,
     "xlen": xlen,
@@ -65,6 +73,12 @@ LOG_COMMANDS: dict[str, LogCommand] = {
     "xgroup|destroy": group_destroy,
     "xgroup|createconsumer": group_createconsumer,
     "xgroup|delconsumer": group_delconsumer,
+    "eq.group|attach": group_attach,
+    "eq.group|ackupto": group_acks_up_to,
+    "eq.group|nack": group_nack,
+    "eq.group|set": group_set,
+    "eq.group|reset": group_reset,
+    "eq.group|show": group_show,
     "xinfo|stream": info_stream,
     "xinfo|groups": info_groups,
     "xinfo|consumers": info_consumers,

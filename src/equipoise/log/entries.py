@@ -67,6 +67,11 @@ class Entries:
         found = self._find(at)
         return None if found is None else found[0].pieces[found[1]]
 
+    def size(self, at: EntryId) -> int:
+        """In bytes, as it is sent; 0 if there is none."""
+        piece = self.get(at)
+        return 0 if piece is None else len(piece)
+
     def first(self) -> EntryId | None:
         return next((at for at, _ in self.range()), None)
 

@@ -8,6 +8,7 @@ from equipoise.log.call import LogCall, array_of, integer_of, no_group, nothing,
 from equipoise.log.consumer_group import ConsumerGroup
 from equipoise.log.errors import SYNTAX, LogCommandError
 from equipoise.log.ids import ID_MAX, ID_MIN, EntryId, parse_bound, parse_id, spell_id
+from equipoise.log.read import require_place
 from equipoise.log.records import ConsumerCreated, EntriesAcked, EntriesPending, GroupMoved
 from equipoise.log.topic_log import TopicLog
 from equipoise.resp.replies import bulk, integer, null
@@ -96,6 +97,7 @@ def xclaim(log: TopicLog, call: LogCall) -> bytes:
     idle_ms = max(0, integer_of(words[4], "ERR Invalid min-idle-time argument for XCLAIM"))
     ids, i = _leading_ids(words, 5)
     claim = _parse_claim(words, i, now_ms)
+    require_place(group, words[3], words[1])
     if claim.last > group.last:
         log.change(GroupMoved(group.name, claim.last, group.entries_read))
     delivered_ms = claim.delivered_ms
@@ -177,6 +179,7 @@ def xautoclaim(log: TopicLog, call: LogCall) -> bytes:
     start = parse_bound(words[5], is_start=True)
     count, is_brief = _parse_autoclaim(words)
     group = _group(log, words)
+    require_place(group, words[3], words[1])
     claimed: list[bytes] = []
     gone: list[EntryId] = []
     rows: list[tuple[EntryId, int, int]] = []

@@ -1,6 +1,9 @@
-"""XLEN, XRANGE, XREVRANGE, XREAD and XREADGROUP.
+"""XLEN, XRANGE, XREVRANGE, XREAD, XREADGROUP and EQ.READGROUP.
 
 A read of several logs is parsed once (`parse_read`) and served log by log (`serve`): the logs may be at several hubs.
+
+EQ.READGROUP is XREADGROUP for durable subscribers: each entry comes with the number of its deliveries, and asking for
+what is pending does not count as one.
 """
 
 from __future__ import annotations
@@ -8,19 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from equipoise.log.call import LogCall, array_of, integer_of, no_group, nothing
-from equipoise.log.consumer_group import UNKNOWN_READ, Consumer, ConsumerGroup
+from equipoise.log.call import LogCall, array_of, integer_of, no_group, nothing, show
+from equipoise.log.consumer_group import UNKNOWN_READ, Consumer, ConsumerGroup, PendingEntry
 from equipoise.log.errors import SYNTAX, LogCommandError
 from equipoise.log.ids import ID_MAX, EntryId, after, parse_bound, parse_id, spell_id
-from equipoise.log.records import ConsumerCreated, EntriesDelivered, EntriesPending
+from equipoise.log.records import ConsumerCreated, EntriesAcked, EntriesDelivered, EntriesPending
 from equipoise.log.topic_log import TopicLog
-from equipoise.resp.replies import bulk, integer
+from equipoise.resp.replies import bulk, integer, null
 
 __all__ = [
     "REPLY_BYTES_MAX",
+    "WINDOW_BYTES",
+    "WINDOW_ENTRIES",
     "LogRead",
     "assemble",
     "parse_read",
+    "require_place",
     "resolve",
     "serve",
     "steps",
@@ -34,6 +40,9 @@ REPLY_BYTES_MAX = 8 * 1024 * 1024
 
 # Ids in one reply of EQ.STEPS.
 _STEPS_MAX = 10_000
+# What a durable subscriber may have got and not acknowledged, before it gets more.
+WINDOW_ENTRIES = 10_000
+WINDOW_BYTES = 32 * 1024 * 1024
 
 _NEW = b">"
 _WITHIN = " in XREADGROUP with GROUP option"
@@ -113,6 +122,8 @@ class LogRead:
     group: bytes | None = None
     consumer: bytes = b""
     is_acked: bool = False
+    # EQ.READGROUP.
+    is_counted: bool = False
     # By key, from where on to read once resolved; None: what the group has not got yet.
     since: dict[bytes, EntryId | None] = field(default_factory=dict)
 
@@ -120,8 +131,8 @@ class LogRead:
 def parse_read(words: list[bytes]) -> LogRead:
     """Raises LogCommandError."""
     name = words[0].lower()
-    is_group = name == b"xreadgroup"
-    read = LogRead([], [])
+    is_group = name != b"xread"
+    read = LogRead([], [], is_counted=name == b"eq.readgroup")
     i = 1
     while i < len(words):
         option, left = words[i].lower(), len(words) - 1 - i
@@ -191,6 +202,7 @@ def resolve(log: TopicLog, read: LogRead, key: bytes, start: bytes) -> None:
         return
     if read.group not in log.groups:
         raise no_group(key, read.group, _WITHIN)
+    require_place(log.groups[read.group], read.consumer, key)
     if start == b"$":
         raise LogCommandError(
             "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer "
@@ -218,10 +230,40 @@ def serve(log: TopicLog, read: LogRead, key: bytes, now_ms: int, proto: int) -> 
     group = log.groups.get(read.group)
     if group is None:
         raise no_group(key, read.group, _WITHIN)
+    require_place(group, read.consumer, key)
     if since is not None:
         consumer = _consumer(log, group, read.consumer, now_ms)
         return _history(log, group, consumer, since, read, now_ms, proto)
-    return _deliver(log, group, read, now_ms)
+    if read.is_acked:
+        return _deliver(log, group, read, read.count, now_ms, proto)
+    again = _deliver_again(log, group, read, now_ms)
+    left = read.count - len(again)
+    new = _deliver(log, group, read, left, now_ms, proto) if left or not read.count else None
+    if not again and new is None:
+        _require_room(log, group, read.consumer, key)
+    return again + (new or []) or None
+
+
+def _require_room(log: TopicLog, group: ConsumerGroup, name: bytes, key: bytes) -> None:
+    """Refuse a durable subscriber that gets nothing, though there is more, before it has acknowledged some."""
+    start, reader = after(group.last), group.consumers.get(name)
+    if start is None or reader is None or not group.is_held_by(name):
+        return
+    if next(log.entries.range(start), None) is not None:
+        pending = reader.pending
+        raise LogCommandError(
+            f"WINDOW {len(pending)} entries ({pending.bytes} bytes) of '{show(key)}' wait to be acknowledged by "
+            f"'{show(group.name)}': acknowledge some of them to get more"
+        )
+
+
+def require_place(group: ConsumerGroup, consumer: bytes, key: bytes) -> None:
+    """Refuse a consumer whose place another one has taken."""
+    if group.is_displaced(consumer):
+        raise LogCommandError(
+            f"DISPLACED a durable subscriber has attached to '{show(group.name)}' of '{show(key)}' and reads in the "
+            f"place of '{show(consumer)}': subscribe under another name, or attach again to take its place"
+        )
 
 
 def _consumer(log: TopicLog, group: ConsumerGroup, name: bytes, now_ms: int) -> Consumer:
@@ -232,22 +274,74 @@ def _consumer(log: TopicLog, group: ConsumerGroup, name: bytes, now_ms: int) -> 
     return consumer
 
 
-def _deliver(log: TopicLog, group: ConsumerGroup, read: LogRead, now_ms: int) -> list[bytes] | None:
-    """Entries that no consumer of the group has got."""
+def _deliver_again(log: TopicLog, group: ConsumerGroup, read: LogRead, now_ms: int) -> list[bytes]:
+    """Entries that are due for another delivery."""
+    due = group.due(now_ms)
+    taken: list[tuple[EntryId, PendingEntry, bytes]] = []
+    trimmed = tuple(at for at, _ in due if log.entries.get(at) is None)
+    if trimmed:
+        log.change(EntriesAcked(group.name, trimmed))
+    size = 0
+    for at, entry in due:
+        piece = log.entries.get(at)
+        if piece is None:
+            continue
+        size += len(piece)
+        if (read.count and len(taken) >= read.count) or (taken and size > REPLY_BYTES_MAX):
+            break
+        taken.append((at, entry, piece))
+    if not taken:
+        return []
+    _consumer(log, group, read.consumer, now_ms)
+    rows = tuple((at, now_ms, entry.deliveries + 1) for at, entry, _ in taken)
+    log.change(EntriesPending(group.name, read.consumer, rows))
+    return [_counted(read, piece, row[2]) for (_, _, piece), row in zip(taken, rows, strict=True)]
+
+
+def _deliver(
+    log: TopicLog, group: ConsumerGroup, read: LogRead, count: int, now_ms: int, proto: int
+) -> list[bytes] | None:
+    """Entries that no consumer of the group has got, the first so many; all if `count` is 0."""
     start = after(group.last)
-    found = _bounded(log.entries.range(start), read.count) if start is not None else []
-    if not found:
+    if start is None:
+        return None
+    found = log.entries.range(start)
+    reader = group.consumers.get(read.consumer)
+    if reader is not None and group.is_held_by(reader.name):
+        found = _within_window(reader, found)
+    taken = _bounded(found, count)
+    if not taken:
         return None
     _consumer(log, group, read.consumer, now_ms)
-    entries_read = group.entries_read
-    for at, _ in found:
+    missed = log.missed(group) if read.is_counted else 0
+    entries_read = group.entries_read + missed
+    for at, _ in taken:
         if entries_read != UNKNOWN_READ and not log.has_deleted_since(at):
             entries_read += 1
         elif log.entries_added:
             entries_read = log.entries_until(at)
-    ids = tuple(at for at, _ in found)
+    ids = tuple(at for at, _ in taken)
     log.change(EntriesDelivered(group.name, read.consumer, ids, now_ms, entries_read, not read.is_acked))
-    return [piece for _, piece in found]
+    # What is trimmed: an id that no entry has, no fields, and how many.
+    gap = [array_of([bulk(b"0-0"), null(proto), integer(missed)])] if missed else []
+    return gap + [_counted(read, piece, 1) for _, piece in taken]
+
+
+def _within_window(
+    consumer: Consumer, found: Iterator[tuple[EntryId, bytes]]
+) -> Iterator[tuple[EntryId, bytes]]:
+    entries, size = len(consumer.pending), consumer.pending.bytes
+    for at, piece in found:
+        entries += 1
+        size += len(piece)
+        if entries > WINDOW_ENTRIES or (size > WINDOW_BYTES and entries > 1):
+            return
+        yield at, piece
+
+
+def _counted(read: LogRead, piece: bytes, deliveries: int) -> bytes:
+    """The entry, with the number of its deliveries if that is asked for."""
+    return b"*3%b%b" % (piece[2:], integer(deliveries)) if read.is_counted else piece
 
 
 def _history(
@@ -266,12 +360,18 @@ def _history(
     pending = consumer.pending.range(start, ID_MAX) if start is not None else iter(())
     size = 0
     for at, entry in pending:
+        if read.is_counted and entry.reason:
+            # Refused: it is delivered again when it is due.
+            continue
         size += len(pieces[-1]) if pieces else 0
         if (read.count and len(pieces) >= read.count) or size > REPLY_BYTES_MAX:
             break
         piece = log.entries.get(at)
         if piece is None:
-            pieces.append(array_of([bulk(spell_id(at)), nothing(proto)]))
+            gone = array_of([bulk(spell_id(at)), nothing(proto)])
+            pieces.append(_counted(read, gone, entry.deliveries))
+        elif read.is_counted:
+            pieces.append(_counted(read, piece, entry.deliveries))
         else:
             pieces.append(piece)
             rows.append((at, now_ms, entry.deliveries + 1))

@@ -18,18 +18,22 @@ from equipoise.log.ids import EntryId
 from equipoise.log.sequences import SequenceRow
 
 __all__ = [
+    "ConsumerAttached",
     "ConsumerCreated",
     "ConsumerDeleted",
     "ConsumerSnapshot",
     "EntriesAcked",
+    "EntriesAckedUpTo",
     "EntriesDeleted",
     "EntriesDelivered",
     "EntriesPending",
+    "EntriesRefused",
     "EntriesTrimmed",
     "EntryAdded",
     "GroupCreated",
     "GroupDestroyed",
     "GroupMoved",
+    "GroupReset",
     "GroupSnapshot",
     "IdempotencySet",
     "LastIdSet",
@@ -39,6 +43,7 @@ __all__ = [
     "LogSnapshot",
     "PendingRow",
     "ProducerAdvanced",
+    "RetryPolicySet",
     "decode_run",
     "encode_run",
 ]
@@ -151,6 +156,55 @@ class ProducerAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=30):
     n: int
 
 
+class ConsumerAttached(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """A durable subscriber reads as this consumer from now on; what was pending for its former one goes to the new one.
+
+    Of an exclusive subscriber: what was pending for any consumer. If it `is_restarted` the subscriber cannot know what
+    it has got before: each of these entries counts as delivered once more.
+    """
+
+    group: bytes
+    subscriber: bytes
+    consumer: bytes
+    at_ms: int
+    is_exclusive: bool
+    is_restarted: bool
+
+
+class EntriesAckedUpTo(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """What is pending for the consumer up to this id is no longer."""
+
+    group: bytes
+    consumer: bytes
+    last: EntryId
+
+
+class EntriesRefused(msgspec.Struct, frozen=True, array_like=True, tag=18):
+    """A negative ack: the entries are due for another delivery then."""
+
+    group: bytes
+    ids: tuple[EntryId, ...]
+    due_ms: int
+    reason: bytes
+
+
+class RetryPolicySet(msgspec.Struct, frozen=True, array_like=True, tag=19):
+    """When entries of a group are delivered again, how often, and which topic gets them then. 0, empty: never, none."""
+
+    group: bytes
+    ack_timeout_ms: int
+    deliveries_max: int
+    dead_letter: bytes
+
+
+class GroupReset(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """The group begins anew behind this id: nothing is pending."""
+
+    group: bytes
+    last: EntryId
+    entries_read: int
+
+
 class ConsumerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     name: bytes
     seen_ms: int
@@ -166,6 +220,15 @@ class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
     entries_read: int
     consumers: tuple[ConsumerSnapshot, ...]
     pending: tuple[PendingRow, ...]
+    # The consumer of each durable subscriber, and whether no other consumer may read.
+    holders: tuple[tuple[bytes, bytes], ...] = ()
+    is_exclusive: bool = False
+    # As in RetryPolicySet.
+    ack_timeout_ms: int = 0
+    deliveries_max: int = 0
+    dead_letter: bytes = b""
+    # Id, due at and reason of each negative ack.
+    refused: tuple[tuple[EntryId, int, bytes], ...] = ()
 
 
 class LogSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
@@ -203,6 +266,11 @@ LogRecord = (
     | IdempotencySet
     | ProducerAdvanced
     | LogSnapshot
+    | ConsumerAttached
+    | EntriesAckedUpTo
+    | EntriesRefused
+    | RetryPolicySet
+    | GroupReset
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from equipoise.log import records as r
-from equipoise.log.consumer_group import UNKNOWN_READ, ConsumerGroup
+from equipoise.log.consumer_group import UNKNOWN_READ, ConsumerGroup, RetryPolicy
 from equipoise.log.entries import Entries
 from equipoise.log.ids import ID_MAX, ID_MIN, EntryId
 from equipoise.log.sequences import ProducerSequences
@@ -87,6 +87,8 @@ class TopicLog:
                 self._add(record)
             case r.EntriesDelivered() | r.EntriesPending() | r.EntriesAcked():
                 self._apply_deliveries(record)
+            case r.EntriesAckedUpTo() | r.EntriesRefused() | r.RetryPolicySet():
+                self._apply_retries(record)
             case r.EntriesTrimmed():
                 self.entries.trim(record.first)
             case r.EntriesDeleted():
@@ -132,27 +134,58 @@ class TopicLog:
             case r.EntriesPending():
                 consumer = group.consumer(record.consumer, 0)
                 for at, delivered_ms, deliveries in record.rows:
-                    group.assign(at, consumer, delivered_ms, deliveries)
+                    group.assign(at, consumer, delivered_ms, deliveries, self.entries.size(at))
                     consumer.seen_ms = max(consumer.seen_ms, delivered_ms)
             case r.EntriesDelivered():
                 consumer = group.consumer(record.consumer, record.at_ms)
                 consumer.seen_ms = max(consumer.seen_ms, record.at_ms)
                 group.last, group.entries_read = record.ids[-1], record.entries_read
                 for at in record.ids if record.is_pending else ():
-                    group.assign(at, consumer, record.at_ms, 1)
+                    group.assign(at, consumer, record.at_ms, 1, self.entries.size(at))
+
+    def _apply_retries(self, record: r.EntriesAckedUpTo | r.EntriesRefused | r.RetryPolicySet) -> None:
+        group = self.groups[record.group]
+        match record:
+            case r.EntriesAckedUpTo():
+                consumer = group.consumers.get(record.consumer)
+                for at, _ in [] if consumer is None else list(consumer.pending.range(ID_MIN, record.last)):
+                    group.release(at)
+            case r.EntriesRefused():
+                for at in record.ids:
+                    group.refuse(at, record.due_ms, record.reason)
+            case r.RetryPolicySet():
+                group.set_policy(
+                    RetryPolicy(record.ack_timeout_ms, record.deliveries_max, record.dead_letter)
+                )
 
     def _apply_group(
         self,
-        record: r.GroupCreated | r.GroupDestroyed | r.GroupMoved | r.ConsumerCreated | r.ConsumerDeleted,
+        record: r.GroupCreated
+        | r.GroupDestroyed
+        | r.GroupMoved
+        | r.GroupReset
+        | r.ConsumerCreated
+        | r.ConsumerDeleted
+        | r.ConsumerAttached,
     ) -> None:
         match record:
             case r.GroupCreated():
                 self.groups[record.group] = ConsumerGroup(record.group, record.last, record.entries_read)
             case r.GroupDestroyed():
                 del self.groups[record.group]
-            case r.GroupMoved():
+            case r.GroupMoved() | r.GroupReset():
                 group = self.groups[record.group]
                 group.last, group.entries_read = record.last, record.entries_read
+                for at in list(group.pending.by_id) if isinstance(record, r.GroupReset) else ():
+                    group.release(at)
+            case r.ConsumerAttached():
+                self.groups[record.group].attach(
+                    record.subscriber,
+                    record.consumer,
+                    record.at_ms,
+                    is_exclusive=record.is_exclusive,
+                    is_restarted=record.is_restarted,
+                )
             case r.ConsumerCreated():
                 self.groups[record.group].consumer(record.consumer, record.at_ms)
             case r.ConsumerDeleted():
@@ -192,8 +225,13 @@ class TopicLog:
             group = self.groups[row.name] = ConsumerGroup(row.name, row.last, row.entries_read)
             for consumer in row.consumers:
                 group.consumer(consumer.name, consumer.seen_ms)
+            group.holders, group.is_exclusive = dict(row.holders), row.is_exclusive
+            group.policy = RetryPolicy(row.ack_timeout_ms, row.deliveries_max, row.dead_letter)
             for at, name, delivered_ms, deliveries in row.pending:
-                group.assign(at, group.consumer(name, delivered_ms), delivered_ms, deliveries)
+                reader = group.consumer(name, delivered_ms)
+                group.assign(at, reader, delivered_ms, deliveries, entries.size(at))
+            for at, due_ms, reason in row.refused:
+                group.refuse(at, due_ms, reason)
 
     # --- facts
 
@@ -226,6 +264,22 @@ class TopicLog:
         """How many entries the slowest group has not read, as far as that can be told; 0 without groups."""
         return max((self.lag(group) or 0 for group in self.groups.values()), default=0)
 
+    def missed(self, group: ConsumerGroup) -> int:
+        """How many entries the group has not got, and will not get: they are trimmed. 0 if that cannot be told."""
+        first = self.entries.first()
+        if first is None or first <= group.last or group.entries_read == UNKNOWN_READ:
+            return 0
+        until = self.entries_until(first)
+        return 0 if until == UNKNOWN_READ else max(0, until - 1 - group.entries_read)
+
+    def next_due_ms(self) -> int | None:
+        """When an entry of any group is to be delivered again, or to die; None: none is."""
+        groups = self.groups.values()
+        due = [
+            at for group in groups for at in (group.next_due_ms(), group.next_death_ms()) if at is not None
+        ]
+        return min(due, default=None)
+
     def lag(self, group: ConsumerGroup) -> int | None:
         """How many entries the group has not read; None if that is unknown."""
         if not self.entries_added:
@@ -245,5 +299,15 @@ def _snapshot_of(group: ConsumerGroup) -> r.GroupSnapshot:
         pending=tuple(
             (at, entry.consumer.name, entry.delivered_ms, entry.deliveries)
             for at, entry in group.pending.range(ID_MIN, ID_MAX)
+        ),
+        holders=tuple(group.holders.items()),
+        is_exclusive=group.is_exclusive,
+        ack_timeout_ms=group.policy.ack_timeout_ms,
+        deliveries_max=group.policy.deliveries_max,
+        dead_letter=group.policy.dead_letter,
+        refused=tuple(
+            (at, entry.due_ms, entry.reason)
+            for at, entry in group.pending.range(ID_MIN, ID_MAX)
+            if entry.reason
         ),
     )

@@ -6,7 +6,8 @@ A hub that cannot be reached or refuses does not stop the others: its answer is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -14,6 +15,7 @@ import hiredis
 import typer
 
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError, RefusedError, SettingsError
+from equipoise.model.address import split_address
 from equipoise.resp.replies import spell
 from equipoise.store.records.hubs import HubSeen
 
@@ -32,6 +34,8 @@ PasswordFile = Annotated[
         "--password-file", envvar="EQUIPOISE_PASSWORD_FILE", help="File with the password of --user."
     ),
 ]
+
+HubAddress = Annotated[str, typer.Option("--hub", metavar="HOST:PORT", help="Hub that keeps the log.")]
 
 
 class CommandConnection:
@@ -98,3 +102,23 @@ def read_login(user: str, password_file: str) -> tuple[bytes, bytes] | None:
         return user.encode(), Path(password_file).read_bytes().rstrip(b"\r\n")
     except OSError as problem:
         raise SettingsError(f"cannot read the password file {password_file}: {problem.strerror}") from problem
+
+
+@asynccontextmanager
+async def connected_to(hub: str, login: tuple[bytes, bytes] | None) -> AsyncIterator[CommandConnection]:
+    """A connection to the hub at HOST:PORT. Raises SettingsError and DisconnectedError."""
+    host, port = split_address(hub) or ("", 0)
+    if not port:
+        raise SettingsError(f"--hub {hub}: give HOST:PORT, such as 127.0.0.1:6399")
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            reader, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as problem:
+        raise DisconnectedError(f"no hub answers at {hub}") from problem
+    try:
+        connection = CommandConnection(reader, writer)
+        if login is not None:
+            await connection.ask(b"AUTH", *login)
+        yield connection
+    finally:
+        writer.transport.abort()

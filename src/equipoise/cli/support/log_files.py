@@ -12,28 +12,31 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from equipoise.cli.support.failures import exit_on_failure
-from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, read_login
+from equipoise.cli.support.hub_connection import (
+    CommandConnection,
+    HubAddress,
+    PasswordFile,
+    User,
+    connected_to,
+    read_login,
+)
 from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import show_result
-from equipoise.errors import DisconnectedError, SettingsError
-from equipoise.model.address import split_address
+from equipoise.errors import SettingsError
 
 __all__ = ["export_log", "import_log"]
 
 # Entries asked for, or added, at a time.
 _AT_ONCE = 1_000
-_PATIENCE_S = 30.0
 
 # An id, and fields and values in turn.
 Entry = tuple[tuple[int, int], list[bytes]]
-HubAddress = Annotated[str, typer.Option("--hub", metavar="HOST:PORT", help="Hub that keeps the log.")]
 LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="File that ends in .jsonl or .parquet.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic whose log it is.")]
 
@@ -53,7 +56,7 @@ def export_log(
         count = 0
         part = file.with_name(f"{file.name}.part")
         with _writer(file, part) as write:
-            async with _connected(hub, read_login(user, password_file)) as connection:
+            async with connected_to(hub, read_login(user, password_file)) as connection:
                 async for entries in _pages(connection, topic.encode()):
                     write(entries)
                     count += len(entries)
@@ -81,7 +84,7 @@ def import_log(
 
     async def main() -> tuple[int, int]:
         added = skipped = 0
-        async with _connected(hub, read_login(user, password_file)) as connection:
+        async with connected_to(hub, read_login(user, password_file)) as connection:
             last = await connection.ask(b"XREVRANGE", topic.encode(), b"+", b"-", b"COUNT", b"1")
             known = _id(last[0][0]) if last else (0, 0)
             for at, fields in _read(file):
@@ -102,25 +105,6 @@ def import_log(
 def _check(file: Path) -> None:
     if file.suffix not in (".jsonl", ".parquet"):
         raise SettingsError(f"{file}: give a file that ends in .jsonl or .parquet")
-
-
-@asynccontextmanager
-async def _connected(hub: str, login: tuple[bytes, bytes] | None) -> AsyncIterator[CommandConnection]:
-    host, port = split_address(hub) or ("", 0)
-    if not port:
-        raise SettingsError(f"--hub {hub}: give HOST:PORT, such as 127.0.0.1:6399")
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            reader, writer = await asyncio.open_connection(host, port)
-    except (OSError, TimeoutError) as problem:
-        raise DisconnectedError(f"no hub answers at {hub}") from problem
-    try:
-        connection = CommandConnection(reader, writer)
-        if login is not None:
-            await connection.ask(b"AUTH", *login)
-        yield connection
-    finally:
-        writer.transport.abort()
 
 
 async def _pages(connection: CommandConnection, topic: bytes) -> AsyncIterator[list[Entry]]:

@@ -1,12 +1,13 @@
-"""Parse quantities with units, and ranges of seeds: 40ms, 1.5s, 500/s, 30/min, 0..100."""
+"""Parse quantities with units, times, and ranges of seeds: 40ms, 1.5s, 500/s, 30/min, 0..100."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from equipoise.errors import SettingsError
 
-__all__ = ["parse_milliseconds", "parse_rate", "parse_seeds"]
+__all__ = ["parse_milliseconds", "parse_rate", "parse_seeds", "parse_start"]
 
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s)")
 # A number that no rate may be is read, too: what bounds it is said where rates are checked.
@@ -41,3 +42,14 @@ def parse_seeds(text: str) -> range:
             f"--seeds {text!r}: write FIRST..END with FIRST < END, such as 0..1000 for 1,000 seeds"
         )
     return range(int(found[1]), int(found[2]))
+
+
+def parse_start(text: str) -> str | datetime:
+    """Where to begin, as it is typed: a time has a date, all else is left as it is."""
+    if "T" not in text:
+        return text
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as problem:
+        raise SettingsError(f"{text}: {problem}; write a time like 2026-01-31T12:00:00+00:00") from problem
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

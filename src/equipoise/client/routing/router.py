@@ -25,6 +25,7 @@ from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.dial import ClientDialer
 from equipoise.client.wire.link import Link
 from equipoise.client.wire.links import Links
+from equipoise.client.wire.log_link import LogLink
 from equipoise.client.wire.requests import NowaitLosses, Push, Request
 from equipoise.coordinates import Finder
 from equipoise.errors import ClosedError, EquipoiseError, RefusedError
@@ -48,6 +49,7 @@ class ClientRouter:
 
     def __init__(self, dialer: ClientDialer, rng: random.Random) -> None:
         settings = dialer.settings
+        self._dialer = dialer
         self._settings = settings
         self._rng = rng
         self.losses = NowaitLosses()
@@ -85,6 +87,10 @@ class ClientRouter:
         if ending:
             # Cancelled already: they end at once.
             await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
+
+    def make_log_link(self) -> LogLink:
+        """A connection of its own, for requests about logs; its owner closes it."""
+        return LogLink(self._dialer, self.known_hubs, self._rng)
 
     async def flush(self, timeout_s: float, *, is_last: bool = False) -> None:
         await flush(self.publishing, self._links.all, timeout_s, is_last=is_last)

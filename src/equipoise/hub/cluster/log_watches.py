@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.cluster.link.capability import LOGS
 from equipoise.hub.cluster.link.log_frames import UnwatchFrame, WatchFrame, WokenFrame
 from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.log.ids import after, parse_id
+from equipoise.hub.logs.log_watch import watch_log
 
 if TYPE_CHECKING:
     from equipoise.hub.logs.live_log import LiveLog
-    from equipoise.log.topic_log import TopicLog
 
 __all__ = ["AGAIN_S", "LogWatches"]
 
@@ -50,7 +49,7 @@ class LogWatches:
         """Call `wake` once, later, when there may be something to read; what is returned ends that."""
         live, home = self._open_here(key), self._cluster.router.home(key)
         if live is not None:
-            return self._watch_here(live, since, group, wake)
+            return watch_log(live, since, group, wake, self._cluster.core.shell)
         link = None if home is None else self._cluster.out.get(home)
         if link is None or not link.can(LOGS):
             return self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
@@ -64,24 +63,6 @@ class LogWatches:
 
         return end
 
-    def _watch_here(
-        self, live: LiveLog, since: bytes, group: bytes | None, wake: Callable[[], None]
-    ) -> Callable[[], None]:
-        watcher = object()
-
-        def look() -> None:
-            if live.is_sealing or _has_news(live.log, since, group):
-                live.readers.pop(watcher, None)
-                wake()
-
-        live.readers[watcher] = look
-        self._cluster.core.shell.call_later(0, lambda: look() if watcher in live.readers else None)
-
-        def end() -> None:
-            live.readers.pop(watcher, None)
-
-        return end
-
     def watched(self, peer: str, frame: WatchFrame) -> None:
         at = (peer, frame.ticket)
 
@@ -91,7 +72,8 @@ class LogWatches:
 
         live = self._open_here(frame.topic)
         if live is not None:
-            self._watched[at] = self._watch_here(live, frame.since, frame.group or None, wake)
+            shell = self._cluster.core.shell
+            self._watched[at] = watch_log(live, frame.since, frame.group or None, wake, shell)
         else:
             self._watched[at] = self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
 
@@ -117,16 +99,3 @@ class LogWatches:
             self._cluster.core.shell.call_later(AGAIN_S, self._watching.pop(ticket)[1])
         for watch in [watch for watch in self._watched if watch[0] == peer]:
             self._watched.pop(watch)()
-
-
-def _has_news(log: TopicLog, since: bytes, group: bytes | None) -> bool:
-    """Whether a read would find an entry, or that its group is gone."""
-    at = parse_id(since) if group is None else None
-    if group is not None:
-        known = log.groups.get(group)
-        if known is None or since != b">":
-            return True
-        at = known.last
-    assert at is not None, "of a group or as given"
-    start = after(at)
-    return start is not None and log.last > at and next(log.entries.range(start), None) is not None

@@ -1,4 +1,4 @@
-"""Redis's stream commands, DEL, UNLINK, EXISTS and TYPE, EQ.STEPS and EQ.LOGS, on the logs of topics.
+"""Redis's stream commands, DEL, UNLINK, EXISTS and TYPE, and EQ.STEPS, EQ.LOGS, EQ.GROUP and EQ.READGROUP.
 
 What they do is decided by `equipoise.log`; here is which topics they concern, who may use them, and that they wait.
 """
@@ -46,6 +46,7 @@ _NEEDED: dict[str, tuple[Action, ...]] = {
     "eq.steps": _READ,
     **dict.fromkeys(("xadd", "xdel", "xtrim", "xsetid", "xcfgset"), _WRITE),
     **dict.fromkeys(("xreadgroup", "xack", "xclaim", "xautoclaim", "xgroup"), _GROUPS),
+    **dict.fromkeys(("eq.group", "eq.readgroup"), _GROUPS),
     **dict.fromkeys(("del", "unlink"), (Action.OPERATE,)),
 }
 # Folders of topics in the store that one EQ.LOGS looks into.
@@ -56,9 +57,9 @@ _SEVERAL = frozenset(("del", "unlink", "exists"))
 def _names(command: list[bytes]) -> list[bytes]:
     """The topics that a command concerns."""
     name = command[0].lower()
-    if name in (b"xread", b"xreadgroup"):
+    if name in (b"xread", b"xreadgroup", b"eq.readgroup"):
         return parse_read(command).keys
-    if name in (b"xgroup", b"xinfo"):
+    if name in (b"xgroup", b"xinfo", b"eq.group"):
         return command[2:3]
     return command[1:] if name.decode() in _SEVERAL else command[1:2]
 
@@ -83,13 +84,22 @@ def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | N
         for action in _NEEDED[command[0].lower().decode()]:
             if not session.may(action, name):
                 return denial(session, action, name)
+    return _dead_letter_denial(session, command)
+
+
+def _dead_letter_denial(session: Session, command: list[bytes]) -> str | None:
+    """Why the client may not have entries appended to the dead-letter topic that it names."""
+    if command[0].lower() == b"eq.group" and command[1].lower() == b"set":
+        for option, name in zip(command[4::2], command[5::2], strict=False):
+            if option.lower() == b"deadletter" and not session.may(Action.PUBLISH, name):
+                return denial(session, Action.PUBLISH, name)
     return None
 
 
 def _on_one(name: str) -> Handler:
     """A command on one log."""
     key_at = 2 if "|" in name else 1
-    may_create = name in ("xadd", "xgroup|create", "xcfgset")
+    may_create = name in ("xadd", "xgroup|create", "xcfgset", "eq.group|attach")
 
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         problem = log_denial(core, session, command)
@@ -168,7 +178,7 @@ def _sum(replies: list[bytes]) -> bytes:
 
 
 def read(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """XREAD and XREADGROUP."""
+    """XREAD, XREADGROUP and EQ.READGROUP."""
     problem = log_denial(core, session, command)
     if problem is not None:
         return problem
@@ -264,6 +274,12 @@ def specs() -> list[CommandSpec]:
             "Returns entries to a consumer of a group, and waits for them.",
             ("write", "blocking", "movablekeys"),
         ),
+        _waiting(
+            "eq.readgroup",
+            -7,
+            "Returns entries to a durable subscriber, with how often each was delivered, and waits for them.",
+            ("write", "blocking", "movablekeys"),
+        ),
     ]
     groups = {
         "create": _spec("xgroup|create", -5, "5.0.0", "Creates a group.", write),
@@ -279,7 +295,16 @@ def specs() -> list[CommandSpec]:
             "xinfo|consumers", 4, "5.0.0", "Describes the consumers of a group.", ("readonly",)
         ),
     }
+    subscribers = {
+        "attach": _spec("eq.group|attach", -7, "1.0.0", "Lets a durable subscriber read.", write),
+        "ackupto": _spec("eq.group|ackupto", 6, "1.0.0", "Acknowledges entries up to an id.", ("write",)),
+        "nack": _spec("eq.group|nack", -7, "1.0.0", "Has entries delivered again later.", ("write",)),
+        "set": _spec("eq.group|set", -4, "1.0.0", "Sets when entries are delivered again.", ("write",)),
+        "reset": _spec("eq.group|reset", 5, "1.0.0", "Restarts a group behind an id.", ("write",)),
+        "show": _spec("eq.group|show", 4, "1.0.0", "Describes a group.", ("readonly",)),
+    }
     containers = (
+        container("eq.group", "1.0.0", GROUP, "Commands of durable subscribers.", subscribers),
         container("xgroup", "5.0.0", GROUP, "Commands about groups of consumers.", groups),
         container("xinfo", "5.0.0", GROUP, "Commands about logs.", facts),
     )

@@ -11,22 +11,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
-from equipoise.hub.logs.live_log import ROLL_BYTES, UNCERTAIN, LiveLog, LogCounters, LogStage, RollLog
+from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogCounters, LogStage, RollLog
 from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, LogRequest
-from equipoise.hub.logs.spread_read import SpreadRead
-from equipoise.log.errors import LogCommandError
-from equipoise.log.read import LogRead, assemble, resolve, serve
+from equipoise.hub.logs.log_watch import watch_log
+from equipoise.hub.logs.retries import LogRetries
+from equipoise.hub.logs.waiting_read import WaitingRead
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.logs.durable_topics import DurableTopics
     from equipoise.ledger.log import OpenLedger
+    from equipoise.log.read import LogRead
     from equipoise.log.records import LogRecord
 
-__all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "WaitingRead", "combined"]
-
-_NOT_OPEN = error(f"TRYAGAIN the logs could not be opened within {REPLY_S:.0f} s")
+__all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "combined"]
 
 # The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
 ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
@@ -92,7 +91,8 @@ class HubLogs:
         # The topics whose channel is on their log; None: none can be.
         self.durable: DurableTopics | None = None
         # Reads that wait, in the order in which they came.
-        self.waiting: dict[WaitingRead | SpreadRead, None] = {}
+        self.waiting: dict[WaitingRead, None] = {}
+        self._retries = LogRetries(self)
 
     def of(self, name: bytes) -> LiveLog:
         """The topic's log, opened if need be."""
@@ -107,6 +107,7 @@ class HubLogs:
                 roll_log=self._roll_log,
                 roll_bytes=self._roll_bytes,
                 counters=self.counters,
+                changed=self._retries.follow,
             )
             self.by_name[name] = found
             found.begin()
@@ -133,18 +134,22 @@ class HubLogs:
         self, read: LogRead, proto: int, is_allowed: Callable[[], str | None], *, may_wait: bool
     ) -> Reply:
         """XREAD or XREADGROUP. `is_allowed`: asked again when access rules change; the refusal, if there is one."""
-        if self.elsewhere is not None:
-            spread = SpreadRead(self, self.elsewhere, read, proto, is_allowed, may_wait=may_wait)
-            spread.begin()
-            return spread.reply
         waiting = WaitingRead(self, read, proto, is_allowed, may_wait=may_wait)
         waiting.begin()
         return waiting.reply
 
-    def begins_to_wait(self, read: WaitingRead | SpreadRead) -> None:
+    def watch(
+        self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `wake` once, later, when there may be something to read; what is returned ends that."""
+        if self.elsewhere is not None:
+            return self.elsewhere.watch(key, since, group, wake)
+        return watch_log(self.of(key), since, group, wake, self._shell)
+
+    def begins_to_wait(self, read: WaitingRead) -> None:
         self.waiting[read] = None
 
-    def waits_no_more(self, read: WaitingRead | SpreadRead) -> None:
+    def waits_no_more(self, read: WaitingRead) -> None:
         self.waiting.pop(read, None)
 
     def seal(self, live: LiveLog) -> None:
@@ -211,121 +216,6 @@ class HubLogs:
     def close(self) -> None:
         for log in self.by_name.values():
             log.close()
-
-
-class WaitingRead:
-    """One XREAD or XREADGROUP, from when it came to when it is answered."""
-
-    def __init__(
-        self,
-        logs: HubLogs,
-        read: LogRead,
-        proto: int,
-        is_allowed: Callable[[], str | None],
-        *,
-        may_wait: bool,
-    ) -> None:
-        self._logs = logs
-        self._read = read
-        self._proto = proto
-        self._is_allowed = is_allowed
-        self._may_wait = may_wait and read.block_ms is not None
-        self._parts = [logs.of(key) for key in dict.fromkeys(read.keys)]
-        self._unopened = len(self._parts)
-        self._timer: Timer | None = None
-        # Set while it waits for an outcome: its own clock, or that of opening the logs, ends the wait.
-        self.reply = Reply(wait_s=None, abandoned=self._end)
-
-    def begin(self) -> None:
-        logs = self._logs
-        logs.begins_to_wait(self)
-        self._timer = logs.call_later(REPLY_S, partial(self._answer, _NOT_OPEN))
-        for part in self._parts:
-            part.when_open(self._opened)
-
-    def _opened(self) -> None:
-        self._unopened -= 1
-        if self._unopened == 0 and self.reply.is_wanted:
-            self._stop_timer()
-            self._start()
-
-    def _start(self) -> None:
-        read = self._read
-        try:
-            for key, start in zip(read.keys, read.starts, strict=True):
-                resolve(self._logs.of(key).log, read, key, start)
-        except LogCommandError as problem:
-            self._answer(error(problem.text))
-            return
-        if self._try() or not self.reply.is_wanted:
-            return
-        if not self._may_wait:
-            self._answer(assemble([], self._proto))
-            return
-        assert read.block_ms is not None, "it may wait"
-        if read.block_ms:
-            self._timer = self._logs.call_later(
-                read.block_ms / 1_000, partial(self._answer, assemble([], self._proto))
-            )
-        for part in self._parts:
-            part.readers[self] = self._try
-
-    def _try(self) -> bool:
-        """Answer if there is anything; the reply waits until what it shows is committed."""
-        read, now_ms = self._read, self._logs.now_ms()
-        found: list[tuple[bytes, list[bytes]]] = []
-        try:
-            for key in read.keys:
-                pieces = serve(self._logs.of(key).log, read, key, now_ms, self._proto)
-                if pieces is not None:
-                    found.append((key, pieces))
-        except LogCommandError as problem:
-            self._answer(error(problem.text))
-            return True
-        for part in self._parts:
-            part.changed()
-        if not found:
-            return False
-        self._leave()
-        answer = assemble(found, self._proto)
-        left = len(self._parts)
-        outcome = True
-
-        def committed(is_committed: bool) -> None:
-            nonlocal left, outcome
-            left -= 1
-            outcome = outcome and is_committed
-            if left == 0:
-                self._answer(answer if outcome else error(UNCERTAIN))
-
-        for part in self._parts:
-            part.when_committed(committed)
-        return True
-
-    def judge(self) -> None:
-        problem = self._is_allowed()
-        if problem is not None:
-            self._answer(error(problem))
-
-    def _answer(self, answer: bytes) -> None:
-        self._end()
-        if self.reply.is_wanted:
-            self.reply.complete(answer)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _leave(self) -> None:
-        """Wait for no more entries."""
-        self._stop_timer()
-        for part in self._parts:
-            part.readers.pop(self, None)
-
-    def _end(self) -> None:
-        self._leave()
-        self._logs.waits_no_more(self)
 
 
 def combined(

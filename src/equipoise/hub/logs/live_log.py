@@ -114,16 +114,17 @@ class LiveLog:
         roll_log: RollLog | None = None,
         roll_bytes: int = ROLL_BYTES,
         counters: LogCounters | None = None,
+        changed: Callable[[LiveLog], None] = lambda live: None,
     ) -> None:
         """`open_log` finds the log and calls `opened` or `not_opened` later, never from within.
 
         `roll_log` goes on in a new ledger and calls `rolled` or `not_rolled` later; None: ledgers are not rolled.
+        `changed` is called when the log was opened, and each time it was appended to.
         """
         self.name = name
         self.stage = LogStage.OPENING
         self.epoch = 0
-        # Why it could not be opened the last time.
-        self.problem = ""
+        self.problem = ""  # Why it could not be opened the last time.
         self.log = TopicLog()
         self._ledger: OpenLedger | None = None
         self._shell = shell
@@ -146,6 +147,7 @@ class LiveLog:
         # Runs in flight, and when each was appended.
         self._unconfirmed: deque[tuple[Sequence[LogRecord], float]] = deque()
         self._counters = counters or LogCounters()
+        self._on_changed = changed
         self._unappended_bytes = 0
         self._is_scheduled = False
         self._tries = 0
@@ -171,6 +173,7 @@ class LiveLog:
         for call in waiting:
             call()
         self._schedule()
+        self._on_changed(self)
 
     def not_opened(self, problem: str) -> None:
         """Try again in a moment; what waits goes on waiting, as long as its time lasts."""
@@ -288,6 +291,7 @@ class LiveLog:
         except (LedgerError, LimitError) as problem:
             self._fail(str(problem))
             return
+        self._on_changed(self)
         if self._ledger_bytes > self._roll_bytes and self._roll_log is not None:
             self._is_rolling = True
             self._roll_log(self, self._ledger, self.log.snapshot())

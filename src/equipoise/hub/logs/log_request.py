@@ -31,7 +31,14 @@ __all__ = [
 LAST_ID = "last-id"
 # To a durable topic: see durable_topics.
 PUBLISH, PUBLISH_POSITIONED = "publish", "eq.publish"
-_NAMES = frozenset(LOG_COMMANDS) | {"xread", "xreadgroup", LAST_ID, PUBLISH, PUBLISH_POSITIONED}
+_NAMES = frozenset(LOG_COMMANDS) | {
+    "xread",
+    "xreadgroup",
+    "eq.readgroup",
+    LAST_ID,
+    PUBLISH,
+    PUBLISH_POSITIONED,
+}
 _READS = frozenset(
     (
         "xlen",
@@ -42,13 +49,14 @@ _READS = frozenset(
         "xinfo|groups",
         "xinfo|consumers",
         "xpending",
+        "eq.group|show",
         "exists",
     )
 ) | {"type", "eq.steps", LAST_ID}
 
 
 class LogRequest(msgspec.Struct, frozen=True, array_like=True):
-    """`name` is that of LOG_COMMANDS, or of a read without waiting (`xread`, `xreadgroup`), or LAST_ID."""
+    """`name` is that of LOG_COMMANDS, or of a read without waiting (`xread` and its kin), or LAST_ID."""
 
     name: str
     words: list[bytes]
@@ -72,7 +80,7 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True):
         """The reply, due once what it rests on is committed. Raises LogCommandError."""
         if self.name == LAST_ID:
             return bulk(spell_id(log.last))
-        if self.name in ("xread", "xreadgroup"):
+        if self.name in ("xread", "xreadgroup", "eq.readgroup"):
             return self._read(log, now_ms)
         if self.refusal and not log.exists:
             raise LogCommandError(self.refusal)

@@ -13,6 +13,7 @@ _NO_CLIENTS = Workload(clients=())
 _LAN = NetworkShape(latency_s=(0.000_1, 0.003), jitter_s=(-0.002, 0.002), split=(0.0, 0.2))
 _KEPT = Expectation(properties=("kept",))
 _LOGS = Expectation(properties=("kept", "one epoch", "prefixes"))
+_SUBSCRIBERS = Expectation(properties=("kept", "one epoch", "prefixes", "marks"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,12 @@ class LogScenario(Scenario):
     clients: int = 3
     # Whether the first topic is durable: some of its messages are published, and clients of all hubs subscribe to it.
     is_durable: bool = False
+    # Durable subscribers to the first topic; whether they share its messages; whether they refuse some of them, which
+    # are delivered again, and are given to a dead-letter topic in the end; how often one crashes.
+    subscribers: int = 0
+    is_group: bool = False
+    is_retried: bool = False
+    subscriber_crashes: Times = NEVER
     # A topic gets another home.
     moves: Times = NEVER
     # A hub crashes and is started again; a hub stops in order and is started again.
@@ -185,5 +192,38 @@ LOG_SCENARIOS = (
         crashes=(0, 2),
         store_cuts=(0, 2),
         zombies=(0, 1),
+    ),
+    _log_case(
+        "marks",
+        "durable subscribers go on where they left off, while they, their hubs and the topic come and go",
+        expectation=_SUBSCRIBERS,
+        subscribers=2,
+        subscriber_crashes=(1, 4),
+        moves=(0, 4),
+        crashes=(0, 2),
+        store_cuts=(0, 1),
+        link_cuts=(0, 2),
+    ),
+    _log_case(
+        "groups",
+        "subscribers share the messages of a topic, and take over what one of them leaves behind",
+        expectation=_SUBSCRIBERS,
+        subscribers=3,
+        is_group=True,
+        subscriber_crashes=(1, 4),
+        moves=(0, 4),
+        crashes=(0, 2),
+        link_cuts=(0, 2),
+    ),
+    _log_case(
+        "retries",
+        "messages are refused, delivered again, and given to a dead-letter topic, while hubs come and go",
+        expectation=_SUBSCRIBERS,
+        subscribers=2,
+        is_group=True,
+        is_retried=True,
+        subscriber_crashes=(0, 2),
+        moves=(0, 4),
+        crashes=(0, 2),
     ),
 )

@@ -23,6 +23,7 @@ from equipoise.lab.simulation.cluster.content_ablations import CONTENT_ABLATIONS
 from equipoise.lab.simulation.cluster.limit_ablations import LIMIT_ABLATIONS
 from equipoise.lab.simulation.durable.ablations import DURABLE_ABLATIONS
 from equipoise.lab.simulation.durable.log_ablations import LOG_ABLATIONS
+from equipoise.lab.simulation.durable.subscriber_ablations import SUBSCRIBER_ABLATIONS
 from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 from equipoise.lab.simulation.runner import Run, run_seed
 from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
@@ -38,6 +39,7 @@ ABLATIONS: dict[str, Ablation] = {
         *CONTENT_ABLATIONS,
         *DURABLE_ABLATIONS,
         *LOG_ABLATIONS,
+        *SUBSCRIBER_ABLATIONS,
     )
 }
 

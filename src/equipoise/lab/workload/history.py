@@ -8,7 +8,7 @@ Always true: a publisher's messages on one topic are numbered from 0 without hol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ __all__ = [
     "Admitted",
     "Away",
     "Event",
+    "Got",
     "History",
     "LedgerTrack",
     "Live",
@@ -255,6 +256,35 @@ class LedgerTrack:
     problems: list[str] = field(default_factory=list)
 
 
+class Got(NamedTuple):
+    """One message that a durable subscriber got: which process of it, and what."""
+
+    subscriber: str
+    life: int
+    at: bytes
+    value: bytes
+    deliveries: int
+
+
+@dataclass(slots=True)
+class SubscriberTrack:
+    """What a durable subscriber, or all that share a group, got, in this order, and what was acknowledged."""
+
+    name: str
+    is_shared: bool = False
+    got: list[Got] = field(default_factory=list)
+    # By id, how many messages had been got when it was known to be acknowledged.
+    settled: dict[bytes, int] = field(default_factory=dict)
+    # By process, how many messages had been got, by all of them, when it was started.
+    born: dict[tuple[str, int], int] = field(default_factory=dict)
+    gaps: list[int | None] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    def settle(self, ids: Iterable[bytes]) -> None:
+        for at in ids:
+            self.settled.setdefault(at, len(self.got))
+
+
 @dataclass(slots=True)
 class LogTrack:
     """One topic's log: what clients were answered, in the order of the answers, and what it held in the end."""
@@ -277,6 +307,12 @@ class LogTrack:
     epochs: list[int] = field(default_factory=list)
     final: list[tuple[bytes, bytes]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    # Durable subscribers, or groups of them, by name; value and reason of what their dead-letter topic has in the end.
+    subscribers: dict[str, SubscriberTrack] = field(default_factory=dict)
+    dead: list[tuple[bytes, bytes]] = field(default_factory=list)
+    # What no subscriber can deal with; and whether entries are trimmed.
+    poison: set[bytes] = field(default_factory=set)
+    is_trimmed: bool = False
 
 
 @dataclass(slots=True)

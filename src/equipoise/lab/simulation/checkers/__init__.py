@@ -9,6 +9,7 @@ from equipoise.lab.simulation.checkers import (
     held_up,
     kept,
     log_views,
+    marks,
     memory,
     needless_gap,
     once,
@@ -37,4 +38,5 @@ CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
 } | {
     log_views.PREFIXES: log_views.check_prefixes,
     log_views.ONE_EPOCH: log_views.check_epochs,
+    marks.NAME: marks.check,
 }

@@ -41,6 +41,7 @@ class LogFaults:
             ("store outage", scenario.outages, self._lose_store),
             ("link cut", scenario.link_cuts, self._cut_link),
             ("bookie crash", scenario.bookie_crashes, self._crash_bookie),
+            ("subscriber crash", scenario.subscriber_crashes, self._world.subscribers.crash),
         ]
         async with asyncio.TaskGroup() as tasks:
             for name, (low, high), act in kinds:

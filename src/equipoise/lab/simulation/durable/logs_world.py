@@ -23,6 +23,7 @@ from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.scenarios.durable import LogScenario
 from equipoise.lab.simulation.cluster.region import TREE, Region, membership_settings
 from equipoise.lab.simulation.durable.log_faults import SESSION_S, LogFaults
+from equipoise.lab.simulation.durable.subscribers import DEAD_LETTER, Subscribers, is_poison
 from equipoise.lab.simulation.durable.world import CLIENT_SETTINGS, keep_bookie
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import PORT
@@ -120,6 +121,7 @@ class LogsWorld:
         self._refused: dict[str, str] = {}
         self._is_over = False
         self._booted: set[str] = set()
+        self.subscribers = Subscribers(self, self.tracks[0])
         # Hubs that a fault has.
         self.down: set[str] = set()
 
@@ -277,11 +279,14 @@ class LogsWorld:
             work.append(sim.host(f"look-{hub}").spawn(self._look(hub)))
             if self.scenario.is_durable:
                 work.append(sim.host(f"sub-{hub}").spawn(self._subscriber(hub, self.tracks[0])))
+        self.subscribers.start()
         await LogFaults(self).play()
         await self._heal()
         self._is_over = True
         await asyncio.wait(work)
         await self._finish()
+        if self.scenario.subscribers:
+            await self._finish_subscribers(self.tracks[0])
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
@@ -303,6 +308,24 @@ class LogsWorld:
         """Every hub takes an entry, and shows the same log."""
         host = self.sim.host("judge")
         await asyncio.wait([host.spawn(self._judge(track), name=track.topic) for track in self.tracks])
+
+    async def _finish_subscribers(self, track: LogTrack) -> None:
+        """All that is in the log is got, or is in the dead-letter topic."""
+        if self.scenario.is_retried:
+            track.poison = {value for _, value in track.final if is_poison(value)}
+        collecting = self.sim.host("judge").spawn(self._collect_dead(track), name="dead")
+        await self.subscribers.drain(HEALING_S)
+        collecting.cancel()
+        await asyncio.wait([collecting])
+
+    async def _collect_dead(self, track: LogTrack) -> None:
+        connection = LogClient(self._any_hub)
+        while True:
+            shown = await connection.ask(("XRANGE", DEAD_LETTER, "-", "+"))
+            if shown and isinstance(shown[0], list):
+                rows = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in shown[0]]
+                track.dead = [(row[b"payload"], row[b"dead-letter-reason"]) for row in rows]
+            await asyncio.sleep(0.2)
 
     async def _judge(self, track: LogTrack) -> None:
         number = 0

@@ -1,4 +1,4 @@
-"""One XREAD or XREADGROUP on logs that may be at several hubs, and move while it waits.
+"""One XREAD, XREADGROUP or EQ.READGROUP on logs that may be at several hubs, and move while it waits.
 
 It asks each log once, without waiting (a pass). If none has anything it has itself woken when one of them may have, and
 asks again. A log that moves, or whose owner is lost, wakes it too. `$` and `+` are resolved before the first pass: what
@@ -19,31 +19,27 @@ from equipoise.log.read import LogRead, assemble
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Timer
 
-__all__ = ["SpreadRead"]
+__all__ = ["WaitingRead"]
 
 
 class _Logs(Protocol):
-    """What it needs of HubLogs."""
+    """What it needs of HubLogs, which finds each log wherever it is."""
 
-    def begins_to_wait(self, read: SpreadRead) -> None: ...
-    def waits_no_more(self, read: SpreadRead) -> None: ...
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer: ...
-
-
-class _Elsewhere(Protocol):
     def submit(self, key: bytes, request: LogRequest) -> bytes | Reply: ...
     def watch(
         self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
     ) -> Callable[[], None]: ...
+    def begins_to_wait(self, read: WaitingRead) -> None: ...
+    def waits_no_more(self, read: WaitingRead) -> None: ...
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer: ...
 
 
-class SpreadRead:
+class WaitingRead:
     """From when the command came to when it is answered. Owned by HubLogs."""
 
     def __init__(
         self,
         logs: _Logs,
-        elsewhere: _Elsewhere,
         read: LogRead,
         proto: int,
         is_allowed: Callable[[], str | None],
@@ -51,7 +47,6 @@ class SpreadRead:
         may_wait: bool,
     ) -> None:
         self._logs = logs
-        self._elsewhere = elsewhere
         self._read = read
         self._proto = proto
         self._is_allowed = is_allowed
@@ -95,7 +90,7 @@ class SpreadRead:
 
     def _request(self, key: bytes) -> LogRequest:
         read = self._read
-        words = [b"xread" if read.group is None else b"xreadgroup"]
+        words = [b"xread" if read.group is None else b"eq.readgroup" if read.is_counted else b"xreadgroup"]
         if read.group is not None:
             words += [b"group", read.group, read.consumer]
         if read.count:
@@ -119,7 +114,7 @@ class SpreadRead:
         self._starts.update(self._later)
         self._later.clear()
         for key, start in self._starts.items():
-            self._watches.append(self._elsewhere.watch(key, start, self._read.group, self._woken))
+            self._watches.append(self._logs.watch(key, start, self._read.group, self._woken))
 
     def _woken(self) -> None:
         if not self._is_asking:
@@ -129,7 +124,7 @@ class SpreadRead:
     def _gather(self, requests: list[tuple[bytes, LogRequest]], done: Callable[[list[bytes]], None]) -> None:
         """Run all of them; `done` with the replies, unless one is an error, which then is the answer."""
         self._is_asking = True
-        outcomes = [self._elsewhere.submit(key, request) for key, request in requests]
+        outcomes = [self._logs.submit(key, request) for key, request in requests]
         left = 1 + sum(isinstance(outcome, Reply) and outcome.pieces is None for outcome in outcomes)
 
         def one_less() -> None:

@@ -1,0 +1,52 @@
+"""Wake a read that waits for entries of a log which is open here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from equipoise.log.ids import after, parse_id
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell
+    from equipoise.hub.logs.live_log import LiveLog
+    from equipoise.log.topic_log import TopicLog
+
+__all__ = ["watch_log"]
+
+
+def watch_log(
+    live: LiveLog, since: bytes, group: bytes | None, wake: Callable[[], None], shell: Shell
+) -> Callable[[], None]:
+    """Call `wake` once, later, when there may be something to read, or the log moves; what is returned ends that."""
+    watcher = object()
+
+    def look() -> None:
+        now_ms = int(shell.wall_time() * 1_000)
+        if live.is_sealing or _has_news(live.log, since, group, now_ms):
+            live.readers.pop(watcher, None)
+            wake()
+
+    live.readers[watcher] = look
+    shell.call_later(0, lambda: look() if watcher in live.readers else None)
+
+    def end() -> None:
+        live.readers.pop(watcher, None)
+
+    return end
+
+
+def _has_news(log: TopicLog, since: bytes, group: bytes | None, now_ms: int) -> bool:
+    """Whether a read would find an entry, or that its group is gone."""
+    at = parse_id(since) if group is None else None
+    if group is not None:
+        known = log.groups.get(group)
+        if known is None or since != b">":
+            return True
+        due_ms = known.next_due_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            return True
+        at = known.last
+    assert at is not None, "of a group or as given"
+    start = after(at)
+    return start is not None and log.last > at and next(log.entries.range(start), None) is not None

@@ -1,0 +1,69 @@
+"""Durable subscribers go on where they left off.
+
+each entry of the log comes at least once, unless it is told to be trimmed, or is in the dead-letter topic;
+entries come for the first time in the order of the log, to the one subscriber that reads alone;
+an entry that comes again says so;
+what is known to be acknowledged does not come again to a process that starts after that.
+"""
+
+from __future__ import annotations
+
+from equipoise.lab.simulation.checkers.violation import Violation
+from equipoise.lab.workload.history import History, LogTrack, SubscriberTrack
+
+__all__ = ["NAME", "check"]
+
+NAME = "marks"
+
+
+def check(history: History) -> list[Violation]:
+    return [
+        Violation(NAME, f"{story.name} of {log.topic}: {text}")
+        for log in history.logs
+        for story in log.subscribers.values()
+        for text in [*_wrong(log, story), *_dead(log, story)]
+    ]
+
+
+def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
+    wrong: list[str] = []
+    place = {at: number for number, (at, _) in enumerate(log.final)}
+    first: dict[bytes, None] = {}
+    for number, got in enumerate(story.got):
+        if got.at not in place and not log.is_trimmed:
+            wrong.append(f"it got {got.value!r} as {got.at!r}, which is not in the log")
+            break
+        if got.at not in first:
+            first[got.at] = None
+        elif got.deliveries < 2:
+            wrong.append(f"{got.value!r} came again and was not told to be delivered again")
+            break
+        if story.settled.get(got.at, number + 1) <= story.born.get((got.subscriber, got.life), -1):
+            wrong.append(f"{got.value!r} came again to a process that started after it was acknowledged")
+            break
+    order = [_key(at) for at in first]
+    if not story.is_shared and order != sorted(order):
+        wrong.append("entries came for the first time in another order than that of the log")
+    dead = {value for value, _ in log.dead}
+    missing = [value for at, value in log.final if at not in first and value not in dead]
+    if missing:
+        wrong.append(f"{len(missing)} entries never came, the first is {missing[0]!r}: {story.troubles[-3:]}")
+    return wrong
+
+
+def _dead(log: LogTrack, story: SubscriberTrack) -> list[str]:
+    """The dead-letter topic has what no subscriber could deal with, once, with the reason."""
+    wrong: list[str] = []
+    values = [value for value, _ in log.dead]
+    if len(values) != len(set(values)):
+        wrong.append("the dead-letter topic has an entry twice")
+    if any(not reason for _, reason in log.dead):
+        wrong.append("the dead-letter topic has an entry without a reason")
+    if log.poison and not log.poison <= set(values):
+        wrong.append(f"{min(log.poison - set(values))!r} is not in the dead-letter topic")
+    return wrong
+
+
+def _key(at: bytes) -> tuple[int, int]:
+    ms, _, seq = at.partition(b"-")
+    return int(ms), int(seq or 0)

@@ -1,0 +1,106 @@
+"""The safeguards of durable subscribers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from equipoise.client.durable_subscription import DurableSubscription
+from equipoise.hub.logs import retries
+from equipoise.hub.logs.retries import LogRetries
+from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.checkers import marks
+from equipoise.log.consumer_group import ConsumerGroup, PendingEntry
+from equipoise.log.ids import EntryId
+
+__all__ = ["SUBSCRIBER_ABLATIONS"]
+
+
+async def _ask_for_nothing(subscription: DurableSubscription) -> None:
+    """Go on with what is new, whatever was delivered to a former connection or process."""
+    subscription._started.set()
+
+
+@contextmanager
+def _uncounted() -> Iterator[None]:
+    """What a process gets that was delivered to a former one does not count as delivered again."""
+    attach = ConsumerGroup.attach
+
+    def attach_alike(
+        group: ConsumerGroup,
+        subscriber: bytes,
+        name: bytes,
+        at_ms: int,
+        *,
+        is_exclusive: bool,
+        is_restarted: bool,
+    ) -> None:
+        attach(group, subscriber, name, at_ms, is_exclusive=is_exclusive, is_restarted=False)
+
+    with replaced(ConsumerGroup, "attach", attach_alike):
+        yield
+
+
+@contextmanager
+def _without_token() -> Iterator[None]:
+    """Append to the dead-letter topic without a token, so that it cannot know what it has."""
+    letter = retries._letter
+
+    def plain(
+        topic: bytes, group: ConsumerGroup, at: EntryId, entry: PendingEntry, piece: bytes
+    ) -> list[bytes]:
+        words = letter(topic, group, at, entry, piece)
+        return words[:2] + words[5:]
+
+    with replaced(retries, "_letter", plain):
+        yield
+
+
+def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: replaced(owner, attribute, replacement)
+
+
+SUBSCRIBER_ABLATIONS = (
+    Ablation(
+        "subscriber-place",
+        "a read of a former life of a durable subscriber takes nothing",
+        marks.NAME,
+        "durable-marks",
+        _with(ConsumerGroup, "is_displaced", lambda group, name: False),
+    ),
+    Ablation(
+        "subscriber-pending",
+        "a durable subscriber asks for what was delivered to its former lives",
+        marks.NAME,
+        "durable-marks",
+        _with(DurableSubscription, "_read_pending", _ask_for_nothing),
+    ),
+    Ablation(
+        "subscriber-count",
+        "what a former process may have dealt with is told to be delivered again",
+        marks.NAME,
+        "durable-marks",
+        _uncounted,
+    ),
+    Ablation(
+        "retry-clock",
+        "what is not acknowledged in time is delivered again, to another consumer of the group",
+        marks.NAME,
+        "durable-groups",
+        _with(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
+    ),
+    Ablation(
+        "retry-last",
+        "what was delivered too often is given to the dead-letter topic",
+        marks.NAME,
+        "durable-retries",
+        _with(LogRetries, "_bury", lambda self, live: None),
+    ),
+    Ablation(
+        "retry-token",
+        "the dead-letter topic has an entry once, though two owners have given it",
+        marks.NAME,
+        "durable-retries",
+        _without_token,
+    ),
+)

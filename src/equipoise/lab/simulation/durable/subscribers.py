@@ -1,0 +1,161 @@
+"""Durable subscribers of one log: the real client, in processes that crash and are started again.
+
+Each subscriber acknowledges most of what it gets, some of it late, one by one or up to a message; some it refuses.
+Messages that are poison it refuses always. What was got, and what is known to be acknowledged, is noted in the track.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import equipoise
+from equipoise.client import DurableMessage, DurableSubscription, Gap
+from equipoise.errors import EquipoiseError
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.workload.history import Got, LogTrack, SubscriberTrack
+
+if TYPE_CHECKING:
+    from equipoise.lab.simulation.durable.logs_world import LogsWorld
+
+__all__ = ["DEAD_LETTER", "DELIVERIES_MAX", "Subscribers", "is_poison"]
+
+GROUP = "workers"
+DEAD_LETTER = "dead"
+DELIVERIES_MAX = 3
+_SETTINGS = equipoise.ClientSettings(
+    coordinate_enabled=False,
+    request_timeout_s=3.0,
+    connect_timeout_s=1.0,
+    reconnect_max_s=0.5,
+    close_timeout_s=0.5,
+    first_connect_timeout_s=60.0,
+)
+_ACK_S = 1.5
+
+
+def is_poison(value: bytes) -> bool:
+    """Whether no subscriber can deal with the message."""
+    return value.endswith(b"7")
+
+
+class Subscribers:
+    """The durable subscribers of one run."""
+
+    def __init__(self, world: LogsWorld, track: LogTrack) -> None:
+        self._world = world
+        self._scenario = world.scenario
+        self._sim = world.sim
+        self._random = world.random
+        self._track = track
+        self._names = [f"s{number}" for number in range(1, self._scenario.subscribers + 1)]
+        self._lives = dict.fromkeys(self._names, 0)
+        self._is_over = False
+        for name in self._names:
+            # Those of one group share the messages: one story.
+            self._story(name)
+
+    def _story(self, name: str) -> SubscriberTrack:
+        key = GROUP if self._scenario.is_group else name
+        story = SubscriberTrack(key, is_shared=self._scenario.is_group)
+        return self._track.subscribers.setdefault(key, story)
+
+    def start(self) -> None:
+        for name in self._names:
+            self._boot(name)
+
+    def _boot(self, name: str) -> None:
+        host = self._sim.host(f"host-{name}")
+        if not host.is_up:
+            host.restart()
+        self._lives[name] += 1
+        story = self._story(name)
+        story.born[name, self._lives[name]] = len(story.got)
+        host.spawn(self._live(name, self._lives[name], host.random), name=name)
+
+    async def crash(self) -> None:
+        """One subscriber's process dies, and another is started in its place, unless others share its messages."""
+        name = self._random.choice(self._names)
+        host = self._sim.host(f"host-{name}")
+        if host.is_up:
+            host.crash(silent=self._random.random() < 0.5)
+            running = sum(self._sim.host(f"host-{each}").is_up for each in self._names)
+            if self._scenario.is_group and running and self._random.random() < 0.4:
+                # For good: the others get what it has left behind.
+                return
+            await asyncio.sleep(self._random.random())
+            self._boot(name)
+
+    async def _live(self, name: str, life: int, rng: random.Random) -> None:
+        story = self._story(name)
+        while not self._is_over:
+            url = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in rng.sample(self._world.names, 2))
+            try:
+                async with (
+                    equipoise.connect(url, settings=_SETTINGS, rng=random.Random(rng.random())) as bus,
+                    self._subscribe(bus, name) as subscription,
+                ):
+                    await self._follow(subscription, story, (name, life), rng)
+            except EquipoiseError as problem:
+                story.troubles.append(f"{name}: {problem!r}")
+                await asyncio.sleep(0.1)
+
+    def _subscribe(self, bus: equipoise.Bus, name: str) -> DurableSubscription:
+        topic, scenario = self._track.topic, self._scenario
+        group = GROUP if scenario.is_group else None
+        if not scenario.is_retried:
+            timeout_s = _ACK_S if scenario.is_group else None
+            return bus.subscribe(topic, durable=name, group=group, start="beginning", ack_timeout_s=timeout_s)
+        return bus.subscribe(
+            topic,
+            durable=name,
+            group=group,
+            start="beginning",
+            ack_timeout_s=_ACK_S,
+            deliveries_max=DELIVERIES_MAX,
+            dead_letter=DEAD_LETTER,
+        )
+
+    async def _follow(
+        self,
+        subscription: DurableSubscription,
+        story: SubscriberTrack,
+        process: tuple[str, int],
+        rng: random.Random,
+    ) -> None:
+        unsettled: list[DurableMessage] = []
+        async for event in subscription:
+            if isinstance(event, Gap):
+                story.gaps.append(event.missed)
+                continue
+            story.got.append(Got(*process, event.id.encode(), event.payload, event.deliveries))
+            if self._scenario.is_retried and (is_poison(event.payload) or rng.random() < 0.05):
+                await subscription.nack(event, delay_s=rng.random() * 0.3, reason="cannot be dealt with")
+                continue
+            unsettled.append(event)
+            if len(unsettled) < rng.choice((1, 1, 4)):
+                continue
+            if rng.random() < 0.3 and not self._scenario.is_retried and not self._scenario.is_group:
+                await subscription.ack_up_to(unsettled[-1])
+            else:
+                await subscription.ack(*unsettled)
+            story.settle(message.id.encode() for message in unsettled)
+            unsettled.clear()
+
+    # The end.
+
+    async def drain(self, within_s: float) -> None:
+        """Let every subscriber get all there is; then stop."""
+        stories = self._track.subscribers
+        await self._sim.until(lambda: all(map(self._is_done, stories.values())), within_s)
+        self._is_over = True
+        for name in self._names:
+            self._sim.host(f"host-{name}").crash()
+
+    def _is_done(self, story: SubscriberTrack) -> bool:
+        values = [value for _, value in self._track.final]
+        dead = {value for value, _ in self._track.dead}
+        if not self._track.poison <= dead:
+            return False
+        return {value for value in values if value not in dead} <= {got.value for got in story.got}
