@@ -67,6 +67,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         _with(ConsumerGroup, "is_displaced", lambda group, name: False),
+        seed=15,
     ),
     Ablation(
         "subscriber-pending",
@@ -88,6 +89,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-groups",
         _with(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
+        seed=2,
     ),
     Ablation(
         "retry-last",
@@ -102,5 +104,6 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-retries",
         _without_token,
+        seed=1,
     ),
 )
