@@ -320,12 +320,15 @@ class LogsWorld:
 
     async def _collect_dead(self, track: LogTrack) -> None:
         connection = LogClient(self._any_hub)
-        while True:
-            shown = await connection.ask(("XRANGE", DEAD_LETTER, "-", "+"))
-            if shown and isinstance(shown[0], list):
-                rows = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in shown[0]]
-                track.dead = [(row[b"payload"], row[b"dead-letter-reason"]) for row in rows]
-            await asyncio.sleep(0.2)
+        try:
+            while True:
+                shown = await connection.ask(("XRANGE", DEAD_LETTER, "-", "+"))
+                if shown and isinstance(shown[0], list):
+                    rows = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in shown[0]]
+                    track.dead = [(row[b"payload"], row[b"dead-letter-reason"]) for row in rows]
+                await asyncio.sleep(0.2)
+        finally:
+            connection.close()
 
     async def _judge(self, track: LogTrack) -> None:
         number = 0
