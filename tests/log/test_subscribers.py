@@ -6,7 +6,7 @@ import hiredis
 import pytest
 
 from equipoise.log import read
-from equipoise.log.append import fields_of
+from equipoise.log.entries import fields_of
 from equipoise.log.records import decode_run, encode_run
 from equipoise.log.topic_log import TopicLog
 from log.logs import Logs

@@ -148,19 +148,6 @@ def spell_fields(fields: Sequence[bytes]) -> bytes:
     return b"*%d\r\n%b" % (len(fields), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in fields]))
 
 
-def fields_of(piece: bytes) -> list[bytes]:
-    """The fields and values of an entry as it is sent: an array of its id and of the fields."""
-    # Behind the array's beginning, and the id's length and id.
-    at = piece.index(b"*", piece.index(b"\r\n", piece.index(b"$")))
-    end = piece.index(b"\r\n", at)
-    fields: list[bytes] = []
-    for _ in range(int(piece[at + 1 : end])):
-        start = piece.index(b"\r\n", end + 2) + 2
-        end = start + int(piece[end + 3 : start - 2])
-        fields.append(piece[start:end])
-    return fields
-
-
 def payload_body(payload: bytes) -> bytes:
     """The fields of a message that was published, as they are stored."""
     return b"%b%d\r\n%b\r\n" % (_PAYLOAD, len(payload), payload)

@@ -16,7 +16,7 @@ from itertools import islice
 
 from equipoise.log.ids import EntryId
 
-__all__ = ["BLOCK_ENTRIES", "Entries"]
+__all__ = ["BLOCK_ENTRIES", "Entries", "fields_of"]
 
 # Redis's `stream-node-max-entries`.
 BLOCK_ENTRIES = 100
@@ -184,3 +184,16 @@ class Entries:
         block = self._blocks[number]
         i = bisect_left(block.ids, at)
         return (block, i) if i < len(block.ids) and block.ids[i] == at else None
+
+
+def fields_of(piece: bytes) -> list[bytes]:
+    """The fields and values of an entry as it is sent: an array of its id and of the fields."""
+    # Behind the array's beginning, and the id's length and id.
+    at = piece.index(b"*", piece.index(b"\r\n", piece.index(b"$")))
+    end = piece.index(b"\r\n", at)
+    fields: list[bytes] = []
+    for _ in range(int(piece[at + 1 : end])):
+        start = piece.index(b"\r\n", end + 2) + 2
+        end = start + int(piece[end + 3 : start - 2])
+        fields.append(piece[start:end])
+    return fields

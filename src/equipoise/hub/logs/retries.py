@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.live_log import LiveLog, LogStage
 from equipoise.hub.logs.log_request import LogRequest
-from equipoise.log.append import fields_of
+from equipoise.log.entries import fields_of
 from equipoise.log.ids import EntryId, spell_id
 from equipoise.log.records import EntriesAcked
 from equipoise.resp.replies import integer
