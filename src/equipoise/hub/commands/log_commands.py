@@ -281,6 +281,10 @@ def specs() -> list[CommandSpec]:
             ("write", "blocking", "movablekeys"),
         ),
     ]
+    return rows + [replace(each, is_pipelined=True, concerns_logs=True) for each in _containers(write)]
+
+
+def _containers(write: tuple[str, ...]) -> tuple[CommandSpec, ...]:
     groups = {
         "create": _spec("xgroup|create", -5, "5.0.0", "Creates a group.", write),
         "setid": _spec("xgroup|setid", -5, "5.0.0", "Sets what a group has read.", ("write",)),
@@ -303,12 +307,11 @@ def specs() -> list[CommandSpec]:
         "reset": _spec("eq.group|reset", 5, "1.0.0", "Restarts a group behind an id.", ("write",)),
         "show": _spec("eq.group|show", 4, "1.0.0", "Describes a group.", ("readonly",)),
     }
-    containers = (
+    return (
         container("eq.group", "1.0.0", GROUP, "Commands of durable subscribers.", subscribers),
         container("xgroup", "5.0.0", GROUP, "Commands about groups of consumers.", groups),
         container("xinfo", "5.0.0", GROUP, "Commands about logs.", facts),
     )
-    return rows + [replace(each, is_pipelined=True, concerns_logs=True) for each in containers]
 
 
 def _spec(
