@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from equipoise.hub.cluster.failover import Failover
+from equipoise.hub.cluster.position_query import STALE_S
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.settings import Limits
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.cluster.test_failover import payloads, subscribed
+from hub.world import Error
 
 
 def four_hubs() -> Hubs:
@@ -127,3 +129,25 @@ def test_what_was_seen_of_one_home_does_not_replace_what_was_seen_of_another() -
     publisher.send("PUBLISH", "t", "c")
     hubs.settle()
     assert payloads(client) == [b"a", b"b", b"c"]
+
+
+def test_a_home_that_was_replaced_and_does_not_know_takes_nothing_that_follows_the_next_home() -> None:
+    """
+    1. h2 is declared dead and does not hear of it; t is opened elsewhere;
+    2. a publisher, whose last message was numbered there, goes to h2, and says so;
+    3. h2 would deliver its next message to subscribers that lack the ones before it: it refuses.
+    """
+    hubs = four_hubs()
+    later = hubs["h2"].core.index.topics[b"t"].epoch + 1
+    client, subscriber = hubs["h2"].client(3), subscribed(hubs, "h2")
+    client.send("EQ.AFTER", "t", "", str(later), "1")
+    client.send("EQ.PUBLISH", "t", "a")
+    hubs["h2"].advance(1.0)
+    assert payloads(subscriber) == []
+    # Unless it is the publisher that is wrong.
+    hubs["h2"].advance(STALE_S)
+    client.send("EQ.PUBLISH", "t", "b")
+    assert payloads(subscriber) == [b"b"]
+    refusal = client.read()[1]
+    assert isinstance(refusal, Error)
+    assert str(refusal).startswith("TRYAGAIN")

@@ -22,6 +22,8 @@ __all__ = ["PositionQueries"]
 
 # When a hub is asked again that does not number the stream any more, or is dead: the plan will name the next one.
 AGAIN_S = 0.05
+# A hub that was declared dead has heard so by then, unless it is cut off from clients and hubs alike.
+STALE_S = 5.0
 
 
 class Query(NamedTuple):
@@ -58,6 +60,24 @@ class PositionQueries:
     ) -> None:
         """Find the last position of a stream of a topic: at once if it is numbered here, or over."""
         self._ask(Query(trunk, stream, answer, is_wanted))
+
+    def await_epoch(
+        self, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
+    ) -> None:
+        """A client has seen a later epoch of a topic than the one that this hub numbers it in; answer when it has come.
+
+        Another hub has opened the topic, so this one was declared dead and does not know it yet: then the answer never
+        comes. A client that is wrong is answered after STALE_S.
+        """
+        deadline, core = self._cluster.core.now() + STALE_S, self._cluster.core
+
+        def look() -> None:
+            if trunk.epoch >= epoch or not trunk.is_home or core.now() >= deadline:
+                answer(0, 0)
+            elif is_wanted():
+                core.shell.call_later(AGAIN_S, look)
+
+        look()
 
     def _ask(self, query: Query) -> None:
         if not query.is_wanted():

@@ -12,6 +12,7 @@ from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.resp.replies import OK
 from equipoise.resp.requests import parse_integer
+from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -44,7 +45,8 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     topic = core.topic_to_publish(session, command[1])
     if isinstance(topic, str):
         return topic
-    if core.cluster.ways.keep_to(topic, command[2]):
+    is_kept_to = core.cluster.ways.keep_to(topic, command[2])
+    if is_kept_to and not (command[2] == TRUNK and topic.is_home and epoch > topic.epoch):
         return OK
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:
@@ -65,7 +67,11 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
             tags.pop(name, None)
         reply.complete(OK)
 
-    core.cluster.asking.position(topic, stream, confirmed, lambda: not session.is_closing)
+    asking, is_wanted = core.cluster.asking, lambda: not session.is_closing
+    if is_kept_to:
+        asking.await_epoch(topic, epoch, confirmed, is_wanted)
+    else:
+        asking.position(topic, stream, confirmed, is_wanted)
     return reply
 
 

@@ -130,6 +130,9 @@ class StreamPositions(Protocol):
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None: ...
+    def await_epoch(
+        self, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
+    ) -> None: ...
 
 
 class TopicRoutes(Protocol):

@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
+from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import once
 from equipoise.stream.admission import Admission
@@ -40,6 +42,12 @@ def _end_at_once(merging: Merging, stream: Stream, hub: str) -> None:
 def _count_known_only(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
     skip, missed = _ACCEPT(cursor, epoch, n, count)
     return Verdict(skip, missed or 0)
+
+
+def _believe_itself(
+    asking: PositionQueries, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: object
+) -> None:
+    answer(0, 0)
 
 
 _ACCEPT = Cursor.accept
@@ -84,6 +92,14 @@ CRASH_ABLATIONS = (
         "cluster-everything",
         _with(Failover, "_was_home", _always),
         seed=1720,
+    ),
+    Ablation(
+        "replaced-home",
+        "a home takes no message that follows a later epoch than its own: it has been replaced",
+        once.NAME,
+        "cluster-routed-failover",
+        _with(PositionQueries, "await_epoch", _believe_itself),
+        seed=179,
     ),
     Ablation(
         "vouched",
