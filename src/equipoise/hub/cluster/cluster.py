@@ -280,7 +280,7 @@ class Cluster:
         """Begin the next generation of a link: what we had asked of the peer, we ask again."""
         if self.out.get(link.hub) is not link:
             return
-        link.rise()
+        link.is_fallen = False
         # The peer is to hear what leaves us before it hears that it has heard of everything.
         self.barrier.withdraw()
         self._introduce(link)

@@ -94,6 +94,15 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reconnect_interval_s_max: Annotated[
         float, Meta(gt=0, description="Longest delay between two attempts to connect to another hub.")
     ] = 1.0
+    unreachable_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="If this hub and another one have not reached each other for this long, though both reach the "
+            "store, one of them leaves the cluster until it can: the one that fewer hubs reach. Plan changes wait for "
+            "both until then. Above the session time-out of the store.",
+        ),
+    ] = 15.0
     filtered_links: Annotated[
         bool,
         Meta(

@@ -6,6 +6,7 @@
     route       apply plan and hubs to the cluster, and enter the plan if need be
     users       follow the access rules; a plan that needs newer ones waits for them
     specs       follow them; a plan that needs newer ones waits for them
+    partition   leave, if the others reach each other but not this hub
 
 Always true:
     the hub is announced before it reads the plan it first serves under, and the hubs are read after the plan;
@@ -30,6 +31,7 @@ from equipoise.hub.cluster.router import Routing
 from equipoise.hub.membership.acl_sync import Rules
 from equipoise.hub.membership.join import enter
 from equipoise.hub.membership.liveness import Glances, Sight
+from equipoise.hub.membership.partition import Partition
 from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join
@@ -107,6 +109,7 @@ class Membership:
             served_version=self._served_version,
             on_held=self._hubs_changed,
         )
+        self._partition = Partition(hub, self._hubs, self._presence)
         self._load = load
         # The latest plan there is; None until it was asked for.
         self._plan: Plan | None = None
@@ -137,6 +140,7 @@ class Membership:
                     self._presence.renew_lease,
                     lambda: self._presence.report(self._load),
                     self._watch_health,
+                    self._partition.watch,
                 ):
                     group.create_task(self._persist(work))
         finally:

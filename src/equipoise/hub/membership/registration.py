@@ -17,6 +17,7 @@ from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.hubs import HubFacts, HubsStore
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.frames import Life
     from equipoise.hub.membership.liveness import Sight
     from equipoise.hub.shell.server import Hub
 
@@ -73,6 +74,10 @@ class Presence:
         self._told_specs = 0
         self._must_tell_specs = asyncio.Event()
         self._must_look = asyncio.Event()
+        # The incarnations of other hubs that the others were told this hub cannot reach.
+        self.unreachable: tuple[Life, ...] = ()
+        # Returns when the hub, which has left, may register again; None if it has not left.
+        self._may_return: Callable[[], Awaitable[None]] | None = None
 
     def is_held(self) -> bool:
         """Whether the hub is alive in the store, in the session and the life it has just now."""
@@ -111,6 +116,9 @@ class Presence:
         while True:
             self._must_look.clear()
             if self._store.session and not self.is_held():
+                if self._may_return is not None:
+                    await self._may_return()
+                    self._may_return = None
                 await self._announce()
             await self._must_look.wait()
 
@@ -152,6 +160,23 @@ class Presence:
                 # The lease runs out by itself; others look after the session.
                 continue
 
+    async def accuse(self, unreachable: tuple[Life, ...]) -> None:
+        """Tell the others which of them this hub cannot reach."""
+        self.unreachable = unreachable
+        await self._report(self._told_load)
+
+    async def leave(self, may_return: Callable[[], Awaitable[None]]) -> None:
+        """End this incarnation, and register another one when `may_return` returns."""
+        # First: the hub must not register again as soon as it sees its node gone.
+        self._may_return = may_return
+        try:
+            await self._hubs.withdraw(self._name)
+        except StoreError:
+            self._may_return = None
+            raise
+        self._held = None
+        self._hub.renew()
+
     async def _report(self, load_ratio: float) -> None:
         """Write to `alive`. That renews the lease, too."""
         specs_version = self._hub.core.specs.enforced_version
@@ -163,6 +188,7 @@ class Presence:
                 since_id=self._since_id,
                 served_version=self._registered_version,
                 specs_version=specs_version,
+                unreachable=self.unreachable,
             )
         except NoNodeError:
             self.give_up()
@@ -188,6 +214,7 @@ class Presence:
         else:
             self._registered_version = self._served_version()
         self._told_specs = self._hub.core.specs.enforced_version
+        self.unreachable = ()
         node = await self._hubs.announce(
             self._facts,
             load_ratio=self._told_load,

@@ -30,6 +30,17 @@ def _stored(name: str, summary: str, **fields: object) -> ClusterScenario:
     return case(f"store-{name}", summary, has_store=True, **fields)
 
 
+_APART = _stored(
+    "apart",
+    "hubs do not reach each other for longer than they wait, and one side leaves",
+    cluster_settings={"unreachable_s": 0.5},
+    moves=(0, 3),
+    link_cuts=(1, 4),
+    duration_s=6.0,
+    expectation=LOUD,
+)
+
+
 def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
     """All of them; `everything` is what happens without a store."""
     return (
@@ -83,6 +94,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
             duration_s=66.0,
             is_large=True,
         ),
+        _APART,
         _stored("crashes", "hubs crash and come back", crashes=(1, 2), duration_s=5.0, expectation=LOUD),
         _stored("zombies", "hubs pause past their session", zombies=(1, 2), duration_s=5.0, expectation=LOUD),
         _stored(

@@ -114,14 +114,16 @@ class HubsStore:
         since_id: int = 0,
         served_version: int = 0,
         specs_version: int = 0,
+        unreachable: Sequence[tuple[str, int]] = (),
     ) -> None:
-        """Report the current load and specs. Raises NoNodeError if the hub is not alive."""
+        """Report the current load and specs, and which hubs it cannot reach. Raises NoNodeError if it is not alive."""
         alive = HubAlive(
             facts=facts,
             load_ratio=load_ratio,
             since_id=since_id,
             served_version=served_version,
             specs_version=specs_version,
+            unreachable=tuple(unreachable),
         )
         await self._store.set(self._tree.alive(facts.hub), msgspec.msgpack.encode(alive), version=None)
 

@@ -60,6 +60,8 @@ class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
     served_version: int = 0
     # The version of the specs that the hub serves under; 0 if it knows of none.
     specs_version: int = 0
+    # Hubs that it has not reached for long, with their incarnations.
+    unreachable: tuple[tuple[str, int], ...] = ()
 
 
 class HubSeen(msgspec.Struct, frozen=True):

@@ -93,6 +93,7 @@ class Dialer:
                 await self._connect(connection, facts)
                 self._connections[link] = connection
                 refusal = await connection.greet(self._login_words(), self._greeting(link))
+            link.is_unreachable = False
             if refusal is not None:
                 self._refused(link, refusal)
                 return False
@@ -100,10 +101,12 @@ class Dialer:
             await self._watch(link, connection)
             return True
         except ssl.SSLError as problem:
+            link.is_unreachable = False
             # Also what a certificate of another name, an expired one and a port without TLS come to.
             self._report(link, f"TLS with {facts.tls_address} failed: {problem.reason or problem}")
             return False
         except (OSError, TimeoutError) as problem:
+            link.is_unreachable = True
             log.debug("link to %s: %r", link.hub, problem)
             return False
         finally:
@@ -144,6 +147,7 @@ class Dialer:
             link.hold()
             silent_s += interval_s
             if silent_s >= settings.link_timeout_s:
+                link.is_unreachable = True
                 return
 
     def _login_words(self) -> bytes:

@@ -82,6 +82,7 @@ class OutLink:
         "is_held",
         "is_over",
         "is_paused",
+        "is_unreachable",
         "voided",
         "written_to",
     )
@@ -106,7 +107,8 @@ class OutLink:
         self._send: Send | None = None
         self.is_paused = False
         # The peer acknowledges nothing: what is written waits here, so that it can go elsewhere if the peer is dead.
-        self.is_held = False
+        # Unreachable: the last attempt to connect failed, or the connection fell silent.
+        self.is_held = self.is_unreachable = False
         # Messages wait elsewhere until there is room.
         self.is_awaited = False
         # The peer is dead or a new one: nothing goes here any more.
@@ -211,16 +213,13 @@ class OutLink:
         return fresh
 
     def fall(self) -> None:
-        """All that was written is void: the next generation of the link will begin with `rise`."""
+        """All that was written is void, until the cluster begins the next generation of the link."""
         if not self.is_fallen:
             self.is_fallen = True
             self.generation += 1
             self.voided += 1
             self._clear()
             self._overflowed(self)
-
-    def rise(self) -> None:
-        self.is_fallen = False
 
     def _clear(self) -> None:
         self._kept.clear()
