@@ -63,7 +63,7 @@ class ListeningPort(Protocol):
 def has_wires(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether connections are served by wires."""
     is_uvloop = type(loop).__module__.partition(".")[0] == "uvloop"
-    return wires is not None and is_uvloop and not os.environ.get("EQUIPOISE_PURE")
+    return wires is not None and is_uvloop and os.environ.get("EQUIPOISE_PURE", "0") in ("", "0")
 
 
 async def listen(core: HubCore, host: str, port: int, options: dict[str, Any]) -> ListeningPort:

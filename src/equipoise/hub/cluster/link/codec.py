@@ -74,6 +74,9 @@ def decode(command: Sequence[bytes]) -> Frame:
 
 def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Sequence[bytes]]]:
     """Cut a run of messages so that each part fits a frame: the index of its first message, and the part."""
+    if len(payloads) <= PAYLOADS_MAX and sum(map(len, payloads)) <= bytes_max:
+        yield 0, payloads
+        return
     start, size = 0, 0
     for index, payload in enumerate(payloads):
         if index - start >= PAYLOADS_MAX or (index > start and size + len(payload) > bytes_max):
