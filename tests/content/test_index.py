@@ -146,14 +146,14 @@ def test_limits_are_named() -> None:
     index: FilterIndex[FilterNode] = FilterIndex()
     for i in range(SCANNED_MAX):
         index.add(node_of(f"a contains 'x{i}y'"))
-    assert index.objection(parse_filter(b"a contains 'one more'")) == "filters_scanned_max"
-    assert index.objection(parse_filter(b"a suffix 'x' and b != 1")) == "filters_scanned_max"
+    for text in (b"a contains 'one more'", b"a suffix 'x' and b != 1"):
+        assert "filters that no index helps with" in (index.objection(parse_filter(text)) or "")
     assert index.objection(parse_filter(b"a suffix 'x' and c > 1")) is None
     assert index.objection(parse_filter(b"s = 1 and a contains 'one more'")) is None
     shapes: FilterIndex[FilterNode] = FilterIndex()
     for i in range(SHAPES_MAX):
         shapes.add(node_of(f"a{i} exists"))
-    assert shapes.objection(parse_filter(b"b exists")) == "filter_shapes_max"
+    assert shapes.objection(parse_filter(b"b exists")) == "1000 shapes of filters"
 
 
 def test_a_removed_cover_stays_until_its_children_have_others() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from equipoise.cli.support.client_connection import URL_DEFAULT, TlsCa, TlsCert, TlsKey, TlsOptions, Url, run
 from equipoise.cli.support.units import parse_start
-from equipoise.client import Bus, DurableMessage, Event, Gap, Message
+from equipoise.client import Bus, DurableMessage, Event, Gap, Message, Subscription
 
 
 def command(
@@ -26,6 +27,12 @@ def command(
             "--pattern", "-p", help="Treat the names as glob patterns, such as 'game.*' (quote them)."
         ),
     ] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="Only messages that this filter matches, such as 'symbol = \"YHOO\" and volume > 150'."
+        ),
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line, for messages and for gaps.")
@@ -62,8 +69,10 @@ def command(
     with the number of missed messages if it is known.
 
     Try it: `equipoise sub news`, then in another terminal `equipoise pub news hello`. All topics: `equipoise
-    sub -p '*'`.
+    sub -p '*'`. By content: `equipoise sub stocks --where 'volume > 150'`.
     """
+    if where is not None and (pattern or durable):
+        raise typer.BadParameter("a filter is for topics by name: leave out --pattern and --durable")
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
     if durable and pattern:
         raise typer.BadParameter("a durable subscription is to one topic: leave out --pattern")
@@ -74,7 +83,7 @@ def command(
         lambda bus: (
             follow_durably(bus, topics, durable, group, start, count, printer)
             if durable
-            else follow(bus, topics, pattern, count, printer)
+            else follow(bus, lambda: _subscription(bus, topics, pattern, where), count, printer)
         ),
     )
 
@@ -108,8 +117,14 @@ class Printer:
         return " ".join(words)
 
 
-async def follow(bus: Bus, topics: list[str], is_pattern: bool, count: int | None, printer: Printer) -> None:
-    async with bus, bus.psubscribe(*topics) if is_pattern else bus.subscribe(*topics) as subscription:
+def _subscription(bus: Bus, topics: list[str], is_pattern: bool, where: str | None) -> Subscription:
+    return bus.psubscribe(*topics) if is_pattern else bus.subscribe(*topics, where=where)
+
+
+async def follow(
+    bus: Bus, subscribe: Callable[[], Subscription], count: int | None, printer: Printer
+) -> None:
+    async with bus, subscribe() as subscription:
         left = count
         async for event in subscription:
             printer.show(event)
@@ -142,6 +157,8 @@ async def follow_durably(
 def describe_gap(gap: Gap) -> str:
     where = gap.topic if gap.topic is not None else f"topics like {gap.pattern}"
     what = "messages may be missing" if gap.missed is None else f"{gap.missed} missed"
+    if gap.span is not None:
+        what += f", of {gap.span} in the topic"
     return f"equipoise: gap in {printable(where.encode('utf-8', 'surrogateescape'))}: {what} ({gap.reason})"
 
 
@@ -153,7 +170,8 @@ def as_json(event: Event | DurableMessage) -> dict[str, Any]:
     elif event.pattern is not None:
         known["pattern"] = event.pattern
     if isinstance(event, Gap):
-        return known | {"missed": event.missed, "reason": str(event.reason)}
+        known |= {"missed": event.missed, "reason": str(event.reason)}
+        return known if event.span is None else known | {"span": event.span}
     if isinstance(event, Message) and event.position is not None:
         known["position"] = {"epoch": event.position.epoch, "n": event.position.n}
     try:

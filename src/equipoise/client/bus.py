@@ -178,7 +178,7 @@ class Bus:
         await self._routing.flush(self._patience_s(timeout_s))
 
     @overload
-    def subscribe(self, *topics: Name) -> Subscription: ...
+    def subscribe(self, *topics: Name, where: str | None = None) -> Subscription: ...
     @overload
     def subscribe(
         self,
@@ -193,6 +193,7 @@ class Bus:
     def subscribe(
         self,
         *topics: Name,
+        where: str | None = None,
         durable: str | None = None,
         group: str | None = None,
         start: Start = "end",
@@ -202,19 +203,28 @@ class Bus:
     ) -> Subscription | DurableSubscription:
         """Subscribe to topics by name; see Subscription.
 
+        `where` is a filter, such as `symbol = 'YHOO' and volume > 150`: only messages that it matches come. The hub
+        refuses one that it cannot read with a RefusedError, when the subscription starts.
+
         `durable` names a durable subscription to one topic: it goes on where it left off, in whichever process; see
         DurableSubscription. Several subscribers with names of their own share the messages of a `group`. `start` says
         where a new one begins: "beginning", "end", an id or a time. What is not acknowledged within `ack_timeout_s` is
         delivered again; what was delivered `deliveries_max` times goes to the topic `dead_letter`, with the reason.
         """
         retries = RetryOptions(ack_timeout_s, deliveries_max, dead_letter)
+        if where is not None and durable is not None:
+            raise MisuseError(
+                "a durable subscription takes no filter: it marks how far the whole topic was read"
+            )
+        if where is not None and not where.strip():
+            raise MisuseError("an empty filter matches nothing; leave `where` out to get all messages")
         if durable is not None:
             return self._subscribe_durably(topics, durable, group, start, retries)
         if group is not None or start != "end" or retries != RetryOptions():
             raise MisuseError(
                 "group, start and retries are those of a durable subscription: name it by durable="
             )
-        return self._subscribe(topics, is_pattern=False)
+        return self._subscribe(topics, is_pattern=False, where=b"" if where is None else encode_name(where))
 
     def _subscribe_durably(
         self, topics: tuple[Name, ...], name: str, group: str | None, start: Start, retries: RetryOptions
@@ -248,13 +258,13 @@ class Bus:
         """Subscribe to every topic, present or future, that matches a pattern such as `game.*`."""
         return self._subscribe(patterns, is_pattern=True)
 
-    def _subscribe(self, names: tuple[Name, ...], *, is_pattern: bool) -> Subscription:
+    def _subscribe(self, names: tuple[Name, ...], *, is_pattern: bool, where: bytes = b"") -> Subscription:
         if not names:
             raise MisuseError("name at least one topic or pattern to subscribe to")
         encoded = tuple(encode_name(name) for name in names)
         self._check_open()
         channels = self._routing.channels
-        return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings)
+        return Subscription(channels, encoded, is_pattern=is_pattern, settings=self._settings, where=where)
 
     def _check_open(self) -> None:
         if not self._is_entered:

@@ -77,6 +77,9 @@ class Gap(NamedTuple):
     """How many. None: it cannot be known, and may be none."""
     reason: GapReason
     pattern: str | None = None
+    span: int | None = None
+    """Of a subscription with a filter: how many messages of the topic it is not known of whether the filter matches
+    them. None: that cannot be known; or the subscription has no filter."""
 
 
 class Receipt(NamedTuple):

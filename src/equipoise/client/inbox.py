@@ -49,8 +49,8 @@ class Inbox:
         self._entries: deque[Batch | Gap] = deque()
         # How many of the first batch are gone, taken or dropped.
         self._taken = 0
-        # Gaps that stand before the first entry, with their counts.
-        self._drops: dict[_Drop, int | None] = {}
+        # Gaps that stand before the first entry.
+        self._drops: dict[_Drop, Gap] = {}
         self.messages = 0
         """Messages and gaps waiting, those in front of the queue aside."""
         self.bytes = 0
@@ -92,9 +92,7 @@ class Inbox:
         return Message(topic, payload, Position(epoch, n + index) if n else None, pattern)
 
     def _take_drop(self) -> Gap:
-        drop = next(iter(self._drops))
-        topic, pattern, reason = drop
-        return Gap(topic, self._drops.pop(drop), reason, pattern)
+        return self._drops.pop(next(iter(self._drops)))
 
     def _drop_oldest(self) -> None:
         while self.messages > self._messages_max or self.bytes > self._bytes_max:
@@ -102,7 +100,7 @@ class Inbox:
             if isinstance(head, Gap):
                 self._entries.popleft()
                 self.messages -= 1
-                self._count_drop(head.topic, head.pattern, head.reason, head.missed)
+                self._count_drop(head)
             else:
                 self._drop_from(head)
 
@@ -114,17 +112,22 @@ class Inbox:
             self.messages -= 1
             self.bytes -= len(batch.payloads[index])
             index += 1
-        self._count_drop(batch.topic, batch.pattern, GapReason.QUEUE_FULL, index - start)
+        self._count_drop(Gap(batch.topic, index - start, GapReason.QUEUE_FULL, batch.pattern))
         if index == end:
             self._entries.popleft()
             index = 0
         self._taken = index
 
-    def _count_drop(
-        self, topic: str | None, pattern: str | None, reason: GapReason, missed: int | None
-    ) -> None:
-        drop = (topic, pattern, reason)
-        if drop not in self._drops and len(self._drops) >= DROPS_MAX and pattern is not None:
-            drop = (None, pattern, reason)
-        before = self._drops.get(drop, 0)
-        self._drops[drop] = None if before is None or missed is None else before + missed
+    def _count_drop(self, gap: Gap) -> None:
+        drop = (gap.topic, gap.pattern, gap.reason)
+        if drop not in self._drops and len(self._drops) >= DROPS_MAX and gap.pattern is not None:
+            drop = (None, gap.pattern, gap.reason)
+            gap = gap._replace(topic=None)
+        before = self._drops.get(drop)
+        if before is not None:
+            gap = gap._replace(missed=_sum(before.missed, gap.missed), span=_sum(before.span, gap.span))
+        self._drops[drop] = gap
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    return None if before is None or more is None else before + more

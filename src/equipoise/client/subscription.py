@@ -38,12 +38,20 @@ class Subscription:
     """Made by `Bus.subscribe` and `Bus.psubscribe`. Several tasks may iterate it; each event goes to one."""
 
     def __init__(
-        self, channels: Channels, names: tuple[bytes, ...], *, is_pattern: bool, settings: ClientSettings
+        self,
+        channels: Channels,
+        names: tuple[bytes, ...],
+        *,
+        is_pattern: bool,
+        settings: ClientSettings,
+        where: bytes = b"",
     ) -> None:
         self._channels = channels
         # A dict for its order: names are asked for as they were written.
         self._names = dict.fromkeys(names)
         self._is_pattern = is_pattern
+        # A filter of the messages that are wanted; empty: all are.
+        self._where = where
         self._timeout_s = settings.request_timeout_s
         self._inbox = Inbox(settings.queue_messages_max, settings.queue_bytes_max)
         self._state = _State.NEW
@@ -94,7 +102,7 @@ class Subscription:
         self._started = asyncio.get_running_loop().create_future()
         self._unconfirmed = dict(self._names)
         for name in self._names:
-            self._channels.want(name, self, is_pattern=self._is_pattern)
+            self._channels.want(name, self, is_pattern=self._is_pattern, where=self._where)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._started
@@ -170,7 +178,7 @@ class Subscription:
         self._state = _State.OVER
         self._error = error
         for name in self._names:
-            self._channels.leave(name, self, is_pattern=self._is_pattern)
+            self._channels.leave(name, self, is_pattern=self._is_pattern, where=self._where)
         if self._started is not None and not self._started.done():
             self._started.set_exception(
                 error or ClosedError("the bus was closed while the subscription started")

@@ -26,6 +26,10 @@ __all__ = ["SHAPES_MAX", "FilterIndex", "count_of", "listed"]
 
 # Shapes of filters of one topic: a message may have to ask each of them, at a third of a microsecond.
 SHAPES_MAX = 1_000
+_TOO_MANY_SHAPES = f"{SHAPES_MAX} shapes of filters"
+_TOO_MANY_SCANNED = (
+    f"{SCANNED_MAX} filters that no index helps with (contains, suffix, != without an equality)"
+)
 
 
 class ShapeKey(NamedTuple):
@@ -159,13 +163,13 @@ class FilterIndex(Generic[N]):
         return known[0] if isinstance(known, tuple) else known
 
     def objection(self, filter: Filter) -> str | None:
-        """The name of the limit that keeps a filter out, or None."""
+        """What there are so many of that the filter has no room, or None."""
         access = self._access(filter)
         shape = self._shapes.get(_shape_key(filter, access))
         if shape is None:
-            return "filter_shapes_max" if len(self._shapes) >= SHAPES_MAX else None
+            return _TOO_MANY_SHAPES if len(self._shapes) >= SHAPES_MAX else None
         is_full = any(shape.is_full(value, filter) for value in _access_values(access))
-        return "filters_scanned_max" if is_full else None
+        return _TOO_MANY_SCANNED if is_full else None
 
     def add(self, node: N) -> None:
         """The filter is not in it yet."""

@@ -25,27 +25,13 @@ Always true: at most `bytes_max` bytes wait; positions of a stream are passed on
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
-from equipoise.stream.parts import Begun, Dependency, Ended, Messages, Opened, Part
+from equipoise.stream.parts import Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.position import TRUNK
-from equipoise.stream.sources import Intake, MergedStream, Source, WaitingParts
+from equipoise.stream.sources import Intake, MergedStream, Sink, Source, WaitingParts
 
-__all__ = ["Sink", "TopicMerge"]
-
-
-class Sink(Protocol):
-    """The subscriber that the streams are for."""
-
-    def on_down(self) -> None:
-        """Nothing comes until another source has been found, or this one is live again."""
-
-    def on_live(self, missed: int | None) -> None:
-        """The trunk goes on, after a loss of this many messages; None: an unknown number."""
-
-    def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
-        """Messages in order, the first at n, after a loss of `missed` messages; None: an unknown number."""
+__all__ = ["TopicMerge"]
 
 
 class TopicMerge:
@@ -192,6 +178,10 @@ class TopicMerge:
         if self._waiting.intakes or self._is_changing:
             self._advance()
 
+    def receive_run(self, source: Source, name: bytes, run: FilteredRun) -> None:
+        """What a filter matches of some positions: the stream is where they end."""
+        self._put(source, name, run)
+
     def opened(self, source: Source, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None:
         """The trunk goes on in another epoch, or further on in the present one, behind `at`."""
         self._put(source, TRUNK, Opened(epoch, after_epoch, after_n, at=at))
@@ -285,6 +275,8 @@ class TopicMerge:
         match part:
             case Messages(epoch, n, payloads):
                 self._take(stream, epoch, n, payloads)
+            case FilteredRun():
+                self._take_run(stream, part)
             case Opened(epoch, after_epoch, after_n, _, at):
                 missed = stream.cursor.open(epoch, after_epoch, after_n, at)
                 if missed != 0:
@@ -297,6 +289,13 @@ class TopicMerge:
 
     def _take(self, stream: MergedStream, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
         self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
+
+    def _take_run(self, stream: MergedStream, run: FilteredRun) -> None:
+        skip, missed = stream.cursor.accept(run.epoch, run.n, run.span)
+        if missed != 0:
+            self._sink.on_messages(run.epoch, run.n, [], missed)
+        for first, payloads in run.runs(run.n + skip - 1):
+            self._sink.on_messages(run.epoch, first, payloads, 0)
 
     def _pass_on(self, verdict: Verdict, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
         skip, missed = verdict

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from equipoise.stream.cursor import Cursor
 from equipoise.stream.parts import Begun, Part, size_of
+
+
+class Sink(Protocol):
+    """The subscriber that the streams are for."""
+
+    def on_down(self) -> None:
+        """Nothing comes until another source has been found, or this one is live again."""
+
+    def on_live(self, missed: int | None) -> None:
+        """The trunk goes on, after a loss of this many messages; None: an unknown number."""
+
+    def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
+        """Messages in order, the first at n, after a loss of `missed` messages; None: an unknown number."""
 
 
 class Source(Protocol):

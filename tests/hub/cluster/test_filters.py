@@ -303,7 +303,7 @@ def test_what_was_asked_for_is_asked_for_again_when_a_link_begins_anew() -> None
 def test_a_home_that_cannot_take_so_many_filters_sends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     class SmallIndex(FilterIndex[Any]):
         def objection(self, filter: Filter) -> str | None:
-            return "filters_scanned_max" if len(self) >= 2 else None
+            return "2 filters" if len(self) >= 2 else None
 
     monkeypatch.setattr(hub_filters, "FilterIndex", SmallIndex)
     hubs = Hubs("h1", "h2", "h3")

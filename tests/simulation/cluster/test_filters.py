@@ -9,12 +9,26 @@ from equipoise.lab.workload.history import Away, History, Live, Missed, PublishO
 
 from .worlds import check_seeds
 
-CASES = ["moves", "skew", "lanes", "relays", "alone", "links", "covers", "older", "crashes"]
+CASES = [
+    "moves",
+    "skew",
+    "lanes",
+    "relays",
+    "alone",
+    "links",
+    "covers",
+    "older",
+    "crashes",
+    "routed",
+    "routed-alone",
+    "routed-lanes",
+    "routed-crashes",
+]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> None:
-    check_seeds(f"content-{name}", range(5))
+    check_seeds(f"content-{name}", range(3))
 
 
 def _history(*received: int) -> History:

@@ -165,7 +165,7 @@ def silences(seed: int) -> tuple[int, int]:
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
         nonlocal looks, silent
         async with bus.subscribe("t") as t:
-            channel = bus._routing.channels.topics[b"t"]
+            (channel,) = bus._routing.channels.of(b"t")
             for number in range(12):
                 hubs.world.move("t", f"h{1 + (number + 1) % 3}")
                 for _ in range(200):

@@ -36,15 +36,22 @@ class Listener(Protocol):
 class Channel:
     """Owned by the channels of one bus. `listeners` says of each whether it is ready."""
 
-    __slots__ = ("_text", "is_live", "listeners", "name")
+    __slots__ = ("_text", "is_live", "listeners", "name", "wire_name")
 
     is_pattern = False
 
-    def __init__(self, name: bytes) -> None:
+    def __init__(self, name: bytes, wire_name: bytes = b"") -> None:
         self.name = name
+        # By which hubs confirm the subscription and send what comes of it.
+        self.wire_name = wire_name or name
         self.is_live = False
         self.listeners: dict[Listener, bool] = {}
         self._text = decode_name(name)
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """Name and filter."""
+        return self.name, b""
 
     def add(self, listener: Listener) -> None:
         self.listeners[listener] = self.is_live
@@ -71,13 +78,19 @@ class Channel:
 
 
 class TopicChannel(Channel):
-    """A topic, subscribed by name."""
+    """A topic, subscribed by name; or what a filter, `where`, matches of it."""
 
-    __slots__ = ("merge",)
+    __slots__ = ("merge", "where")
 
-    def __init__(self, name: bytes, merge_bytes_max: int) -> None:
-        super().__init__(name)
+    def __init__(self, name: bytes, merge_bytes_max: int, where: bytes = b"", number: int = 0) -> None:
+        """`number`: of a subscription with a filter, which hubs know by it; no two of a bus have the same."""
+        super().__init__(name, b"%d" % number if where else name)
+        self.where = where
         self.merge = TopicMerge(self, merge_bytes_max)
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        return self.name, self.where
 
     def on_live(self, missed: int | None) -> None:
         """The stream comes from here on."""
@@ -97,7 +110,12 @@ class TopicChannel(Channel):
         self._pass_on(Batch(self._text, None, 0, 0, [payload]), None)
 
     def _gap(self, missed: int | None, reason: GapReason) -> Gap | None:
-        return None if missed == 0 else Gap(self._text, missed, reason)
+        if missed == 0:
+            return None
+        if self.where:
+            # How many of them the filter matches cannot be known.
+            return Gap(self._text, None, reason, span=missed)
+        return Gap(self._text, missed, reason)
 
 
 class PatternChannel(Channel):

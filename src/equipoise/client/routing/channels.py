@@ -11,14 +11,13 @@ to serve it once it is up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from equipoise.client.routing.channel import AnyChannel, Listener, PatternChannel, TopicChannel
 from equipoise.client.routing.routes import SubscribeTarget
 from equipoise.client.settings import ClientSettings
 from equipoise.client.wire.codec import decode_name
 from equipoise.client.wire.link import Link
-from equipoise.client.wire.link_subscriptions import AnySubscription, LinkSubscription, TopicSubscription
+from equipoise.client.wire.link_subscription import AnySubscription, LinkSubscription, TopicSubscription
 from equipoise.errors import DeniedError, EquipoiseError, RefusedError
 
 
@@ -30,21 +29,37 @@ class Channels:
         self._merge_bytes_max = settings.merge_bytes_max
         self._link_for = link_for
         self._base = base
+        # Subscriptions by name; those with filters, by topic and filter; and how many of the latter there were.
         self._topics: dict[bytes, TopicChannel] = {}
+        self._filtered: dict[bytes, dict[bytes, TopicChannel]] = {}
+        self._filters_made = 0
         self._patterns: dict[bytes, PatternChannel] = {}
         # Why no name can be wanted any more, once that is so.
         self._end: EquipoiseError | None = None
 
     @property
-    def topics(self) -> dict[bytes, TopicChannel]:
-        return self._topics
+    def topics(self) -> dict[bytes, None]:
+        """Those that are subscribed to, whole or by filters."""
+        return dict.fromkeys((*self._topics, *self._filtered))
+
+    def __contains__(self, topic: bytes) -> bool:
+        return topic in self._topics or topic in self._filtered
+
+    def of(self, topic: bytes) -> list[TopicChannel]:
+        """The subscriptions to a topic."""
+        whole, filtered = self._topics.get(topic), self._filtered.get(topic, {})
+        return [*(() if whole is None else (whole,)), *filtered.values()]
+
+    def each_topic(self) -> list[TopicChannel]:
+        return [channel for topic in self.topics for channel in self.of(topic)]
 
     # What the local subscriptions want.
 
-    def want(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
+    def want(self, name: bytes, listener: Listener, *, is_pattern: bool, where: bytes = b"") -> None:
+        """`where`: a filter of the messages that are wanted of a topic; empty: all."""
         if self._end is not None:
             raise self._end.with_traceback(None)
-        channel = self._table(is_pattern).get(name)
+        channel = self._find(name, where, is_pattern=is_pattern)
         if channel is not None:
             channel.add(listener)
         elif is_pattern:
@@ -52,16 +67,21 @@ class Channels:
             pattern.add(listener)
             self._base.subscriptions.want_pattern(pattern)
         else:
-            topic = self._topics[name] = TopicChannel(name, self._merge_bytes_max)
+            self._filters_made += bool(where)
+            topic = TopicChannel(name, self._merge_bytes_max, where, self._filters_made)
+            if where:
+                self._filtered.setdefault(name, {})[where] = topic
+            else:
+                self._topics[name] = topic
             topic.add(listener)
             self.subscribe_at(topic, [SubscribeTarget(self._link_for(name))])
 
-    def leave(self, name: bytes, listener: Listener, *, is_pattern: bool) -> None:
+    def leave(self, name: bytes, listener: Listener, *, is_pattern: bool, where: bytes = b"") -> None:
         """Does nothing if the listener has already left or been ended."""
-        channel = self._table(is_pattern).get(name)
+        channel = self._find(name, where, is_pattern=is_pattern)
         if channel is None or channel.listeners.pop(listener, None) is None or channel.listeners:
             return
-        del self._table(is_pattern)[name]
+        self._remove(channel)
         self._give_up(channel)
 
     def _give_up(self, channel: AnyChannel) -> None:
@@ -72,8 +92,21 @@ class Channels:
         for source in list(channel.merge.sources):
             source.leave()
 
-    def _table(self, is_pattern: bool) -> dict[bytes, AnyChannel]:
-        return cast("dict[bytes, AnyChannel]", self._patterns if is_pattern else self._topics)
+    def _find(self, name: bytes, where: bytes, *, is_pattern: bool) -> AnyChannel | None:
+        if is_pattern:
+            return self._patterns.get(name)
+        return self._filtered.get(name, {}).get(where) if where else self._topics.get(name)
+
+    def _remove(self, channel: AnyChannel) -> None:
+        if isinstance(channel, PatternChannel):
+            del self._patterns[channel.name]
+        elif not channel.where:
+            del self._topics[channel.name]
+        else:
+            filtered = self._filtered[channel.name]
+            del filtered[channel.where]
+            if not filtered:
+                del self._filtered[channel.name]
 
     # What the routing tells.
 
@@ -133,14 +166,14 @@ class Channels:
     def end(self, error: EquipoiseError, *, is_clean: bool) -> None:
         """End every subscription, with the error unless this is clean; refuse new ones with it."""
         self._end = error
-        channels: list[AnyChannel] = [*self._topics.values(), *self._patterns.values()]
+        channels: list[AnyChannel] = [*self.each_topic(), *self._patterns.values()]
         for channel in channels:
             self._end_channel(channel, None if is_clean else error)
 
     def _end_channel(self, channel: AnyChannel, error: EquipoiseError | None) -> None:
-        table = self._table(channel.is_pattern)
-        if table.get(channel.name) is channel:
-            del table[channel.name]
+        where = b"" if isinstance(channel, PatternChannel) else channel.where
+        if self._find(channel.name, where, is_pattern=channel.is_pattern) is channel:
+            self._remove(channel)
             self._give_up(channel)
         listeners, channel.listeners = channel.listeners, {}
         for listener in listeners:

@@ -24,6 +24,7 @@ from equipoise.client.routing.routes import Route, Routes, SubscribeTarget, is_s
 from equipoise.client.url import Endpoint, parse_address
 from equipoise.client.wire.dial import ClientDialer
 from equipoise.client.wire.link import Link
+from equipoise.client.wire.link_subscription import seek
 from equipoise.client.wire.links import Links
 from equipoise.client.wire.log_link import LogLink
 from equipoise.client.wire.requests import NowaitLosses, Push, Request
@@ -34,7 +35,7 @@ from equipoise.model import Mode
 if TYPE_CHECKING:
     from equipoise.client.routing.channel import TopicChannel
     from equipoise.client.wire.connection import Connection
-    from equipoise.client.wire.link_subscriptions import AnySubscription
+    from equipoise.client.wire.link_subscription import AnySubscription
 
 TICK_S = 0.25
 """Between two attempts to bring topics to where they live."""
@@ -61,8 +62,8 @@ class ClientRouter:
         self.publishing = Publishing(settings, self.losses, self._link_to_publish, base)
         # Topics that are not where they should be.
         self._misplaced: dict[bytes, None] = {}
-        # When a topic's subscription may change next.
-        self._next_change_at: dict[bytes, float] = {}
+        # When a subscription may change next, by topic and filter.
+        self._next_change_at: dict[tuple[bytes, bytes], float] = {}
         # Topics that waited for something when last looked at, and what for.
         self._were_waiting: dict[TopicChannel, object] = {}
         self._transport = BusTransport(dialer, self._links, self.publishing, rng)
@@ -122,7 +123,7 @@ class ClientRouter:
         homes = [home for home in map(parse_address, push[4:]) if home is not None]
         if not self._settings.routing or not isinstance(version, int):
             return
-        if topic not in self.channels.topics and topic not in self.publishing:
+        if topic not in self.channels and topic not in self.publishing:
             return
         if self._routes.tell(topic, version, mode, homes, self._now()):
             for home in homes:
@@ -164,9 +165,8 @@ class ClientRouter:
         route = self._routes.get(topic)
         is_settled = True
         if route is not None:
-            channel = self.channels.topics.get(topic)
-            if channel is not None:
-                is_settled = self._move_subscription(channel, route)
+            for channel in self.channels.of(topic):
+                is_settled &= self._move_subscription(channel, route)
             if topic in self.publishing and route.publish_at is not None:
                 link = self._link_at(route.publish_at)
                 is_settled &= link is not None and self.publishing.aim(topic, link)
@@ -182,7 +182,9 @@ class ClientRouter:
         homes = [self._link_at(home) for home in route.homes]
         if link is None:
             return False
-        if route.mode is Mode.ALL_SUBSCRIBERS and len(homes) > 1:
+        seek(channel)
+        # With a filter all of the topic comes over one link: its hub follows the lanes, and one matching serves.
+        if route.mode is Mode.ALL_SUBSCRIBERS and len(homes) > 1 and not channel.where:
             found = list(dict.fromkeys(home for home in homes if home is not None))
             targets = next_targets(channel, link, found) if None not in homes else None
             if targets is None:
@@ -192,8 +194,8 @@ class ClientRouter:
         else:
             targets = [SubscribeTarget(link)]
         now = self._now()
-        if now >= self._next_change_at.get(channel.name, 0.0):
-            self._next_change_at[channel.name] = now + MOVE_S
+        if now >= self._next_change_at.get(channel.key, 0.0):
+            self._next_change_at[channel.key] = now + MOVE_S
             self.channels.subscribe_at(channel, targets)
         return False
 
@@ -236,7 +238,7 @@ class ClientRouter:
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
         # A hub that does not know the plan yet by which it is a home will soon.
         is_early = error is not None and error.code == "NOTHOME"
-        self._next_change_at[subscription.channel.name] = self._now() + (MOVE_S if is_early else REFUSED_S)
+        self._next_change_at[subscription.channel.key] = self._now() + (MOVE_S if is_early else REFUSED_S)
         self._retry_soon(subscription.channel.name)
         self.channels.on_refused(subscription, error)
 
@@ -254,12 +256,13 @@ class ClientRouter:
         in_use = {*self.channels.topics, *self.publishing.topics}
         for topic in self._routes.expire(now - self._settings.route_idle_s, in_use):
             self._misplaced.pop(topic, None)
-        self._next_change_at = {topic: at for topic, at in self._next_change_at.items() if at > now}
+        self._next_change_at = {key: at for key, at in self._next_change_at.items() if at > now}
         while self._links.close_idle(self.publishing.links_in_use):
             pass
-        channels = self.channels.topics.values()
+        channels = self.channels.each_topic()
         waiting = {channel: channel.merge.awaits for channel in channels if channel.merge.awaits is not None}
         for channel, awaited in waiting.items():
+            seek(channel)
             if self._were_waiting.get(channel) == awaited:
                 channel.merge.give_up_waiting()
         self._were_waiting = waiting

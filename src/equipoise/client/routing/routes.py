@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.url import Endpoint
-from equipoise.client.wire.link_subscriptions import LinkSubscription
+from equipoise.client.wire.link_subscription import LinkSubscription
 from equipoise.model import Mode
 
 if TYPE_CHECKING:

@@ -11,24 +11,31 @@ is the order in which names were first wanted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol
 
 from equipoise.client.routing.channel import PatternChannel, TopicChannel
 from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.error_replies import is_unknown_command
+from equipoise.client.wire.link_subscription import (
+    FILTERED,
+    OWN,
+    PATTERN,
+    TOPIC,
+    AnySubscription,
+    LinkSubscription,
+    TopicSubscription,
+    seek,
+)
 from equipoise.client.wire.requests import Courtesy, Push
 from equipoise.errors import ProtocolError, RefusedError
+from equipoise.stream.parts import FilteredRun
 from equipoise.stream.position import TRUNK
 
-TOPIC, PATTERN, OWN = range(3)
-"""Kinds of subscription: all streams of a topic, those of all topics that match, some streams of a topic."""
-_SUBSCRIBE = (b"subscribe", b"psubscribe", b"own")
-_UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown")
+_SUBSCRIBE = (b"subscribe", b"psubscribe", b"own", b"fsubscribe")
+_UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown", b"funsubscribe")
 _POSITIONED = b"eq."
 _PING = encode_request(b"PING")
-
-ChannelT = TypeVar("ChannelT", TopicChannel, PatternChannel)
 
 
 class SubscriptionOwner(Protocol):
@@ -47,39 +54,6 @@ class SubscriptionOwner(Protocol):
         """One of them is answered."""
 
 
-class LinkSubscription(Generic[ChannelT]):
-    """A name subscribed over one link. Live while the hub has confirmed it on the present connection."""
-
-    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "left_out", "table")
-
-    def __init__(
-        self, table: LinkSubscriptions, channel: ChannelT, kind: int, elsewhere: Iterable[bytes] | None = None
-    ) -> None:
-        self.table = table
-        self.channel: ChannelT = channel
-        self.kind = kind
-        self.is_own = kind == OWN
-        # Of some streams: all but these; None: those that the hub numbers, and those that begin later.
-        self.elsewhere = None if elsewhere is None else set(elsewhere)
-        # The streams that the hub leaves out: those of the above that it knew.
-        self.left_out: set[bytes] = set()
-        self.is_live = False
-
-    def leave(self) -> None:
-        self.table.leave(self)
-
-    def include(self, stream: bytes) -> None:
-        """The hub leaves the stream out no longer."""
-        self.left_out.discard(stream)
-        if self.elsewhere is not None:
-            self.elsewhere.discard(stream)
-
-
-# Of either kind of channel: where only the name and the state matter.
-AnySubscription = LinkSubscription[Any]
-TopicSubscription = LinkSubscription[TopicChannel]
-
-
 class _SubscribeRequest:
     """In flight for one subscription. Stale once the table holds another one under that name."""
 
@@ -90,7 +64,7 @@ class _SubscribeRequest:
     ) -> None:
         self.verb = verb
         self.subscription = subscription
-        self.name: bytes = subscription.channel.name
+        self.name: bytes = subscription.channel.wire_name
         self.refuse = refuse
 
 
@@ -102,14 +76,22 @@ class LinkSubscriptions:
         self._topics: dict[bytes, TopicSubscription] = {}
         self._patterns: dict[bytes, LinkSubscription[PatternChannel]] = {}
         self._owns: dict[bytes, TopicSubscription] = {}
+        self._filtered: dict[bytes, TopicSubscription] = {}
         # By kind.
-        self._tables: tuple[dict[bytes, AnySubscription], ...] = (self._topics, self._patterns, self._owns)
+        self._tables: tuple[dict[bytes, AnySubscription], ...] = (
+            self._topics,
+            self._patterns,
+            self._owns,
+            self._filtered,
+        )
         self._connection: Connection | None = None
         self._handlers: dict[object, Callable[[Connection, Push], None]] = {
             b"eq.message": self._on_message,
             b"eq.lmessage": self._on_lane_message,
             b"eq.pmessage": self._on_pattern_message,
             b"eq.lpmessage": self._on_lane_pattern_message,
+            b"eq.fmessage": lambda connection, push: self._on_filtered(push[1], TRUNK, push[2:]),
+            b"eq.lfmessage": lambda connection, push: self._on_filtered(push[1], push[2], push[3:]),
             b"eq.gap": self._on_gap,
             b"eq.opened": self._on_opened,
             b"eq.trunk": lambda connection, push: self._begin(push[1], TRUNK, push[2], push[3]),
@@ -147,11 +129,10 @@ class LinkSubscriptions:
         self, channel: TopicChannel, *, is_own: bool = False, elsewhere: Iterable[bytes] | None = None
     ) -> TopicSubscription:
         """The subscription to this topic, made if need be. The caller tells the channel before anything can come."""
-        table = self._owns if is_own else self._topics
-        known = table.get(channel.name)
+        kind = FILTERED if channel.where else OWN if is_own else TOPIC
+        known = self._tables[kind].get(channel.wire_name)
         if known is None:
-            kind = OWN if is_own else TOPIC
-            known = table[channel.name] = LinkSubscription(self, channel, kind, elsewhere)
+            known = self._tables[kind][channel.wire_name] = LinkSubscription(self, channel, kind, elsewhere)
             self._subscribe_now(known)
         return known
 
@@ -162,8 +143,13 @@ class LinkSubscriptions:
             if self._connection is not None:
                 self._request(self._connection, _UNSUBSCRIBE[subscription.kind], subscription, _ignore)
 
+    def ask_cover(self, subscription: TopicSubscription) -> None:
+        """Have the hub say how far the streams are, if it has confirmed the subscription."""
+        if subscription.is_live and self._connection is not None:
+            self._connection.tell(b"EQ.COVER", subscription.channel.wire_name)
+
     def topics(self) -> list[TopicSubscription]:
-        return [*self._topics.values(), *self._owns.values()]
+        return [*self._topics.values(), *self._owns.values(), *self._filtered.values()]
 
     def patterns(self) -> list[LinkSubscription[PatternChannel]]:
         return list(self._patterns.values())
@@ -204,24 +190,30 @@ class LinkSubscriptions:
         subscription: AnySubscription,
         refuse: Callable[[RefusedError], None],
     ) -> None:
-        words: list[bytes] = [subscription.channel.name]
+        words: list[bytes] = [subscription.channel.wire_name]
         if verb == _SUBSCRIBE[OWN] and subscription.elsewhere is not None:
             words += [b"ELSEWHERE", *sorted(subscription.elsewhere)]
-        if connection.has_positions:
+        if verb == _SUBSCRIBE[FILTERED]:
+            words += [subscription.channel.name, subscription.channel.where]
+        if connection.has_positions or subscription.kind == FILTERED:
             verb = _POSITIONED + verb
         connection.in_flight.add(_SubscribeRequest(verb, subscription, refuse))
         connection.send(encode_request(verb.upper(), *words))
 
     def _is_current(self, subscription: AnySubscription) -> bool:
-        return self._tables[subscription.kind].get(subscription.channel.name) is subscription
+        return self._tables[subscription.kind].get(subscription.channel.wire_name) is subscription
 
     def _on_refused(self, connection: Connection, subscription: AnySubscription, error: RefusedError) -> None:
         if not self._is_current(subscription):
             return
         if is_unknown_command(error) and "EQ." in error.text.upper() and not subscription.is_own:
-            connection.has_positions = False
-            self._subscribe(connection, subscription)
-            return
+            if subscription.kind != FILTERED:
+                connection.has_positions = False
+                self._subscribe(connection, subscription)
+                return
+            error = RefusedError(
+                f"{error.text}; the server has no filters: use an Equipoise hub of this release"
+            )
         self._drop(subscription)
         self._owner.on_refused(subscription, error)
 
@@ -231,7 +223,7 @@ class LinkSubscriptions:
 
     def _drop(self, subscription: AnySubscription) -> None:
         """Nothing comes under this name any more."""
-        del self._tables[subscription.kind][subscription.channel.name]
+        del self._tables[subscription.kind][subscription.channel.wire_name]
         subscription.is_live = False
 
     def _live(self, topic: bytes, stream: bytes) -> list[TopicSubscription]:
@@ -243,6 +235,13 @@ class LinkSubscriptions:
         if part is not None and part.is_live and stream not in part.left_out:
             found.append(part)
         return found
+
+    def _concerned(self, topic: bytes, stream: bytes) -> list[TopicSubscription]:
+        """The same, and those by filters: what a push is for that says how a stream comes and goes."""
+        filtered = [
+            found for found in self._filtered.values() if found.is_live and found.channel.name == topic
+        ]
+        return [*self._live(topic, stream), *filtered]
 
     # What the peer pushes.
 
@@ -268,17 +267,26 @@ class LinkSubscriptions:
         for subscription in self._live(push[1], push[2]):
             subscription.channel.merge.receive(subscription, push[2], push[3], push[4], push[5:])
 
+    def _on_filtered(self, number: bytes, stream: bytes, words: Push) -> None:
+        """What a filter matches of some positions: each message with its own."""
+        subscription = self._filtered.get(number)
+        if subscription is not None and subscription.is_live:
+            epoch, first, count = words[:3]
+            offsets = [position - first for position in words[3::2]]
+            run = FilteredRun(epoch, first, count, offsets, words[4::2])
+            subscription.channel.merge.receive_run(subscription, stream, run)
+
     def _begin(self, topic: bytes, stream: bytes, epoch: int, n: int) -> None:
         """The hub brings a stream from a position on."""
         part = self._owns.get(topic)
         if part is not None and stream in part.left_out and topic not in self._topics:
             # It would not say so of one that it leaves out: this is the next of that name.
             part.include(stream)
-        for subscription in self._live(topic, stream):
+        for subscription in self._concerned(topic, stream):
             subscription.channel.merge.begin(subscription, stream, epoch, n)
 
     def _on_opened(self, connection: Connection, push: Push) -> None:
-        for subscription in self._live(push[1], TRUNK):
+        for subscription in self._concerned(push[1], TRUNK):
             subscription.channel.merge.opened(subscription, *push[2:6])
 
     def _on_ended(self, connection: Connection, push: Push) -> None:
@@ -288,12 +296,12 @@ class LinkSubscriptions:
             # A subscription that left it out learns only that its hub is dead; the next of that name is left out
             # nowhere.
             part.include(stream)
-        for subscription in self._live(topic, stream):
+        for subscription in self._concerned(topic, stream):
             subscription.channel.merge.ended(subscription, stream, epoch, n)
 
     def _on_after(self, connection: Connection, push: Push) -> None:
         topic, stream, other, epoch, n = push[1:6]
-        for subscription in self._live(topic, stream):
+        for subscription in self._concerned(topic, stream):
             subscription.channel.merge.depends(subscription, stream, other, epoch, n)
 
     def _on_pattern_message(self, connection: Connection, push: Push) -> None:
@@ -359,6 +367,7 @@ class LinkSubscriptions:
             channel.confirm_plain(subscription)
         elif not subscription.is_own:
             channel.merge.begin(subscription, TRUNK, push[3], push[4], may_lag=connection.is_among)
+            seek(channel)
         else:
             subscription.left_out = set(push[6:])
             if push[3] is not None and push[3] not in subscription.left_out:

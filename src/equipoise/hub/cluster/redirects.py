@@ -17,7 +17,7 @@ Always true: what is remembered of a session is bounded; forgetting it only mean
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.data.other_hubs import SentRedirect
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.ports import ClusterPort
     from equipoise.hub.cluster.settings import ClusterSettings
     from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Telling"]
@@ -75,11 +76,11 @@ class Telling:
         self._tell(session, topic, is_asked=True)
 
     def subscribed(self, session: Session, names: list[bytes]) -> None:
-        """A smart client has subscribed here to these topics by name."""
+        """A smart client has subscribed here to these topics, by name or by filter."""
         topics = self._cluster.core.index.topics
         for name in names:
             topic = topics.get(name)
-            if topic is not None and session in topic.members:
+            if topic is not None and (session in topic.members or session in _filtered(topic)):
                 self._heard.setdefault(topic, self._better(topic))
                 self._tell(session, topic, is_asked=True)
         if len(self._heard) > 2 * self._heard_before + STEP:
@@ -104,7 +105,7 @@ class Telling:
 
     def _tidy(self) -> None:
         """Forget topics without subscribers."""
-        for topic in [topic for topic in self._heard if not topic.members]:
+        for topic in [topic for topic in self._heard if not topic.members and not _filtered(topic)]:
             del self._heard[topic]
             self._quiet.pop(topic, None)
         self._heard_before = len(self._heard)
@@ -183,13 +184,19 @@ class Telling:
                 return None
             self._of = next(iter(self._due))
             del self._due[self._of]
-            members = self._of.members.items()
             by_name = [
                 session
-                for session, kinds in members
-                if isinstance(session, Session) and any(kind.is_by_name for kind in kinds)
+                for session, kinds in self._of.members.items()
+                if any(kind.is_by_name for kind in kinds)
             ]
-            self._telling = iter(by_name)
+            smart = dict.fromkeys((*by_name, *_filtered(self._of)))
+            self._telling = iter([session for session in smart if isinstance(session, Session)])
+
+
+def _filtered(topic: Topic) -> Collection[Subscriber]:
+    """The smart clients that get what a filter matches."""
+    content = topic.content
+    return () if content is None or content.spans is None else content.spans.sessions
 
 
 def _delivered(topic: Topic) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Listening"]
@@ -145,7 +146,7 @@ class Listening:
                 self._cluster.patterns.want(pattern, wait)
             for topic in self._topics_with_lanes(names) if kind.is_pattern else ():
                 self._stand(topic, wait)
-            for name in [request.topic for request in filtered] if kind.is_pattern else names:
+            for name in (*(request.topic for request in filtered), *(() if kind.is_pattern else names)):
                 self._stand_by_name(session, name, left_out, wait)
         if former is not None:
             _call_all(former.releases)
@@ -312,11 +313,20 @@ class Listening:
             self._cluster.tags.greet_session(stream, session)
 
     def push(self, topic: Topic, frame: bytes) -> None:
-        """Tell those who get this stream of the topic by name."""
+        """Tell those who get this stream of the topic by name, or what a filter matches of it."""
+        content = topic.trunk.content
+        filtered = None if content is None else content.spans
+        if filtered is not None:
+            # First how far the streams are: the frame may be about what comes next.
+            for stream in dict.fromkeys((topic.trunk, *self._cluster.lanes.of(topic.trunk), topic)):
+                filtered.account(stream)
         absent = () if topic.beside is None else topic.beside.absent
+        told: dict[Subscriber, None] = {} if filtered is None else dict.fromkeys(filtered.sessions)
         for session, kinds in topic.members.items():
             if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent):
-                session.write(frame)
+                told[session] = None
+        for session in told:
+            session.write(frame)
 
     def disconnect_plain(self, name: bytes | None) -> None:
         """Messages of a topic are lost, or of any: end the connections of plain subscribers that it concerns.

@@ -1,21 +1,36 @@
-"""EQ.FILTER: what a filter means, without subscribing: what one types when nothing arrives."""
+"""EQ.FILTER, EQ.FSUBSCRIBE, EQ.FUNSUBSCRIBE and EQ.COVER: filters explained, and subscriptions to them with positions.
+
+EQ.FILTER tells what a filter means without subscribing: what one types when nothing arrives. The others are for smart
+clients; plain ones subscribe by PSUBSCRIBE.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from equipoise.content.attributes import attributes_of, path_of, values_at
-from equipoise.content.parsing import parse_filter
+from equipoise.content.parsing import FilterRequest, parse_filter
 from equipoise.errors import FilterError
-from equipoise.hub.content.filtering import denied
+from equipoise.hub.commands.connection import NEEDS_RESP3
+from equipoise.hub.commands.pubsub import unsubscriber
+from equipoise.hub.commands.spec import CommandSpec, Handler
+from equipoise.hub.content.filtering import denied, streams_of
+from equipoise.hub.content.topic_filters import TopicFilter
+from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
+from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.hub.data.topic import Topic
-from equipoise.resp.replies import array, bulk, integer
+from equipoise.resp.replies import OK, array, bulk, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
-__all__ = ["explain"]
+__all__ = ["specs"]
+
+# Digits of the number that a client gives a subscription: as many as a connection may have, and more.
+NUMBER_BYTES_MAX = 10
 
 
 def explain(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -38,3 +53,73 @@ def explain(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
         attributes = attributes_of(payload, source)
         parts.append(integer(attributes is not None and filter.matches(values_at(attributes, paths))))
     return array(parts)
+
+
+def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+    """EQ.FSUBSCRIBE number topic filter: the client hears by the number that it gives the subscription."""
+    if session.proto != 3:
+        return NEEDS_RESP3
+    number, name = command[1:3]
+    if not number.isdigit() or len(number) > NUMBER_BYTES_MAX:
+        return f"ERR the number of a subscription has 1 to {NUMBER_BYTES_MAX} digits"
+    if len(name) > core.limits.topic_bytes_max:
+        return f"ERR topic name longer than {core.limits.topic_bytes_max} bytes (topic_bytes_max)"
+    try:
+        request = FilterRequest(name, parse_filter(command[3]))
+    except FilterError as problem:
+        return f"ERR {problem}"
+    known = (session.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, number)
+    if isinstance(known, TopicFilter) and (known.topic, known.filter) != request:
+        return f"ERR the subscription {number.decode()} of this connection has another topic or filter"
+    compiled = {number: request}
+    if text := objection(core, session, Kind.FILTERED, [number], compiled):
+        return text
+
+    def proceed() -> bytes:
+        text = subscribe(core, session, Kind.FILTERED, [number], compiled)
+        if session.told is not None:
+            core.cluster.telling.subscribed(session, [name])
+        return b"" if text is None else core.refuse(text)
+
+    return core.cluster.listening.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])
+
+
+def cover(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    """EQ.COVER number: push how far the streams of the subscription's topic are, then answer."""
+    node = (session.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, command[1])
+    if not isinstance(node, TopicFilter):
+        return "ERR no such subscription: EQ.FSUBSCRIBE gives it its number"
+    topic = core.index.topics[node.topic]
+    content = topic.content
+    assert content is not None and content.spans is not None and node.smart is not None, "it has positions"
+    session.flush()
+    content.spans.cover(node.smart, session, command[1], streams_of(topic))
+    return OK
+
+
+def specs() -> list[CommandSpec]:
+    def of(name: str, arity: int, run: Handler, summary: str, *, is_quick: bool = False) -> CommandSpec:
+        flags = ("loading", "stale", "fast") if is_quick else ("pubsub", "noscript", "loading", "stale")
+        return CommandSpec(
+            name=name,
+            arity=arity,
+            run=run,
+            summary=summary,
+            since="0.1.0",
+            group="pubsub",
+            flags=flags,
+            categories=("@pubsub", "@fast" if is_quick else "@slow"),
+            runs_while_subscribed=not is_quick,
+        )
+
+    return [
+        of("eq.filter", -3, explain, "Tells what a filter means and matches.", is_quick=True),
+        of("eq.fsubscribe", 4, fsubscribe, "Subscribes to what a filter matches of a topic, with positions."),
+        of(
+            "eq.funsubscribe",
+            -1,
+            unsubscriber(Kind.FILTERED),
+            "Ends subscriptions made by EQ.FSUBSCRIBE, all of them without numbers.",
+        ),
+        of("eq.cover", 2, cover, "Tells how far a topic is, of which a filter may match nothing."),
+    ]

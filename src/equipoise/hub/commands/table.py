@@ -87,7 +87,6 @@ def _small_talk() -> list[CommandSpec]:
             "Tells where the hub is, and hears where the client is.",
             runs_while_subscribed=True,
         ),
-        of("eq.filter", -3, content.explain, "Tells what a filter means and matches.", group="pubsub"),
         of("eq.settle", 2, positioned.settle, "Tells when all messages to a topic so far have positions."),
         of(
             "eq.sever",
@@ -383,6 +382,7 @@ for _spec in (
     *_subscriptions(Kind.POSITIONED_NAME, "0.1.0", "topics, with positions"),
     *_subscriptions(Kind.POSITIONED_PATTERN, "0.1.0", "topics whose names match patterns, with positions"),
     *_streams(),
+    *content.specs(),
     *_publishing(),
     *log_commands.specs(),
     _client(),

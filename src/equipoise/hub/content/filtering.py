@@ -1,7 +1,8 @@
-"""Filters of a hub's clients: `PSUBSCRIBE '$filter TOPIC FILTER'`, what is allowed of it, and what it amounts to.
+"""Filters of a hub's clients: `PSUBSCRIBE '$filter TOPIC FILTER'`, EQ.FSUBSCRIBE, what is allowed of them.
 
 A filter is spelled as a pattern so that every Redis client can ask for one, and hears by the very text that it sent. A
-name that begins with `$` is the system's, so no pattern that a client could have meant is lost.
+name that begins with `$` is the system's, so no pattern that a client could have meant is lost. Smart clients have a
+command of their own, since they need positions.
 
 Always true: each filter is counted once against `filters_max`, as its first subscriber's user's.
 """
@@ -14,8 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.access import Action
 from equipoise.content.attributes import AttributeSource
 from equipoise.content.filter import Filter
-from equipoise.content.groups import SCANNED_MAX
-from equipoise.content.index import SHAPES_MAX
 from equipoise.content.parsing import FilterRequest, parse_filter, read_name
 from equipoise.errors import FilterError
 from equipoise.hub.access.denials import denial
@@ -30,13 +29,9 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topic_specs import TopicSpecs
     from equipoise.hub.data.topics import TopicIndex
 
-__all__ = ["FILTER_WORD", "Filtering", "denied", "read_request"]
+__all__ = ["FILTER_WORD", "Filtering", "denied", "read_request", "streams_of"]
 
 FILTER_WORD = b"$filter "
-_LIMITS = {
-    "filter_shapes_max": f"{SHAPES_MAX} shapes of filters",
-    "filters_scanned_max": f"{SCANNED_MAX} filters that no index helps with (contains, suffix, != without an equality)",
-}
 
 
 def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
@@ -112,14 +107,22 @@ class Filtering:
             if content is not None and content.index.get(request.filter) is not None:
                 continue
             new += 1
-            limit = None if content is None else content.index.objection(request.filter)
-            if limit is not None:
-                return f"ERR this topic has {_LIMITS[limit]} already, and takes no more"
+            excess = None if content is None else content.index.objection(request.filter)
+            if excess is not None:
+                return f"ERR this topic has {excess} already, and takes no more"
         return self._core.quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
 
     def attach(
-        self, session: Subscriber, text: bytes, topic: Topic, filter: Filter, index: TopicIndex
+        self,
+        session: Subscriber,
+        text: bytes,
+        topic: Topic,
+        filter: Filter,
+        index: TopicIndex,
+        *,
+        is_smart: bool = False,
     ) -> TopicFilter:
+        """`text`: what was sent, or the number of a subscription with positions."""
         content = topic.content
         if content is None:
             content = TopicFilters(self, lambda: self.source_of(topic))
@@ -131,19 +134,33 @@ class Filtering:
             self.filters += 1
             self._core.quotas.take(Resource.FILTERS, node.owner)
             self._core.cluster.interests.filter_added(topic, filter)
-        node.add(session, text)
+        if is_smart:
+            content.add_smart(node, session, text, streams_of(topic))
+        else:
+            node.add(session, text)
         content.note(session, 1)
         self.subscriptions += 1
         return node
 
-    def detach(self, session: Subscriber, text: bytes, node: TopicFilter, index: TopicIndex) -> None:
+    def detach(
+        self,
+        session: Subscriber,
+        text: bytes,
+        node: TopicFilter,
+        index: TopicIndex,
+        *,
+        is_smart: bool = False,
+    ) -> None:
         topic = index.topics[node.topic]
         content = topic.content
         assert content is not None, "the topic of a filter has filters"
-        node.remove(session, text)
+        if is_smart:
+            content.remove_smart(node, session, text)
+        else:
+            node.remove(session, text)
         content.note(session, -1)
         self.subscriptions -= 1
-        if node.members:
+        if node.is_wanted:
             return
         content.index.remove(node)
         self.filters -= 1
@@ -151,6 +168,11 @@ class Filtering:
         self._core.cluster.interests.filter_removed(topic, node.filter)
         if not len(content.index):
             index.set_content(topic, None)
+
+
+def streams_of(topic: Topic) -> list[Topic]:
+    """The trunk and the lanes."""
+    return [topic, *(() if topic.beside is None else topic.beside.lanes.values())]
 
 
 def denied(session: Session, topic: bytes) -> str | None:

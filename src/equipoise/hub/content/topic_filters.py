@@ -3,6 +3,8 @@
 Filters are no members of a compiled audience: they come and go by the thousand, and a message goes to few of them. They
 are one stage of it, so that topics without filters do not know of them.
 
+Plain subscribers are written to here; those that know positions in `spans`.
+
 Always true:
     each filter here has a subscriber; a topic without filters has no `TopicFilters`;
     a subscriber gets a message once for each of its filters that match, with the very text that it sent.
@@ -10,13 +12,14 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.content.attributes import AttributeSource, attributes_of
 from equipoise.content.filter import Filter
 from equipoise.content.groups import FilterNode
 from equipoise.content.index import FilterIndex, listed
+from equipoise.hub.content.spans import FilterSpans, SmartMembers, SpannedStream
 from equipoise.resp.replies import bulk, integer
 
 if TYPE_CHECKING:
@@ -40,17 +43,16 @@ class _RunNotes(Protocol):
     messages: int
 
 
-class _Topic(Protocol):
+class _Topic(SpannedStream, Protocol):
     """The topic, or a lane of it, that a run is of."""
 
-    bytes_out: int
     delivered: int
 
 
 class TopicFilter(FilterNode):
     """A filter and its subscribers, each with the texts by which it subscribed and the heads of its frames."""
 
-    __slots__ = ("members", "owner", "topic")
+    __slots__ = ("members", "owner", "smart", "topic")
 
     def __init__(self, filter: Filter, topic: bytes, owner: str) -> None:
         super().__init__(filter)
@@ -58,6 +60,12 @@ class TopicFilter(FilterNode):
         # The user that subscribed first; the filter counts as this user's until it goes.
         self.owner = owner
         self.members: dict[Subscriber, tuple[tuple[bytes, bytes], ...]] = {}
+        # Its subscribers with positions; None for most.
+        self.smart: SmartMembers | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self.members) or self.smart is not None
 
     def add(self, session: Subscriber, text: bytes) -> None:
         known = self.members.get(session, ())
@@ -72,14 +80,15 @@ class TopicFilter(FilterNode):
 
     def renew(self, session: Subscriber) -> None:
         """The subscriber speaks another version of RESP."""
-        texts = [text for text, _ in self.members[session]]
-        self.members[session] = tuple((text, _head(session.proto, text, self.topic)) for text in texts)
+        if session in self.members:
+            texts = [text for text, _ in self.members[session]]
+            self.members[session] = tuple((text, _head(session.proto, text, self.topic)) for text in texts)
 
 
 class TopicFilters:
     """Owned by one topic; changed by `Filtering` alone. A stage of the topic's audience."""
 
-    __slots__ = ("_sessions", "_source", "_stats", "counts", "index")
+    __slots__ = ("_sessions", "_source", "_stats", "counts", "index", "spans")
 
     def __init__(self, stats: FilterStats, source: Callable[[], AttributeSource]) -> None:
         self._stats = stats
@@ -88,6 +97,8 @@ class TopicFilters:
         self.index: FilterIndex[TopicFilter] = FilterIndex()
         # Subscribers, each with the number of its subscriptions here.
         self._sessions: dict[Subscriber, int] = {}
+        # What those with positions are told; None while there are none.
+        self.spans: FilterSpans | None = None
         # Of the run that was delivered last: how many subscriptions each of its messages matched.
         self.counts: list[int] = []
 
@@ -107,19 +118,46 @@ class TopicFilters:
         else:
             del self._sessions[session]
 
+    def add_smart(
+        self, node: TopicFilter, session: Subscriber, number: bytes, streams: Iterable[SpannedStream]
+    ) -> None:
+        """A subscriber with positions, which is told of these streams from where they are."""
+        if self.spans is None:
+            self.spans = FilterSpans()
+        if node.smart is None:
+            node.smart = SmartMembers()
+        self.spans.add(node.smart, session, number, streams)
+
+    def remove_smart(self, node: TopicFilter, session: Subscriber, number: bytes) -> None:
+        assert self.spans is not None and node.smart is not None, "the filter has subscribers with positions"
+        self.spans.remove(node.smart, session, number)
+        if not node.smart.numbers:
+            node.smart = None
+        if not self.spans.filters:
+            self.spans = None
+
     def deliver(self, backlogs: _RunNotes, topic: _Topic, first: int, payloads: Sequence[bytes]) -> None:
         """`topic` may be a lane of the topic that the filters are for."""
         stats = self._stats
         source = self._source()
         counts: list[int] = []
+        hits: dict[SmartMembers, list[int]] = {}
         backlogs.messages = 1
-        for payload in payloads:
+        for i, payload in enumerate(payloads):
             began_at = stats.fine_now()
             attributes = attributes_of(payload, source)
             # A copy: a subscriber that is written to may be cut, and its filters with it.
             found = [] if attributes is None else listed(self.index.match(attributes))
             stats.matching_s += stats.fine_now() - began_at
-            counts.append(_write(topic, found, payload) if found else 0)
+            count = 0
+            if self.spans is not None:
+                for node in found:
+                    if node.smart is not None:
+                        hits.setdefault(node.smart, []).append(i)
+                        count += node.smart.count
+            counts.append(count + (_write(topic, found, payload) if found else 0))
+        if self.spans is not None:
+            self.spans.deliver(backlogs, topic, first, payloads, hits)
         stats.messages += len(payloads)
         delivered = sum(counts)
         stats.matches += delivered

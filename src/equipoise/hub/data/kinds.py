@@ -1,4 +1,4 @@
-"""The ways to subscribe, as data: six kinds that differ only in words, namespace and form of delivery."""
+"""The ways to subscribe, as data: seven kinds that differ only in words, namespace and form of delivery."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class Kind(Enum):
     POSITIONED_PATTERN = ("eq.psubscribe", "eq.punsubscribe", "eq.pmessage", "positioned")
     # A topic's streams but those that the client gets from other hubs.
     OWN = ("eq.own", "eq.notown", "eq.message", "positioned")
+    # What a filter matches of a topic. The client gives each such subscription a number, which is its name.
+    FILTERED = ("eq.fsubscribe", "eq.funsubscribe", "eq.fmessage", "positioned")
 
     # Enum would hash by name in Python; identity is the same and free.
     __hash__ = object.__hash__
@@ -33,12 +35,12 @@ class Kind(Enum):
 
     @property
     def is_positioned(self) -> bool:
-        return self in (Kind.POSITIONED_NAME, Kind.POSITIONED_PATTERN, Kind.OWN)
+        return self in (Kind.POSITIONED_NAME, Kind.POSITIONED_PATTERN, Kind.OWN, Kind.FILTERED)
 
     @property
     def is_by_name(self) -> bool:
         """Whether it is for one topic, with positions: such subscribers learn how its streams come and go."""
-        return self in (Kind.POSITIONED_NAME, Kind.OWN)
+        return self in (Kind.POSITIONED_NAME, Kind.OWN, Kind.FILTERED)
 
     @property
     def is_shard(self) -> bool:

@@ -48,13 +48,15 @@ def subscribe(
         if isinstance(target, str):
             return target
         facts = [bulk(kind.subscribed), bulk(name), integer(session.subscription_count(kind.counted_with))]
-        if kind is Kind.POSITIONED_NAME and isinstance(target, Topic):
-            facts += [integer(target.epoch), integer(target.n)]
-        elif kind is Kind.OWN and isinstance(target, Topic):
-            facts += _own_stream(core, session, target)
+        topic = core.index.topics.get(target.topic) if isinstance(target, TopicFilter) else target
+        if kind.is_by_name and isinstance(topic, Topic):
+            if kind is Kind.OWN:
+                facts += _own_stream(core, session, topic)
+            else:
+                facts += [integer(topic.epoch), integer(topic.n)]
         session.push(push(facts, session.proto))
-        if kind.is_by_name and isinstance(target, Topic):
-            core.cluster.listening.greet(session, target, kind)
+        if kind.is_by_name and isinstance(topic, Topic):
+            core.cluster.listening.greet(session, topic, kind)
     return None
 
 
@@ -217,7 +219,10 @@ def _attach(
             core.index.add_member(topic, session, kind)
             target = topic
         else:
-            target = core.filtering.attach(session, name, topic, compiled.filter, core.index)
+            is_smart = kind is Kind.FILTERED
+            target = core.filtering.attach(
+                session, name, topic, compiled.filter, core.index, is_smart=is_smart
+            )
     # The topic's own name, where it is one: the equal one that came with the command is freed.
     held.add(kind, target.name if isinstance(target, Topic) else name, target)
     core.quotas.take(Resource.SUBSCRIPTIONS, owner_of(session.user))
@@ -243,7 +248,7 @@ def _detach(core: SessionHost, session: Session, kind: Kind, name: bytes) -> Non
         core.index.remove_pattern_member(target, session, kind)
     elif isinstance(target, TopicFilter):
         core.metering.subscribed(core.index.topics[target.topic])
-        core.filtering.detach(session, name, target, core.index)
+        core.filtering.detach(session, name, target, core.index, is_smart=kind is Kind.FILTERED)
     else:
         core.metering.subscribed(target)
         core.index.remove_member(target, session, kind)

@@ -209,6 +209,9 @@ class Topic:
         """The stream goes on after this position, which another hub gave; what lies between never came here."""
         if self.hub_filters is not None:
             self.hub_filters.jump(self, epoch, n)
+        content = self.trunk.content
+        if content is not None and content.spans is not None:
+            content.spans.jump(self, epoch, n)
         if epoch != self.epoch:
             self.audience = None
         self.epoch, self.n = epoch, n

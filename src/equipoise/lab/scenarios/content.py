@@ -1,4 +1,4 @@
-"""Worlds of several hubs whose plain subscribers ask by filters for some of a topic's messages.
+"""Worlds of several hubs whose subscribers, plain and smart, ask by filters for some of a topic's messages.
 
 The homes of topics move, relays come and go, links fall, hubs die: what matches a filter arrives as everything does for
 a subscriber without one, and nothing else arrives.
@@ -29,8 +29,10 @@ def _talk(*topics: str) -> tuple[PublishedStream, ...]:
     )
 
 
-def _hear(name: str, where: str = "", *, is_pattern: bool = False) -> tuple[Subscribing, ...]:
-    return (Subscribing(names=(name,), where=where, is_pattern=is_pattern),)
+def _hear(
+    name: str, where: str = "", *, is_pattern: bool = False, stays_s: float | None = None
+) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=(name,), where=where, is_pattern=is_pattern, stays_s=stays_s),)
 
 
 # Filters that match one message in three, most, those of one publisher, and few; beside subscribers without one.
@@ -50,6 +52,12 @@ _CROWD = Workload(
         Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("a")),
         Client(name="hal", dialect=Dialect.RESP2, subscribes=_hear("[ab]", is_pattern=True)),
         Client(name="ida", subscribes=_hear("a")),
+        Client(name="jim", subscribes=_hear("a", "third = 1"), copies=2),
+        Client(name="kim", subscribes=(*_hear("a", "publisher prefix 'b'"), *_hear("b", "third in (0, 2)"))),
+        # A filter, and everything, over one connection.
+        Client(name="lea", subscribes=(*_hear("a", "third = 2"), *_hear("a"))),
+        # Nothing but silence, which has to be accounted for.
+        Client(name="max", subscribes=_hear("a", "publisher = 'zoe'")),
     )
 )
 
@@ -61,6 +69,9 @@ _ALONE = Workload(
         Client(name="bob", publishes=_talk("a")),
         Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=3),
         Client(name="dan", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)"), copies=3),
+        Client(name="eve", subscribes=_hear("a", "third = 0"), copies=2),
+        Client(name="fay", subscribes=(*_hear("b", "third = 1"), *_hear("a", "third = 1"))),
+        Client(name="gus", subscribes=_hear("a", "publisher = 'zoe'")),
     )
 )
 
@@ -80,6 +91,8 @@ _COVERS = Workload(
         Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)")),
         Client(name="hal", dialect=Dialect.RESP2, subscribes=_hear("b", "third = 0"), copies=3),
         Client(name="ida", dialect=Dialect.RESP2, subscribes=_hear("b"), place="h3"),
+        Client(name="jim", subscribes=_hear("a", "third = 2 and number > 5", stays_s=0.6), copies=2),
+        Client(name="kim", subscribes=_hear("a", "third exists", stays_s=0.9)),
     )
 )
 
@@ -161,5 +174,43 @@ CONTENT_SCENARIOS = (
         moves=(0, 3),
         crashes=(1, 2),
         expectation=LOUD,
+    ),
+    _case(
+        "routed",
+        "smart clients with filters go where topics live, while these move, links break and hubs stand still",
+        moves=(2, 8),
+        link_resets=(0, 3),
+        link_cuts=(0, 2),
+        pauses=(0, 1),
+        lag_s=0.3,
+        is_routing=True,
+    ),
+    _case(
+        "routed-alone",
+        "smart clients with filters go where topics live that have subscribers by filter only",
+        workload=_ALONE,
+        moves=(2, 8),
+        link_resets=(0, 3),
+        lag_s=0.2,
+        is_routing=True,
+        client_settings={"merge_timeout_s": 1.5},
+    ),
+    _case(
+        "routed-lanes",
+        "smart clients with filters go where topics live, while these are spread over several homes",
+        replications=(1, 4),
+        modes=BOTH_MODES,
+        link_resets=(0, 2),
+        lag_s=0.2,
+        is_routing=True,
+    ),
+    _case(
+        "routed-crashes",
+        "smart clients with filters go where topics live, while hubs crash and connections are lost",
+        moves=(1, 4),
+        crashes=(0, 2),
+        client_resets=(0, 4),
+        expectation=LOUD,
+        is_routing=True,
     ),
 )

@@ -86,6 +86,8 @@ class Missed(NamedTuple):
     topic: str | None
     # How many; None: unknown.
     missed: int | None
+    # Of a subscription with a filter: how many it may be at most; None: unknown.
+    span: int | None = None
 
 
 class Away(NamedTuple):

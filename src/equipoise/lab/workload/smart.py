@@ -7,9 +7,10 @@ hub refuses is asked for again after a while, since rules change.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import equipoise
-from equipoise.client import Bus, Message, Subscription
+from equipoise.client import Bus, Gap, Message, Subscription
 from equipoise.errors import DeniedError, EquipoiseError, UncertainError
 from equipoise.lab.scenarios import Client, PublishedStream, Subscribing
 from equipoise.lab.workload.endpoint import HubEndpoint
@@ -84,6 +85,7 @@ class SmartClient:
             is_pattern=subscribing.is_pattern,
             is_smart=True,
             user=self._client.user,
+            where=subscribing.where,
         )
         self._history.tracks.append(track)
         return track
@@ -124,7 +126,8 @@ class SmartClient:
             bus = await self._ready_bus()
             reason = "closed"
             try:
-                make = bus.psubscribe if subscribing.is_pattern else bus.subscribe
+                where = subscribing.where or None
+                make = bus.psubscribe if subscribing.is_pattern else partial(bus.subscribe, where=where)
                 async with make(*subscribing.names) as subscription:
                     track.events.append(Live(loop.time()))
                     self.subscriptions[track.name] = subscription
@@ -150,8 +153,8 @@ class SmartClient:
         async for event in subscription:
             if type(event) is Message:
                 receive(now(), event.topic, event.payload)
-            else:
-                track.events.append(Missed(now(), event.topic, event.missed))  # type: ignore[union-attr]
+            elif isinstance(event, Gap):
+                track.events.append(Missed(now(), event.topic, event.missed, event.span))
             if taking_s and not is_concluding():
                 await asyncio.sleep(taking_s)
             if not may_take():

@@ -39,8 +39,9 @@ IN_FLIGHT_S = 1.0
 @dataclass(slots=True)
 class _Gap:
     at: float
-    # None: any number, none included.
+    # None: any number, none included, up to `span` if that is known.
     count: int | None
+    span: int | None = None
     # What was sent at this time or later does not belong to it.
     until: float = float("inf")
 
@@ -111,7 +112,7 @@ def _check_track(
             away.clear()
         elif isinstance(event, Missed) and event.topic is not None:
             if event.topic in stories:
-                stories[event.topic].gaps.append(_Gap(event.at, event.missed))
+                stories[event.topic].gaps.append(_Gap(event.at, event.missed, event.span))
         else:
             # A gap of any topic, a lost connection, an ended subscription.
             for story in stories.values():
@@ -195,11 +196,15 @@ def _match(story: _Story, *, is_exact: bool) -> list[str]:
     problems = []
     names = {id(lack): f"{publisher} {sequence}" for (publisher, sequence), lack in story.lacks.items()}
     owed = [lack for lack in story.lacks.values() if lack.is_owed]
-    capacities = [float("inf") if gap.count is None else gap.count for gap in story.gaps]
+    capacities = [_most(gap) for gap in story.gaps]
     unplaced, _ = _assign(owed, capacities)
     for lack in unplaced:
         gaps = story.gaps[lack.first : lack.end]
-        told = f"gaps told in between are of {[gap.count for gap in gaps]}" if gaps else "no gap was told"
+        told = (
+            f"gaps told in between are of {[(gap.count, gap.span) for gap in gaps]}"
+            if gaps
+            else "no gap was told"
+        )
         problems.append(f"acknowledged {names[id(lack)]} was not received and {told}")
     if not is_exact:
         return problems
@@ -209,6 +214,13 @@ def _match(story: _Story, *, is_exact: bool) -> list[str]:
         gap = story.gaps[number]
         problems.append(f"a gap of {gap.count} was told at {gap.at:.6f}, {count:g} more than can be missing")
     return problems
+
+
+def _most(gap: _Gap) -> float:
+    """Messages that may be missing there."""
+    if gap.count is not None:
+        return gap.count
+    return float("inf") if gap.span is None else gap.span
 
 
 def _assign(lacks: list[_Lack], capacities: list[float] | list[int]) -> tuple[list[_Lack], dict[int, float]]:

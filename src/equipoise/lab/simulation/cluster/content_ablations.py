@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from equipoise.client.routing.channel import TopicChannel
+from equipoise.client.wire.link_subscription import LinkSubscription
 from equipoise.content.cover_set import CoverSet
 from equipoise.content.filter import Filter
 from equipoise.content.groups import Found
@@ -19,12 +21,15 @@ from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscription_barrier import Listening
 from equipoise.hub.content.hub_filters import HubFilters
+from equipoise.hub.content.spans import FilterSpans, SpannedStream
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import needless_gap, once, progress
+from equipoise.stream.merge import TopicMerge
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.relay import RelayMerge, Switch
+from equipoise.stream.sources import MergedStream
 
 __all__ = ["CONTENT_ABLATIONS"]
 
@@ -105,6 +110,25 @@ def _account_by_time_only() -> Iterator[None]:
         yield
 
 
+def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
+    """A client takes the messages of a span, and does not know what it accounts for."""
+    for first, payloads in run.runs(0):
+        merge._take(stream, run.epoch, first, payloads)
+
+
+def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
+    """A client waits for what its filter matches next."""
+
+
+def _arrived_when_answered(merge: TopicMerge) -> bool:
+    """A client leaves a hub as soon as the next one has answered."""
+    return bool(merge.wanted) and all(merge.sources.get(source) for source in merge.wanted)
+
+
+def _account_nothing(spans: FilterSpans, stream: SpannedStream) -> None:
+    """Smart clients are told how far a stream is when something matches, or when they ask."""
+
+
 CONTENT_ABLATIONS = (
     Ablation(
         "filter-match",
@@ -147,7 +171,7 @@ CONTENT_ABLATIONS = (
         once.NAME,
         "content-covers",
         lambda: replaced(Interests, "hold", _hold_nothing),
-        seed=6,
+        seed=3,
     ),
     Ablation(
         "filter-drain",
@@ -155,7 +179,7 @@ CONTENT_ABLATIONS = (
         needless_gap.NAME,
         "content-links",
         lambda: replaced(RelayMerge, "switch", _switch_at_once),
-        seed=2,
+        seed=4,
     ),
     Ablation(
         "filter-leaving",
@@ -163,7 +187,7 @@ CONTENT_ABLATIONS = (
         once.NAME,
         "content-covers",
         _covers_leave_at_once,
-        seed=5,
+        seed=1,
     ),
     Ablation(
         "filter-close",
@@ -171,6 +195,35 @@ CONTENT_ABLATIONS = (
         needless_gap.NAME,
         "content-links",
         _account_by_time_only,
-        seed=3,
+        seed=1,
+    ),
+    Ablation(
+        "client-span",
+        "a smart client with a filter learns which positions it was not sent on purpose",
+        needless_gap.NAME,
+        "content-moves",
+        lambda: replaced(TopicMerge, "_take_run", _take_messages_only),
+    ),
+    Ablation(
+        "client-drain",
+        "a smart client with a filter leaves a hub when it has come to where the next one begins",
+        needless_gap.NAME,
+        "content-routed",
+        lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
+    ),
+    Ablation(
+        "client-cover",
+        "a smart client with a filter asks how far a stream is when it waits for that",
+        needless_gap.NAME,
+        "content-routed-alone",
+        lambda: replaced(LinkSubscription, "ask_cover", _ask_nothing),
+        seed=4,
+    ),
+    Ablation(
+        "client-close",
+        "a smart client with a filter is told how far a stream is before it is told that it goes on elsewhere",
+        needless_gap.NAME,
+        "content-moves",
+        lambda: replaced(FilterSpans, "account", _account_nothing),
     ),
 )

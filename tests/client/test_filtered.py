@@ -1,0 +1,168 @@
+"""Subscriptions with a filter: what spans mean for messages and gaps, and how such a subscription changes hubs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from equipoise import Gap, GapReason, Message, Position
+from equipoise.client.routing import router
+from equipoise.errors import MisuseError, RefusedError
+
+from .hubs import HubPeer, hubs
+from .peer import Session, always, connect, on_loop, push, serving
+from .test_subscribe import take
+from .test_with_hub import QUICK, running, url_of
+
+BIG = "volume > 150"
+
+
+@pytest.fixture(autouse=True)
+def _impatient() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(router, "TICK_S", 0.01)
+        patch.setattr(router, "MOVE_S", 0.01)
+        yield
+
+
+def span(epoch: int, first: int, count: int, *messages: tuple[int, bytes], number: bytes = b"1") -> bytes:
+    words = [word for message in messages for word in message]
+    return push(b"eq.fmessage", number, epoch, first, count, *words)
+
+
+def confirm(epoch: int, n: int) -> object:
+    def answer(session: Session, request: list[bytes]) -> bytes:
+        return push(b"eq.fsubscribe", request[1], 1, epoch, n)
+
+    return answer
+
+
+def with_filters(hub: HubPeer, epoch: int = 1, n: int = 0) -> None:
+    hub.peer.answers[b"EQ.FSUBSCRIBE"] = confirm(epoch, n)  # type: ignore[assignment]  # an Answer
+    hub.peer.answers[b"EQ.FUNSUBSCRIBE"] = lambda session, request: push(b"eq.funsubscribe", request[1], 0)
+    hub.peer.answers[b"EQ.COVER"] = always(b"+OK\r\n")
+
+
+@on_loop
+async def test_messages_have_their_positions_and_silence_is_no_gap() -> None:
+    async with hubs() as (hub, _, _), connect(hub.url) as bus:
+        with_filters(hub)
+        async with bus.subscribe("a", where=BIG) as a:
+            assert hub.asked(b"EQ.FSUBSCRIBE", b"1", b"a", BIG.encode()) == 1
+            hub.last.send(
+                span(1, 1, 5, (2, b"x"), (3, b"y"), (5, b"z")) + span(1, 6, 9) + span(1, 10, 8, (17, b"w"))
+            )
+            assert await take(a, 4) == [
+                Message("a", b"x", Position(1, 2)),
+                Message("a", b"y", Position(1, 3)),
+                Message("a", b"z", Position(1, 5)),
+                Message("a", b"w", Position(1, 17)),
+            ]
+        await hub.peer.until(lambda: hub.asked(b"EQ.FUNSUBSCRIBE", b"1") == 1)
+
+
+@on_loop
+async def test_a_hole_is_a_gap_of_known_span_and_unknown_count() -> None:
+    async with hubs() as (hub, _, _), connect(hub.url) as bus:
+        with_filters(hub)
+        async with bus.subscribe("a", where=BIG) as a:
+            hub.last.send(span(1, 4, 2, (5, b"x")) + span(2, 1, 1, (1, b"y")))
+            assert await take(a, 4) == [
+                Gap("a", None, GapReason.HOLE, span=3),
+                Message("a", b"x", Position(1, 5)),
+                Gap("a", None, GapReason.NEW_EPOCH),
+                Message("a", b"y", Position(2, 1)),
+            ]
+
+
+@on_loop
+async def test_equal_filters_share_a_subscription_and_others_have_their_own() -> None:
+    async with hubs() as (hub, _, _), connect(hub.url) as bus:
+        with_filters(hub)
+        async with (
+            bus.subscribe("a", where=BIG) as one,
+            bus.subscribe("a", where=BIG) as two,
+            bus.subscribe("a", where="volume < 9") as small,
+            bus.subscribe("a") as whole,
+        ):
+            assert hub.asked(b"EQ.FSUBSCRIBE") == 2
+            hub.last.send(span(1, 1, 1, (1, b"x")) + span(1, 1, 2, (2, b"y"), number=b"2"))
+            hub.last.send(push(b"eq.message", b"a", 1, 1, b"x", b"y"))
+            assert [[event.payload for event in await take(s, 1)] for s in (one, two, small)] == [  # type: ignore[union-attr]
+                [b"x"],
+                [b"x"],
+                [b"y"],
+            ]
+            assert len(await take(whole, 2)) == 2
+
+
+@on_loop
+async def test_a_subscription_that_changes_hubs_asks_how_far_the_stream_is() -> None:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
+        with_filters(base)
+        with_filters(home, 1, 7)
+        async with bus.subscribe("a", where=BIG) as a:
+            base.tell(b"a", 5, home)
+            await home.peer.until(lambda: home.asked(b"EQ.FSUBSCRIBE") == 1)
+            home.last.send(span(1, 8, 1, (8, b"8")))
+            await base.peer.until(lambda: base.asked(b"EQ.COVER", b"1") >= 2)
+            assert base.asked(b"EQ.FUNSUBSCRIBE") == 0
+            # The former hub accounts for all up to where the next one begins.
+            base.last.send(span(1, 1, 3) + span(1, 4, 4, (6, b"6")))
+            await base.peer.until(lambda: base.asked(b"EQ.FUNSUBSCRIBE", b"1") == 1)
+            assert [event.payload for event in await take(a, 2)] == [b"6", b"8"]  # type: ignore[union-attr]
+
+
+@on_loop
+async def test_a_server_without_filters_refuses_and_an_empty_one_is_a_mistake() -> None:
+    async with serving() as peer, connect(peer.url) as bus:
+        peer.answers[b"EQ.FSUBSCRIBE"] = always(b"-ERR unknown command 'EQ.FSUBSCRIBE'\r\n")
+        with pytest.raises(RefusedError, match="the server has no filters"):
+            await bus.subscribe("a", where=BIG).__aenter__()
+        async with bus.subscribe("a"):
+            pass
+        with pytest.raises(MisuseError, match="empty filter"):
+            bus.subscribe("a", where=" ")
+
+
+@on_loop
+async def test_a_real_hub_sends_what_matches_and_refuses_what_it_cannot_read() -> None:
+    async with running() as hub, connect(url_of(hub), settings=QUICK) as bus:
+        with pytest.raises(RefusedError, match="byte 8"):
+            await bus.subscribe("a", where="volume >").__aenter__()
+        async with bus.subscribe("a", "b", where=BIG) as both:
+            for volume in (100, 200, 300):
+                for topic in ("a", "b"):
+                    bus.publish_nowait(topic, json.dumps({"volume": volume}))
+            await bus.flush()
+            events = await take(both, 4)
+            assert sorted((event.topic, event.position.n) for event in events) == [  # type: ignore[union-attr]
+                ("a", 2),
+                ("a", 3),
+                ("b", 2),
+                ("b", 3),
+            ]
+
+
+@on_loop
+async def test_after_a_lost_connection_the_gap_tells_how_much_it_spans() -> None:
+    async with (
+        running() as hub,
+        connect(url_of(hub), settings=QUICK) as bus,
+        connect(url_of(hub)) as other,
+        bus.subscribe("a", where=BIG) as a,
+    ):
+        await other.publish("a", json.dumps({"volume": 200}))
+        assert isinstance(await anext(a), Message)
+        topic = hub.core.index.topics[b"a"]
+        (session,) = topic.content.sessions  # type: ignore[union-attr]  # it has filters
+        for _ in range(3):
+            await other.publish("a", json.dumps({"volume": 1}))
+        session.wire.abort()
+        async with asyncio.timeout(30):
+            assert await anext(a) == Gap("a", None, GapReason.RECONNECTED, span=3)
+            await other.publish("a", json.dumps({"volume": 300}))
+            assert await anext(a) == Message("a", b'{"volume": 300}', Position(topic.epoch, 5))
