@@ -77,7 +77,7 @@ def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes |
 
     def proceed() -> bytes:
         text = subscribe(core, session, Kind.FILTERED, [number], compiled)
-        if session.told is not None:
+        if session.redirected is not None:
             core.cluster.telling.subscribed(session, [name])
         return b"" if text is None else core.refuse(text)
 
