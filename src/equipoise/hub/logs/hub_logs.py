@@ -80,7 +80,7 @@ class HubLogs:
         self._may_ack = may_ack
         self._committed = committed
         self._roll_log = roll_log
-        self._roll_bytes = roll_bytes
+        self.roll_bytes = roll_bytes
         self._release_log = release_log
         self.missing = missing
         self.list_names = list_names
@@ -105,7 +105,7 @@ class HubLogs:
                 may_ack=self._may_ack,
                 committed=self._committed,
                 roll_log=self._roll_log,
-                roll_bytes=self._roll_bytes,
+                roll_bytes=self.roll_bytes,
                 counters=self.counters,
                 changed=self._retries.follow,
             )

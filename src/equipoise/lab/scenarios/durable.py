@@ -12,6 +12,7 @@ __all__ = ["DURABLE_SCENARIOS", "LOG_SCENARIOS", "DurableScenario", "LogScenario
 _NO_CLIENTS = Workload(clients=())
 _LAN = NetworkShape(latency_s=(0.000_1, 0.003), jitter_s=(-0.002, 0.002), split=(0.0, 0.2))
 _KEPT = Expectation(properties=("kept",))
+_TRIMMED = Expectation(properties=("kept", "one epoch"))
 _LOGS = Expectation(properties=("kept", "one epoch", "prefixes"))
 _SUBSCRIBERS = Expectation(properties=("kept", "one epoch", "prefixes", "marks"))
 
@@ -132,6 +133,10 @@ class LogScenario(Scenario):
     is_group: bool = False
     is_retried: bool = False
     subscriber_crashes: Times = NEVER
+    # Bytes after which a log goes on in another ledger; 0: as in production, which no run here reaches.
+    roll_bytes: int = 0
+    # The older entries of a log are trimmed.
+    trims: Times = NEVER
     # A topic gets another home.
     moves: Times = NEVER
     # A hub crashes and is started again; a hub stops in order and is started again.
@@ -225,5 +230,32 @@ LOG_SCENARIOS = (
         subscriber_crashes=(0, 2),
         moves=(0, 4),
         crashes=(0, 2),
+    ),
+    _log_case(
+        "trim",
+        "logs are trimmed and go on in new ledgers, old ones are deleted, while they move and their owners crash",
+        expectation=_TRIMMED,
+        roll_bytes=600,
+        trims=(2, 6),
+        moves=(0, 4),
+        crashes=(0, 2),
+        bookie_crashes=(0, 1),
+    ),
+    _log_case(
+        "everything",
+        "all of this at once: hubs, bookies, store and links fail while logs move and go on in new ledgers",
+        is_durable=True,
+        bookies=4,
+        roll_bytes=2_000,
+        moves=(1, 5),
+        crashes=(0, 2),
+        stops=(0, 1),
+        zombies=(0, 1),
+        store_cuts=(0, 2),
+        cuts=(0, 1),
+        outages=(0, 1),
+        link_cuts=(0, 3),
+        bookie_crashes=(0, 2),
+        duration_s=5.0,
     ),
 )

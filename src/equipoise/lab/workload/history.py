@@ -295,6 +295,8 @@ class LogTrack:
     # Client, number of its entry, and id, of each append that was acknowledged.
     acked: list[tuple[str, int, bytes]] = field(default_factory=list)
     uncertain: int = 0
+    # Ids before which entries were to be trimmed, and whether that was acknowledged.
+    trimmed: list[tuple[bytes, bool]] = field(default_factory=list)
     # What each XRANGE showed, from the beginning on, and how many appends had been acknowledged when it was asked for.
     shown: list[tuple[int, list[bytes]]] = field(default_factory=list)
     # The last id, as clients that only look were shown it, and how many appends had been acknowledged before.

@@ -27,10 +27,17 @@ def _wrong_log(log: LogTrack) -> list[str]:
         wrong.append("an entry is in it twice")
     latest: dict[str, int] = {}
     of_value = {value: at for at, value in log.final}
+    # What was to be trimmed need not be there; what was trimmed must not.
+    may_lack = max((_key(at) for at, _ in log.trimmed), default=(0, 0))
+    must_lack = max((_key(at) for at, is_acked in log.trimmed if is_acked), default=(0, 0))
+    if log.final and _key(log.final[0][0]) < must_lack:
+        wrong.append(f"{log.final[0]} is there, and was trimmed")
     for client, number, told in log.acked:
         value = f"{client}.{number}".encode()
         # PUBLISH tells no id.
         at = told or of_value.get(value, b"")
+        if at not in place and told and _key(told) < may_lack:
+            continue
         if at not in place or place[at][1] != value:
             wrong.append(f"{value!r} was acknowledged as {at!r}, and is not there")
             break
@@ -39,6 +46,11 @@ def _wrong_log(log: LogTrack) -> list[str]:
             break
         latest[client] = place[at][0]
     return wrong
+
+
+def _key(spelled: bytes) -> tuple[int, int]:
+    ms, _, seq = spelled.partition(b"-")
+    return int(ms), int(seq or 0)
 
 
 def _wrong(track: LedgerTrack) -> list[str]:

@@ -18,8 +18,9 @@ from equipoise.lab.simulation.checkers import kept, log_views
 from equipoise.ledger.log import OpenLedger
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.log.ids import EntryId
+from equipoise.log.records import LogSnapshot
 from equipoise.log.topic_log import TopicLog
-from equipoise.store.records.topic_logs import StoredLog
+from equipoise.store.records.topic_logs import LogLedger, StoredLog
 
 __all__ = ["LOG_ABLATIONS"]
 
@@ -94,6 +95,25 @@ def _overtaking() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _forgetting_ledgers() -> Iterator[None]:
+    """Delete every ledger before the present one, trimmed or not."""
+    begin = LogOpener._begin
+
+    async def begin_alone(
+        opener: LogOpener,
+        topic: bytes,
+        stored: StoredLog,
+        closed: Sequence[LogLedger],
+        snapshot: LogSnapshot,
+    ) -> OpenLedger:
+        emptied = [msgspec.structs.replace(part, last_ms=0, last_seq=0) for part in closed]
+        return await begin(opener, topic, stored, emptied, snapshot)
+
+    with replaced(LogOpener, "_begin", begin_alone):
+        yield
+
+
 def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
     return lambda: replaced(owner, attribute, replacement)
 
@@ -136,6 +156,14 @@ LOG_ABLATIONS = (
         "durable-topics",
         _telling_early,
         seed=51,
+    ),
+    Ablation(
+        "log-ledgers",
+        "a ledger is deleted once all of its entries are trimmed, and no sooner",
+        kept.NAME,
+        "durable-trim",
+        _forgetting_ledgers,
+        seed=1,
     ),
     Ablation(
         "log-order",

@@ -33,6 +33,7 @@ class LogFaults:
         scenario = self._world.scenario
         kinds: list[tuple[str, Times, Callable[[], Any]]] = [
             ("move", scenario.moves, self._move),
+            ("trim", scenario.trims, self._trim),
             ("hub crash", scenario.crashes, self._crash),
             ("hub stop", scenario.stops, self._stop),
             ("zombie", scenario.zombies, self._freeze),
@@ -74,6 +75,14 @@ class LogFaults:
         topic = self._random.choice(self._world.tracks).topic.encode()
         entries = {**region.plan.entries, topic: Entry(topic, (self._random.choice(self._world.names),))}
         region.commit(replace(region.plan, entries=entries))
+
+    async def _trim(self) -> None:
+        """The older half of what was acknowledged so far, or less."""
+        track = self._random.choice(self._world.tracks)
+        ids = [at for _, _, at in track.acked if at]
+        if ids:
+            at = ids[int(self._random.random() * len(ids) / 2)]
+            await self._sim.host("trimmer").spawn(self._world.trim(track, at), name="trim")
 
     async def _crash(self) -> None:
         with self._one() as node:

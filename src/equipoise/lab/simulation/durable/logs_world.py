@@ -48,9 +48,10 @@ PAUSE_S = 0.05
 class _LogRegion(Region):
     """Hubs with bookies."""
 
-    def __init__(self, sim: Simulation, quorum: Quorum) -> None:
+    def __init__(self, sim: Simulation, quorum: Quorum, roll_bytes: int) -> None:
         super().__init__(sim, sessions=SESSIONS)
         self._quorum = quorum
+        self._roll_bytes = roll_bytes
 
     async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
         ledgers = BookieLedgers(store, TREE, host.random, settings=CLIENT_SETTINGS)
@@ -61,6 +62,8 @@ class _LogRegion(Region):
             except StoreError:
                 await asyncio.sleep(0.1)
         hub.use_logs(store, TREE, ledgers, lambda: self._quorum)
+        if self._roll_bytes and hub.core.logs is not None:
+            hub.core.logs.roll_bytes = self._roll_bytes
 
 
 class LogClient:
@@ -112,7 +115,7 @@ class LogsWorld:
         self.scenario = scenario
         self.history = history
         self.random = sim.random
-        self.region = _LogRegion(sim, Quorum(*scenario.quorum))
+        self.region = _LogRegion(sim, Quorum(*scenario.quorum), scenario.roll_bytes)
         self.names = [f"h{number}" for number in range(1, scenario.hubs + 1)]
         self.bookies = {f"b{number}": sim.host(f"b{number}") for number in range(1, scenario.bookies + 1)}
         self.tracks = [LogTrack(f"t{number}") for number in range(1, scenario.topics + 1)]
@@ -221,6 +224,13 @@ class LogsWorld:
                 while (push := parser.gets()) is not False:
                     if isinstance(push, list) and push[0] == b"message":
                         heard.append(push[2])
+
+    async def trim(self, track: LogTrack, at: bytes) -> None:
+        """Remove all entries before this id."""
+        connection = LogClient(self._any_hub)
+        replies = await connection.ask(("XTRIM", track.topic, "MINID", at))
+        track.trimmed.append((at, bool(replies) and isinstance(replies[0], int)))
+        connection.close()
 
     async def _look(self, hub: str) -> None:
         """Ask one hub for the last entries, again and again, and change nothing."""
