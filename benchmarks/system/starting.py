@@ -7,9 +7,9 @@ Estimate: the interpreter and its imports 0.3 s, then ZooKeeper's JVM (0.7 s) be
 hub's place in the plan (0.2 s): two seconds. Spark needs 12 s, and the controller's round comes within 5 s of its view.
 
 With --data: from `equipoise hub --data FOLDER`, a fresh folder, to the first XADD that is answered, and the CPU time of
-the hub and of its bookie until then. Estimate: the hub's imports (0.8 s), then the bookie's (0.4 s), one sync: below 2
-s where a core is free. Found at a load of 20 on two cores: 0.85 s and 0.39 s of CPU; 7 s by the clock, which is
-the machine's.
+the hub and of its bookie until then. Estimate: the hub's imports, then the bookie's, one sync: below two seconds where
+a core is free. Found at a load of 20 on two cores: 0.43 and 0.25 s of CPU, 3.6 s by the clock, which is the machine's.
+Where Python may not keep compiled sources (PYTHONDONTWRITEBYTECODE) they are compiled at each start: 0.85 and 0.39 s.
 
     python benchmarks/system/starting.py [--data] [--rounds 3] [--out benchmarks/results]
 """

@@ -22,11 +22,15 @@ STOP_S_MAX = 30.0
 
 
 def test_a_hub_can_be_used_soon_and_one_interrupt_ends_everything(up: Up) -> None:
-    up.start("--hubs", "2", "--no-pipeline")
+    up.start("--hubs", "2", "--bookies", "1", "--no-pipeline")
     up.until_up()
     assert redis.Redis(port=up.port).publish("news", "hello") == 0
-    up.until(lambda: "controller ready" in up.said and "hub-2 ready" in up.said, "not all came up")
+    parts = ("controller", "hub-2", "bookie-1")
+    up.until(lambda: all(f"{part} ready" in up.said for part in parts), "not all came up")
+    up.until(lambda: is_added(up.port), "no entry is taken")
+    up.until(lambda: (up.ask("/api/durable") or {}).get("logs"), "the dashboard shows no log")
     assert {path.name for path in (up.data / "logs").iterdir()} == {
+        "bookie-1.log",
         "hub-1.log",
         "hub-2.log",
         "controller.log",
@@ -187,6 +191,14 @@ def test_a_directory_in_use_is_told(up: Up, tmp_path: Path) -> None:
     second.start("--hubs", "1", "--no-pipeline")
     assert second.status() == 2
     assert "in use by another `equipoise up`" in second.said
+
+
+def is_added(port: int) -> bool:
+    """A hub hears of the bookie in its own time."""
+    try:
+        return bool(redis.Redis(port=port, socket_timeout=STOP_S_MAX).xadd("orders", {"item": "tea"}))
+    except redis.RedisError:
+        return False
 
 
 def answers(port: int) -> bool:

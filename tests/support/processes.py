@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -165,4 +166,9 @@ def _follow(
 
 def process_environment() -> dict[str, str]:
     paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    found = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    if found.pop("PYTHONDONTWRITEBYTECODE", ""):
+        # Compiling all sources anew takes half of a start: what is compiled goes where it is in no way.
+        folder = Path(tempfile.gettempdir()) / f"equipoise-tests-{os.getuid()}" / "bytecode"
+        found["PYTHONPYCACHEPREFIX"] = str(folder)
+    return found

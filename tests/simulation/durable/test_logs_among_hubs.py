@@ -20,7 +20,19 @@ from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload import History
 from equipoise.model import Entry
 
-CASES = ("moves", "zombie", "cut-off", "outage", "doubt", "topics", "marks", "groups", "retries", "trim", "everything")
+CASES = (
+    "moves",
+    "zombie",
+    "cut-off",
+    "outage",
+    "doubt",
+    "topics",
+    "marks",
+    "groups",
+    "retries",
+    "trim",
+    "everything",
+)
 
 
 @pytest.mark.parametrize("case", CASES)
