@@ -107,12 +107,10 @@ CHANCE = frozenset({"time", "random", "secrets", "datetime", "uuid"})
 # A command is loaded by its name.
 ENTRY_POINTS = frozenset({"equipoise.cli.main", *(f"equipoise.cli.{name}" for name in COMMANDS)})
 
-# Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them; the
-# planner will have shares follow traffic.
+# Laid for what comes next, and used by tests alone so far: durable topics write and recover ledgers with them.
 FOUNDATIONS = frozenset(
     {
         "equipoise.ledger.memory",
-        "equipoise.limits.adaptor",
     }
 )
 

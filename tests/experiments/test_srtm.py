@@ -8,7 +8,7 @@ import numpy as np
 
 from equipoise.lab.experiments.experiment import silent
 from equipoise.lab.experiments.registry import EXPERIMENTS, experiments_by_name
-from equipoise.lab.experiments.srtm_groups import GroupScale, deal_groups
+from equipoise.lab.experiments.srtm_dealing import GroupScale, deal_groups
 from equipoise.lab.experiments.srtm_topic import LimitedTopic, SplitScale, choose
 from equipoise.lab.workload.grouped_publishers import GroupedPublishers
 from equipoise.limits.distribution import SplitPolicy

@@ -26,6 +26,7 @@ from equipoise.model import (
     encode_plan,
     quantise_weight,
 )
+from equipoise.model.plan import reshared
 
 ASKED = Why(Reason.OPERATOR, {"load_ratio": 0.93}, "by hand")
 MEMBERS = (Member("h1"), Member("h2", 8, "paris"), Member("h3", 0))
@@ -252,3 +253,49 @@ def test_a_reason_from_a_newer_program_does_not_make_the_change_unreadable() -> 
         [8, [[b"news", None, ["phase-of-moon", {}]]], [], None, None, "a later field"]
     )
     assert decode_change(newer).entries[0].why.reason is Reason.UNKNOWN
+
+
+def split(*shares: int, depths: tuple[int, ...] = ()) -> Entry:
+    homes = ("a", "b", "c")[: len(shares)]
+    return Entry(b"t", homes, Mode.ALL_SUBSCRIBERS, False, shares, depths)
+
+
+def test_shares_of_depth_go_with_shares_of_rate() -> None:
+    with pytest.raises(PlanError, match="shares of depth and none of rate"):
+        Entry(b"t", ("a", "b"), Mode.ALL_SUBSCRIBERS, depths=(500_000, 500_000))
+    with pytest.raises(PlanError, match="one per home"):
+        split(500_000, 500_000, depths=(1_000_000,))
+    with pytest.raises(PlanError, match="together"):
+        split(500_000, 500_000, depths=(500_000, 400_000))
+
+
+def test_the_shares_of_a_home_that_leaves_go_to_the_first_one_left() -> None:
+    left = split(500_000, 300_000, 200_000, depths=(100_000, 200_000, 700_000)).without("a")
+    assert left == Entry(
+        b"t", ("b", "c"), Mode.ALL_SUBSCRIBERS, False, (800_000, 200_000), (300_000, 700_000)
+    )
+    alone = split(500_000, 500_000, depths=(400_000, 600_000)).without("b")
+    assert alone == Entry(b"t", ("a",))
+
+
+def test_at_other_homes_shares_are_kept_and_taken_over() -> None:
+    entry = split(500_000, 300_000, 200_000, depths=(100_000, 200_000, 700_000))
+    moved = entry.at(("a", "x", "c"), Mode.ALL_SUBSCRIBERS)
+    assert (moved.shares, moved.depths) == (entry.shares, entry.depths)
+    assert entry.at(("a", "b"), Mode.ALL_SUBSCRIBERS).shares == ()
+    assert entry.at(("a",), Mode.SINGLE) == Entry(b"t", ("a",))
+
+
+def test_plans_that_differ_in_shares_alone_are_told_from_others() -> None:
+    members = [Member(hub) for hub in "abc"]
+    one = Plan.of(members=members, entries=[split(500_000, 500_000), Entry(b"u", ("a",))])
+    other = Plan.of(version=2, members=members, entries=[split(400_000, 600_000), Entry(b"u", ("a",))])
+    assert reshared(one, other) == frozenset({b"t"})
+    assert reshared(one, one) == frozenset()
+    moved = Plan.of(version=2, members=members, entries=[split(400_000, 600_000), Entry(b"u", ("b",))])
+    assert reshared(one, moved) is None
+    assert reshared(one, Plan.of(version=2, members=members, entries=[split(500_000, 500_000)])) is None
+    assert (
+        reshared(one, Plan.of(version=2, members=[*members, Member("d")], entries=one.entries.values()))
+        is None
+    )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from equipoise.errors import ViewError
 from equipoise.view import HubView, TopicView, View, ViewTables, from_tables, to_tables
+from equipoise.view.schema import LimitUse
 
 HUBS = (
     HubView(name="h1", site="paris", cpu_ratio=0.5, out_bytes_per_s=300.0, out_bytes_per_s_max=1000.0),
@@ -83,11 +84,29 @@ def test_a_null_has_the_default_of_its_column() -> None:
 def test_what_is_carried_outside_the_view_is_left_out() -> None:
     tables = to_tables(view())
     more = pa.table(
-        {"topic": [b"a", b"other"], "hub": ["h9", "h1"], "out_bytes_per_s": [100.0, 5.0]},
+        {
+            "topic": [b"a", b"other"],
+            "hub": ["h9", "h1"],
+            "out_bytes_per_s": [100.0, 5.0],
+            "limit_use": [None, None],
+        },
         tables.carried.schema,
     )
     back = from_tables(1.0, ViewTables(tables.topics, tables.hubs, pa.concat_tables([tables.carried, more])))
     assert back.topic(b"a").carried_by == {"h1": 0.75, "h2": 0.25}
+
+
+def test_what_became_of_shares_of_envelopes_comes_along() -> None:
+    uses = {"h1": LimitUse(10.0, 3.0, 0.0), "h2": LimitUse(2.5, 7.0, 4.0)}
+    rows = [TopicView(name=b"t", carried_by={"h1": 0.5, "h2": 0.5}, limited_at=uses), TopicView(name=b"u")]
+    made = View.of(1.0, rows, [HubView(name="h1"), HubView(name="h2")])
+    back = from_tables(1.0, to_tables(made))
+    assert back.topic(b"t").limited_at == uses
+    assert back.limited.keys() == {b"t"}
+    # An older pipeline does not say it.
+    tables = to_tables(made)
+    older = ViewTables(tables.topics, tables.hubs, tables.carried.drop_columns(["limit_use"]))
+    assert from_tables(1.0, older).limited == {}
 
 
 def test_a_topic_without_deliveries_is_carried_in_equal_parts() -> None:

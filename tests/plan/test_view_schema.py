@@ -43,7 +43,7 @@ def test_rows_columns_tables_and_samples_have_the_columns_of_the_table() -> None
     ):
         names = [column.name for column in declared]
         assert schema.names[1:] == names
-        assert {part.name for part in fields(row)} - {"name", "carried_by"} == set(names)
+        assert {part.name for part in fields(row)} - {"name", "carried_by", "limited_at"} == set(names)
         assert {part.name for part in fields(columns)} - {"names"} == set(names)
         assert {column.source for column in declared if column.source} <= set(samples.names)
 

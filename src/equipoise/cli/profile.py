@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from equipoise.cli.support.progress import progress_bar
+from equipoise.cli.support.split_profile import profile_split
 from equipoise.cli.support.tables import show_json, show_table
 from equipoise.cli.support.topic_profile import profile_topic
 from equipoise.errors import SettingsError
@@ -20,6 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command("topic")(profile_topic)
+app.command("split")(profile_split)
 
 _WORDS = {
     "cpu_ratio": "CPU of a core",

@@ -25,7 +25,16 @@ from typing import NamedTuple
 
 from equipoise.limits.shares import PARTS, equal_parts
 
-__all__ = ["AdaptorSettings", "HomeSecond", "ShareAdaptor", "SplitParts"]
+__all__ = [
+    "AdaptorSettings",
+    "HomeSecond",
+    "HomeWindow",
+    "ShareAdaptor",
+    "SplitParts",
+    "adapted",
+    "in_parts",
+    "is_behind",
+]
 
 
 class AdaptorSettings(NamedTuple):
@@ -58,6 +67,18 @@ class HomeSecond(NamedTuple):
     waiting: int = 0
 
 
+class HomeWindow(NamedTuple):
+    """What one home saw in the last seconds."""
+
+    # Messages a second: over the window, and in its last seconds.
+    rate_per_s: float
+    recent_per_s: float
+    # The most tokens that were missing from a full bucket.
+    drained: float
+    # At its end.
+    waiting: float
+
+
 class SplitParts(NamedTuple):
     """Parts of rate and depth of each home, in millionths, the trunk's first."""
 
@@ -84,51 +105,66 @@ class ShareAdaptor:
         if self._quiet_s > 0:
             self._quiet_s -= 1
             return None
-        wanted = self._wanted()
-        if wanted is None or not self._is_worth_it(wanted):
-            return None
-        self.parts = wanted
-        self._quiet_s = self._settings.pause_s
-        self.changes += 1
+        windows = [self._window(home) for home in range(len(homes))]
+        wanted = adapted(self.parts, windows, len(self._seen), self._settings)
+        if wanted is not None:
+            self.parts = wanted
+            self._quiet_s = self._settings.pause_s
+            self.changes += 1
         return wanted
 
-    def _wanted(self) -> SplitParts | None:
-        """The parts that the window asks for."""
-        homes = range(len(self.parts.rates))
-        recent = self._recent()
-        messages = [sum(second[home].messages for second in recent) for home in homes]
-        drained = [max(second[home].drained for second in self._seen) for home in homes]
-        if not any(messages):
-            return None
-        waiting = [home.waiting / self._settings.drain_s for home in self._seen[-1]]
-        demand = [count / len(recent) + more for count, more in zip(messages, waiting, strict=True)]
-        rates = _in_parts(demand, self._settings.floor)
-        return SplitParts(rates, _in_parts(drained, self._settings.floor) if any(drained) else rates)
-
-    @property
-    def _is_behind(self) -> bool:
-        return any(home.waiting > self._settings.behind_s * home.messages for home in self._seen[-1])
-
-    def _recent(self) -> list[tuple[HomeSecond, ...]]:
-        """The seconds that say what comes next."""
-        return list(self._seen)[-self._settings.behind_window_s if self._is_behind else 0 :]
-
-    def _is_worth_it(self, wanted: SplitParts) -> bool:
-        """Whether a home lacks more of rate or depth than noise makes it lack."""
-        if self._is_behind:
-            tolerance, noise = self._settings.behind_tolerance, 0.0
-        else:
-            tolerance, noise = self._settings.tolerance, self._noise()
-        pairs = zip((*self.parts.rates, *self.parts.depths), (*wanted.rates, *wanted.depths), strict=True)
-        return any(needed > has * (1 + tolerance) + noise for has, needed in pairs)
-
-    def _noise(self) -> float:
-        """Twice the standard deviation of a part that counts of messages have by themselves, in millionths."""
-        messages = sum(home.messages for second in self._seen for home in second)
-        return 2 * PARTS * math.sqrt(0.25 / max(1, messages))
+    def _window(self, home: int) -> HomeWindow:
+        seconds = [second[home] for second in self._seen]
+        recent = seconds[-self._settings.behind_window_s :]
+        return HomeWindow(
+            sum(second.messages for second in seconds) / len(seconds),
+            sum(second.messages for second in recent) / len(recent),
+            max(second.drained for second in seconds),
+            seconds[-1].waiting,
+        )
 
 
-def _in_parts(weights: Sequence[float], floor: float) -> tuple[int, ...]:
+def is_behind(homes: Sequence[HomeWindow], settings: AdaptorSettings) -> bool:
+    """Whether more waits at a home than comes to it in a moment, and another home has tokens to give."""
+    behind = [home.waiting > settings.behind_s * home.recent_per_s for home in homes]
+    return any(behind) and not all(behind)
+
+
+def adapted(
+    parts: SplitParts, homes: Sequence[HomeWindow], window_s: float, settings: AdaptorSettings
+) -> SplitParts | None:
+    """The parts that should hold in place of these; None to leave them."""
+    behind = is_behind(homes, settings)
+    wanted = _wanted(homes, settings, behind=behind)
+    if wanted is None:
+        return None
+    if behind:
+        tolerance, noise = settings.behind_tolerance, 0.0
+    else:
+        tolerance, noise = settings.tolerance, _noise(homes, window_s)
+    pairs = zip((*parts.rates, *parts.depths), (*wanted.rates, *wanted.depths), strict=True)
+    is_worth_it = any(needed > has * (1 + tolerance) + noise for has, needed in pairs)
+    return wanted if is_worth_it else None
+
+
+def _wanted(homes: Sequence[HomeWindow], settings: AdaptorSettings, *, behind: bool) -> SplitParts | None:
+    """The parts that the window asks for."""
+    rates = [home.recent_per_s if behind else home.rate_per_s for home in homes]
+    if not any(rates):
+        return None
+    demand = [rate + home.waiting / settings.drain_s for rate, home in zip(rates, homes, strict=True)]
+    drained = [home.drained for home in homes]
+    parts = in_parts(demand, settings.floor)
+    return SplitParts(parts, in_parts(drained, settings.floor) if any(drained) else parts)
+
+
+def _noise(homes: Sequence[HomeWindow], window_s: float) -> float:
+    """Twice the standard deviation of a part that counts of messages have by themselves, in millionths."""
+    messages = window_s * sum(home.rate_per_s for home in homes)
+    return 2 * PARTS * math.sqrt(0.25 / max(1.0, messages))
+
+
+def in_parts(weights: Sequence[float], floor: float) -> tuple[int, ...]:
     """Parts in proportion, none below the floor, with what is left over at the first."""
     least = int(PARTS * floor / len(weights))
     free, total = PARTS - least * len(weights), sum(weights)

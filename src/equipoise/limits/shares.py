@@ -1,8 +1,9 @@
 """Split an envelope among the streams of a topic, so that together they are exactly the whole.
 
-A plan's entry has parts, in millionths, one per home; the first is the trunk's. Rate and depth are split by the same
-parts, in integers, with what is left over at the trunk. Splitting never helps (Proposition 1 of the paper behind
-rate envelopes: the sum of all delays is at least that of one undivided bucket), so a topic with one home has one share.
+A plan's entry has parts, in millionths, one per home; the first is the trunk's. Rate and depth are split in integers,
+with what is left over at the trunk; the depth by parts of its own where the entry has them. Splitting never helps
+(Proposition 1 of the paper behind rate envelopes: the sum of all delays is at least that of one undivided bucket), so a
+topic with one home has one share.
 
 Always true of a split:
     the rates sum up to the whole rate, the depths to the whole depth;
@@ -78,10 +79,10 @@ def equal_parts(count: int) -> tuple[int, ...]:
     return (PARTS - each * (count - 1), *(each for _ in range(count - 1)))
 
 
-def split(whole: Share, parts: Sequence[int]) -> tuple[Share, ...]:
-    """The shares of the trunk and of each lane, in the order of the parts."""
+def split(whole: Share, parts: Sequence[int], depth_parts: Sequence[int] = ()) -> tuple[Share, ...]:
+    """The shares of the trunk and of each lane, in the order of the parts; depth has parts of its own, or the same."""
     rates = _split(whole.rate, parts, 1)
-    depths = _split(whole.depth, parts, TOKEN)
+    depths = _split(whole.depth, depth_parts or parts, TOKEN)
     return tuple(Share(rate, depth) for rate, depth in zip(rates, depths, strict=True))
 
 

@@ -49,6 +49,9 @@ class Reason(StrEnum):
     HIGH_LOAD = "high-load"
     RISING_LOAD = "rising-load"
     SHARED_OUT = "shared-out"
+    # A rate envelope: its topic is split over other hubs, or its shares follow the traffic.
+    SPLIT = "split"
+    SHARES = "shares"
     # Latency: nearer to its clients, out of the way of a topic that needs the place, above its limit wherever it is.
     LATENCY = "latency"
     MADE_ROOM = "made-room"

@@ -36,6 +36,7 @@ __all__ = [
     "decode_plan",
     "encode_plan",
     "quantise_weight",
+    "reshared",
 ]
 
 # Sixteen ordinary hubs in one: more cores than one process can use.
@@ -79,6 +80,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_pinned: bool = False
     # How a rate envelope is split among the homes, in millionths; empty: in equal parts.
     shares: tuple[int, ...] = ()
+    # The same of its depth; empty: as its rate.
+    depths: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         homes = self.homes
@@ -89,11 +92,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 raise PlanError(f"the entry of {self.topic!r} is single but has {len(homes)} homes")
             if len(set(homes)) != len(homes):
                 raise PlanError(f"the entry of {self.topic!r} names a home twice: {', '.join(homes)}")
-        if self.shares:
-            self._check_shares()
+        if self.depths and not self.shares:
+            raise PlanError(f"the entry of {self.topic!r} has shares of depth and none of rate")
+        for shares in (self.shares, self.depths):
+            if shares:
+                self._check_shares(shares)
 
-    def _check_shares(self) -> None:
-        shares = self.shares
+    def _check_shares(self, shares: tuple[int, ...]) -> None:
         if len(shares) != len(self.homes) or self.mode is not Mode.ALL_SUBSCRIBERS:
             raise PlanError(
                 f"the entry of {self.topic!r} has {len(shares)} shares: one per home, under all-subscribers"
@@ -101,17 +106,56 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if min(shares) < 1 or sum(shares) != PARTS:
             raise PlanError(f"the shares of {self.topic!r} are {shares}: each at least 1, {PARTS} together")
 
+    @property
+    def place(self) -> tuple[tuple[str, ...], Mode]:
+        """What decides where messages go, whatever parts of an envelope the homes have."""
+        return self.homes, self.mode
+
+    def at(self, homes: tuple[str, ...], mode: Mode) -> Entry:
+        """The same topic at other homes. Homes that stay keep their shares, others take those that were given up.
+
+        More or fewer homes than before divide anew: whoever decides that says how. No operator has chosen the homes.
+        """
+        if mode is not Mode.ALL_SUBSCRIBERS or len(homes) != len(self.homes):
+            return Entry(self.topic, homes, mode)
+        return Entry(
+            self.topic, homes, mode, False, self._moved(self.shares, homes), self._moved(self.depths, homes)
+        )
+
+    def _moved(self, shares: tuple[int, ...], homes: tuple[str, ...]) -> tuple[int, ...]:
+        if not shares:
+            return ()
+        kept = dict(zip(self.homes, shares, strict=True))
+        given_up = [share for home, share in kept.items() if home not in homes]
+        return tuple(kept[home] if home in kept else given_up.pop(0) for home in homes)
+
     def without(self, hub: str) -> Entry | None:
-        """The same without a home, whose share goes to the first one left; None if it was the only one."""
+        """The same without a home, whose shares go to the first one left; None if it was the only one."""
         homes = tuple(home for home in self.homes if home != hub)
         if not homes:
             return None
         mode = self.mode if len(homes) > 1 else Mode.SINGLE
-        shares: tuple[int, ...] = ()
-        if self.shares and len(homes) > 1:
-            left = [share for home, share in zip(self.homes, self.shares, strict=True) if home != hub]
-            shares = (PARTS - sum(left[1:]), *left[1:])
-        return Entry(self.topic, homes, mode, self.is_pinned, shares)
+        shares, depths = self._left(self.shares, hub), self._left(self.depths, hub)
+        return Entry(self.topic, homes, mode, self.is_pinned, shares, depths)
+
+    def _left(self, shares: tuple[int, ...], hub: str) -> tuple[int, ...]:
+        left = [share for home, share in zip(self.homes, shares, strict=False) if home != hub]
+        return (PARTS - sum(left[1:]), *left[1:]) if len(left) > 1 else ()
+
+
+def reshared(before: Plan, after: Plan) -> frozenset[bytes] | None:
+    """The topics that have other shares, if that is all that differs between two plans; else None."""
+    if before.members != after.members or before.entries.keys() != after.entries.keys():
+        return None
+    found = []
+    for topic, entry in after.entries.items():
+        was = before.entries[topic]
+        if was is entry or was == entry:
+            continue
+        if was.place != entry.place:
+            return None
+        found.append(topic)
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

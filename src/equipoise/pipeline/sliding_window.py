@@ -202,8 +202,22 @@ def view_tables(sums: HubSums, *, end_us: int, entries: Mapping[str, HubEntry] |
         "topic": sums.topics.column("topic"),
         "hub": hub,
         "out_bytes_per_s": sums.topics.column("out_bytes_per_s"),
+        "limit_use": _limit_use(sums.topics),
     }
     return ViewTables(_topics(sums), _hubs(sums.hubs, end_us, entries), _table(carried, CARRIED_SCHEMA))
+
+
+def _limit_use(by_hub: pa.Table) -> pa.Array:
+    """What each hub did with its share of each topic's envelope; null where it numbered nothing that is limited."""
+    columns = [
+        by_hub.column(name).to_numpy() for name in ("publications_per_s", "limit_drained", "limit_waiting")
+    ]
+    is_limited = (columns[1] > 0) | (columns[2] > 0)
+    if not is_limited.any():
+        return pa.nulls(len(by_hub), pa.list_(pa.float64()))
+    ends = np.concatenate([[0], np.cumsum(np.where(is_limited, len(columns), 0))]).astype(np.int32)
+    numbers = np.column_stack(columns)[is_limited].ravel()
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(numbers), mask=pa.array(~is_limited))
 
 
 def _topics(sums: HubSums) -> pa.Table:

@@ -37,7 +37,7 @@ from equipoise.model import (
     Why,
 )
 from equipoise.plan.latency import LatencyLimits, coordinate_doubt, specs_asking
-from equipoise.plan.load import capacities, needs
+from equipoise.plan.load import capacities, eligible_hubs, needs
 from equipoise.plan.memory import LONG_AGO_S, Memory
 from equipoise.plan.predicted import (
     Predicted,
@@ -55,7 +55,7 @@ from equipoise.plan.predicted import (
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
-__all__ = ["PLANNER", "Changes", "Draft", "eligible_hubs", "why"]
+__all__ = ["PLANNER", "Changes", "Draft", "why"]
 
 # Owner id of the planner in claims of the arbiter.
 PLANNER = "planner"
@@ -94,6 +94,8 @@ class Draft:
         self._touched: set[int] = set()
         # Of these, those that were moved for latency.
         self.latency_moves = 0
+        # Limited topics that are split, or are to be: their homes are the distributor's to choose.
+        self.divided: set[int] = set()
         count = view.hubs.count
         # Hubs that gave something for load in this round, and hubs that got something.
         self.gave = np.zeros(count, np.bool_)
@@ -218,14 +220,16 @@ class Draft:
         self.predicted.place(topic, to)
         self._touch(topic, (to,), Mode.SINGLE, why)
 
-    def replicate(self, topic: int, homes: Sequence[int], mode: Mode, why: Why) -> None:
-        """Give the topic several homes; the first one orders."""
+    def replicate(
+        self, topic: int, homes: Sequence[int], mode: Mode, why: Why, *, shares: tuple[int, ...] = ()
+    ) -> None:
+        """Give the topic several homes; the first one orders. `shares`: of its envelope, in millionths."""
         before = self.homes_of(topic)
         self.got[[hub for hub in homes if hub not in before]] = True
         if len(homes) >= len(before):
             self.gave[[*before]] = True
-        self.predicted.place(topic, Replicas(tuple(homes), mode))
-        self._touch(topic, tuple(homes), mode, why)
+        self.predicted.place(topic, Replicas(tuple(homes), mode, shares))
+        self._touch(topic, tuple(homes), mode, why, shares)
 
     def set_member(self, member: Member, why: Why) -> None:
         self.members[member.hub] = member
@@ -313,7 +317,9 @@ class Draft:
         among = self.eligible if self.eligible.any() else self.alive
         return on_ordinary_hub(self.capacities, among, bytes_per_s, work)
 
-    def _touch(self, topic: int, homes: tuple[int, ...], mode: Mode, why: Why) -> None:
+    def _touch(
+        self, topic: int, homes: tuple[int, ...], mode: Mode, why: Why, shares: tuple[int, ...] = ()
+    ) -> None:
         name = self.view.topics.names[topic]
         self._touched.add(topic)
         self.budget -= 1
@@ -323,7 +329,10 @@ class Draft:
         if mode is Mode.SINGLE and homes[0] == self.ring_home[topic]:
             self.changes.give_to_ring(name, why)
             return
-        self.changes.put(Entry(name, tuple(self.view.hubs.names[hub] for hub in homes), mode), why)
+        named = tuple(self.view.hubs.names[hub] for hub in homes)
+        was = self.plan.entries.get(name)
+        kept = Entry(name, named, mode) if was is None else was.at(named, mode)
+        self.changes.put(Entry(name, named, mode, shares=shares) if shares else kept, why)
 
 
 class Changes:
@@ -379,18 +388,3 @@ class Changes:
 def why(reason: Reason, note: str = "", **numbers: float) -> Why:
     """A reason with its numbers, rounded to what they are worth."""
     return Why(reason, {name: round(float(value), 4) for name, value in numbers.items()}, note)
-
-
-def eligible_hubs(
-    view: View, members: Mapping[str, Member], memory: Memory, settings: PlannerSettings
-) -> NDArray[np.bool_]:
-    """The hubs that may be given something: live members with a weight, not drained or released, with memory left."""
-    hubs = view.hubs
-    weights = [members[name].weight if name in members else 0 for name in hubs.names]
-    limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
-    has_memory = hubs.memory_bytes <= settings.memory_full_ratio * limit
-    stays = np.array([name != memory.releasing for name in hubs.names], np.bool_)
-    is_eligible: NDArray[np.bool_] = (
-        stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
-    )
-    return is_eligible

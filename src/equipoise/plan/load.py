@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise.model import Member
 from equipoise.plan.memory import (
     CPU_TELLING,
     PRICE_MAX,
@@ -29,13 +30,14 @@ from equipoise.plan.memory import (
     HubNoise,
     HubProfile,
     HubSample,
+    Memory,
     learnt,
 )
 from equipoise.plan.settings import PlannerSettings
 from equipoise.telemetry.load import lag_ratio, load_ratio
 from equipoise.view.view import View
 
-__all__ = ["Capacities", "Needs", "capacities", "hub_loads", "learn_all", "needs", "sums"]
+__all__ = ["Capacities", "Needs", "capacities", "eligible_hubs", "hub_loads", "learn_all", "needs", "sums"]
 
 Floats = NDArray[np.float64]
 
@@ -288,3 +290,18 @@ def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, setting
     known = prices[~np.isnan(prices)]
     prices[np.isnan(prices)] = np.median(known) if len(known) else 1.0
     return prices
+
+
+def eligible_hubs(
+    view: View, members: Mapping[str, Member], memory: Memory, settings: PlannerSettings
+) -> NDArray[np.bool_]:
+    """The hubs that may be given something: live members with a weight, not drained or released, with memory left."""
+    hubs = view.hubs
+    weights = [members[name].weight if name in members else 0 for name in hubs.names]
+    limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
+    has_memory = hubs.memory_bytes <= settings.memory_full_ratio * limit
+    stays = np.array([name != memory.releasing for name in hubs.names], np.bool_)
+    is_eligible: NDArray[np.bool_] = (
+        stays & hubs.is_alive & ~hubs.is_draining & (np.array(weights, np.int64) > 0) & has_memory
+    )
+    return is_eligible

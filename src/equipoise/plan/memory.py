@@ -29,6 +29,7 @@ from collections.abc import Iterable
 import msgspec
 
 from equipoise.errors import ViewError
+from equipoise.limits.fitting import SplitFit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
@@ -328,6 +329,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # When a topic's entry was last changed for load, and when its replication was.
     moved_s: dict[bytes, float] = {}
     replicated_s: dict[bytes, float] = {}
+    # The same of limited topics: more hubs (positive) or fewer; when shares were last changed; what replays have found.
+    split_hits: dict[bytes, Hits] = {}
+    shares_s: dict[bytes, float] = {}
+    fits: dict[bytes, SplitFit] = {}
     # Since when a topic that has an entry has not been in a view.
     absent_s: dict[bytes, float] = {}
 

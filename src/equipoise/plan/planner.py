@@ -19,6 +19,7 @@ from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.autoscale import foresee, may_stop, release, servers_wanted
+from equipoise.plan.steps.envelopes import divide, has_fallen_behind
 from equipoise.plan.steps.high_load import count_hits, listen, relieve, spread
 from equipoise.plan.steps.latency import approach, strays
 from equipoise.plan.steps.obligations import keep_members, obey, tidy
@@ -36,8 +37,8 @@ class Step(NamedTuple):
     run: Callable[[Draft], None]
     # Balances load: needs a view that was not decided on before, and a hub that may be given something.
     is_balancing: bool = True
-    # Has something to do only if a spec has a latency limit.
-    is_for_limits: bool = False
+    # Whether specs give it something to do.
+    is_asked_for: Callable[[Draft], bool] = lambda draft: True
 
 
 def _begin_wait(draft: Draft) -> None:
@@ -46,11 +47,20 @@ def _begin_wait(draft: Draft) -> None:
         draft.remember(plan_s=draft.now, hits={})
 
 
+def _has_latency_limits(draft: Draft) -> bool:
+    return bool(draft.limits)
+
+
+def _has_rate_limits(draft: Draft) -> bool:
+    return any(spec.rate_per_s is not None for spec in draft.specs.all)
+
+
 STEPS = (
     Step("members: who takes part", keep_members, is_balancing=False),
     Step("obligations: sites that specs name, hubs that are drained", obey, is_balancing=False),
     Step("evidence: overloads are counted", count_hits, is_balancing=False),
-    Step("latency: topics nearer to their clients", approach, is_for_limits=True),
+    Step("latency: topics nearer to their clients", approach, is_asked_for=_has_latency_limits),
+    Step("envelopes: limited topics split, and their shares", divide, is_asked_for=_has_rate_limits),
     Step("replication: more or fewer homes", replicate),
     Step("high load: topics off overloaded hubs", relieve),
     Step("waiting time begins after moves for load", _begin_wait),
@@ -87,20 +97,21 @@ class Planner:
                 # Once the facts are known, and for the whole round.
                 may_balance = is_news and bool(draft.eligible.any())
             is_due = may_balance or not step.is_balancing
-            if is_due and (not step.is_for_limits or draft.limits):
+            if is_due and step.is_asked_for(draft):
                 step.run(draft)
         return _decided(draft)
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         """Whether this view should be decided on at once, not at the next period: something is, or gets, too full, or
-        is too far from its clients.
+        is too far from its clients, or lacks tokens that another of its homes has.
 
         Cheap: hubs, and the topics that are above the smallest limit there is.
         """
         caps = capacities(view, memory.profiles, memory.noises, self.settings)
         over = caps.measured > self.settings.high_ratio
         is_full = bool((view.hubs.is_alive & (over | caps.is_rising)).any())
-        return is_full or strays(view, specs, memory, self.settings)
+        is_behind = bool(view.limited) and has_fallen_behind(view, memory)
+        return is_full or is_behind or strays(view, specs, memory, self.settings)
 
 
 def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings, *, is_news: bool) -> Memory:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
+from equipoise.limits.shares import PARTS
 from equipoise.model import Entry, EntryChange, Member, Mode
 from equipoise.model.ring import MEMBERS_MAX, POSITION_BITS, ring_over
 from equipoise.plan.latency.headroom import Room
@@ -54,6 +55,8 @@ class Replicas:
 
     homes: tuple[int, ...]
     mode: Mode
+    # How a distributor has divided the topic among them, in millionths; empty: equally.
+    shares: tuple[int, ...] = ()
 
 
 def topic_positions(view: View) -> NDArray[np.float64]:
@@ -198,7 +201,10 @@ class Predicted:
         self.ratio = self._ratio(self._bytes, self._work)
 
     def shares_of(self, topic: int, replicas: Replicas) -> dict[int, float]:
-        """As measured if these are the homes it was measured at, else equal."""
+        """As a distributor says; else as measured if these are the homes it was measured at; else equal."""
+        if replicas.shares:
+            parts = zip(replicas.homes, replicas.shares, strict=True)
+            return {hub: part / PARTS for hub, part in parts}
         measured = self._standing.shares.get(topic)
         if measured is not None and measured.keys() == set(replicas.homes):
             return measured

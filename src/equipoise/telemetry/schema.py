@@ -211,7 +211,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "µs",
         _TOPIC,
-        "longest time that the envelope held a message back; null for a topic without one",
+        "longest time that the envelope held a message of this hub's clients back; null where no topic has one",
     ),
     Column("cuts", _T.LONG, "clients", _LOAD, "clients cut for being slow while messages waited for them"),
     Column("drops", _T.LONG, "messages", _LOAD, "messages that waited for a client and will not reach it"),
@@ -309,6 +309,20 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("log_bytes", _T.LONG, "bytes", _TOPIC, "bytes of these entries"),
     Column("log_lag", _T.LONG, "entries", _TOPIC, "entries that the slowest of its groups has not read"),
+    Column(
+        "limit_drained",
+        _T.LONG,
+        "tokens",
+        _TOPIC,
+        "most tokens missing from this hub's share of the envelope, waiting messages included; null as above",
+    ),
+    Column(
+        "limit_waiting",
+        _T.LONG,
+        "messages",
+        _TOPIC,
+        "messages that wait for this hub's share of the envelope at the end of the window; null as above",
+    ),
 )
 
 

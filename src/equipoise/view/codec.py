@@ -2,7 +2,8 @@
 
     topics   one row per topic: `topic` (binary) and the columns of `schema.TOPIC_COLUMNS`
     hubs     one row per hub: `hub` (string) and the columns of `schema.HUB_COLUMNS`
-    carried  one row per hub that carries a topic: `topic`, `hub`, `out_bytes_per_s` of that topic through that hub
+    carried  one row per hub that carries a topic: `topic`, `hub`, `out_bytes_per_s` of that topic through that hub, and
+             `limit_use`, what became of the hub's share of the topic's envelope
 
     connection   `EQV1 token LF`, the token empty where none is set
     view         header (see _HEADER), then three Arrow IPC streams: topics, hubs, carried
@@ -27,7 +28,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # As above.
 from numpy.typing import NDArray
 
 from equipoise.errors import ProtocolError, ViewError
-from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, Shape, ViewColumn
+from equipoise.view.schema import HUB_COLUMNS, TOPIC_COLUMNS, LimitUse, Shape, ViewColumn
 from equipoise.view.view import Carried, HubColumns, Places, TopicColumns, View, filled, is_known, no_places
 
 __all__ = [
@@ -74,6 +75,8 @@ CARRIED_SCHEMA = pa.schema(
         pa.field("topic", pa.binary(), nullable=False),
         pa.field("hub", pa.string(), nullable=False),
         pa.field("out_bytes_per_s", pa.float64()),
+        # The numbers of LimitUse; null of a topic that has no rate limit, or is not numbered there.
+        pa.field("limit_use", pa.list_(pa.float64())),
     ]
 )
 
@@ -88,11 +91,13 @@ class ViewTables(NamedTuple):
 
 def to_tables(view: View) -> ViewTables:
     through = view.topics.out_bytes_per_s[view.carried.topic] * view.carried.share
-    carried = {
+    carried: dict[str, Any] = {
         "topic": [view.topics.names[index] for index in view.carried.topic.tolist()],
         "hub": [view.hubs.names[index] for index in view.carried.hub.tolist()],
         "out_bytes_per_s": through,
     }
+    pairs = zip(carried["topic"], carried["hub"], strict=True)
+    carried["limit_use"] = [view.limited.get(topic, {}).get(hub) for topic, hub in pairs]
     return ViewTables(
         _write(view.topics, TOPIC_COLUMNS, TOPIC_SCHEMA),
         _write(view.hubs, HUB_COLUMNS, HUB_SCHEMA),
@@ -106,9 +111,10 @@ def from_tables(time_s: float, tables: ViewTables, *, window_s: float = 10.0) ->
         topics = TopicColumns(**_read(tables.topics, "topic", TOPIC_COLUMNS))
         hubs = HubColumns(**_read(tables.hubs, "hub", HUB_COLUMNS))
         carried = _read_carried(tables, topics.out_bytes_per_s)
+        limited = _read_limited(tables.carried)
     except (pa.ArrowException, KeyError, TypeError, ValueError) as problem:
         raise ViewError(f"not a view: {problem}") from problem
-    return View(time_s, topics, hubs, carried, window_s)
+    return View(time_s, topics, hubs, carried, window_s, limited)
 
 
 def _write(columns: TopicColumns | HubColumns, declared: Sequence[ViewColumn], schema: pa.Schema) -> pa.Table:
@@ -163,6 +169,20 @@ def _read_carried(tables: ViewTables, out_bytes_per_s: NDArray[np.float64]) -> C
     topics = topic.fill_null(0).to_numpy()[is_known].astype(np.int64)
     hubs = hub.fill_null(0).to_numpy()[is_known].astype(np.int64)
     return Carried(topic=topics, hub=hubs, share=_shares(topics, through[is_known], out_bytes_per_s))
+
+
+def _read_limited(carried: pa.Table) -> dict[bytes, dict[str, LimitUse]]:
+    """Of the few topics that have a rate limit."""
+    found: dict[bytes, dict[str, LimitUse]] = {}
+    if "limit_use" not in carried.column_names:
+        return found
+    limited = carried.filter(carried.column("limit_use").is_valid())
+    for row in limited.select(["topic", "hub", "limit_use"]).to_pylist():
+        use = LimitUse(*row["limit_use"])
+        if not all(math.isfinite(number) and number >= 0 for number in use):
+            raise ViewError("what a hub did with an envelope is not finite, or negative")
+        found.setdefault(row["topic"], {})[row["hub"]] = use
+    return found
 
 
 def _shares(

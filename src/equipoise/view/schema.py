@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from equipoise.coordinates import Coordinate
 
@@ -29,6 +29,7 @@ __all__ = [
     "Aggregate",
     "HubFields",
     "HubView",
+    "LimitUse",
     "Shape",
     "Sign",
     "TopicFields",
@@ -172,6 +173,9 @@ class TopicFields(Generic[NumberT, PlaceT]):
     backlog_bytes_max: NumberT = _number(Aggregate.WORST, "backlog_bytes_max", "bytes")
     # How long messages waited at most: for the envelope, and in a subscriber's backlog.
     throttle_delay_s: NumberT = _number(Aggregate.WORST, "throttle_us_max", "s", scale=_US)
+    # The most tokens that were missing from the share of a hub, and messages that wait for tokens, at all hubs.
+    limit_drained: NumberT = _number(Aggregate.WORST, "limit_drained", "tokens")
+    limit_waiting: NumberT = _number(Aggregate.LAST, "limit_waiting", "messages")
     queue_delay_s: NumberT = _number(Aggregate.WORST, "queue_us_max", "s", scale=_US)
     # The most subscribers of one hub whose messages had to wait there in a second.
     subscribers_queued: NumberT = _number(Aggregate.WORST, "subscribers_queued", "clients")
@@ -247,6 +251,14 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     coordinate: PlaceT = _place()
 
 
+class LimitUse(NamedTuple):
+    """What a hub did with its share of a topic's envelope."""
+
+    publications_per_s: float
+    drained: float
+    waiting: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView(TopicFields[float, Coordinate | None]):
     """One topic as a row: for people, tests and small worlds."""
@@ -254,6 +266,8 @@ class TopicView(TopicFields[float, Coordinate | None]):
     name: bytes
     # The hubs that carry it, homes and relays, each with its share of the topic's outgoing bytes.
     carried_by: Mapping[str, float] = field(default_factory=dict)
+    # Of a limited topic, the hubs that number it: what each does with its share of the envelope.
+    limited_at: Mapping[str, LimitUse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

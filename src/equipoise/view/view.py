@@ -23,7 +23,7 @@ Making views belongs to the pipeline, their bytes to `codec`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ from equipoise.view.schema import (
     TOPIC_COLUMNS,
     HubFields,
     HubView,
+    LimitUse,
     Shape,
     Sign,
     TopicFields,
@@ -272,6 +273,8 @@ class View:
     carried: Carried
     # What rates and trends were taken over.
     window_s: float = 10.0
+    # Of limited topics, by topic and by hub that numbers it: what became of its share of the envelope.
+    limited: Mapping[bytes, Mapping[str, LimitUse]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises ViewError unless everything said at the top of this module is true."""
@@ -310,6 +313,7 @@ class View:
                 share=np.array([row[2] for row in carried], np.float64),
             ),
             window_s,
+            {topic.name: topic.limited_at for topic in topic_rows if topic.limited_at},
         )
 
     def with_store(self, alive: Iterable[HubView]) -> View:
@@ -347,7 +351,8 @@ class View:
         carried_by = {
             self.hubs.names[self.carried.hub[row]]: float(self.carried.share[row]) for row in rows.tolist()
         }
-        return TopicView(**row_of(self.topics, index), carried_by=carried_by)
+        limited_at = self.limited.get(name, {})
+        return TopicView(**row_of(self.topics, index), carried_by=carried_by, limited_at=limited_at)
 
     def hub_rows(self) -> Iterator[HubView]:
         return (HubView(**row_of(self.hubs, index)) for index in range(self.hubs.count))
@@ -357,4 +362,11 @@ class View:
         columns = (self.carried.topic.tolist(), self.carried.hub.tolist(), self.carried.share.tolist())
         for topic, hub, share in zip(*columns, strict=True):
             carried_by[topic][self.hubs.names[hub]] = share
-        return (TopicView(**row_of(self.topics, index), carried_by=by) for index, by in enumerate(carried_by))
+        return (
+            TopicView(
+                **row_of(self.topics, index),
+                carried_by=by,
+                limited_at=self.limited.get(self.topics.names[index], {}),
+            )
+            for index, by in enumerate(carried_by)
+        )

@@ -82,9 +82,16 @@ class Hubs:
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
 
-    def replicate(self, topic: str, mode: Mode, *homes: str) -> None:
+    def replicate(
+        self,
+        topic: str,
+        mode: Mode,
+        *homes: str,
+        shares: tuple[int, ...] = (),
+        depths: tuple[int, ...] = (),
+    ) -> None:
         """Commit a plan with this entry, and let it be carried out as far as links allow."""
-        entry = Entry(topic.encode(), homes, mode)
+        entry = Entry(topic.encode(), homes, mode, shares=shares, depths=depths)
         self._plan = replace(self._plan, entries={**self._plan.entries, entry.topic: entry})
         self.commit()
 

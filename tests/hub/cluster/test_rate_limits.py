@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from equipoise.hub.cluster.counters import cluster_counters
+from equipoise.hub.cluster.handover_engine import HandoverEngine
+from equipoise.hub.cluster.topic_limit import limit_window
+from equipoise.hub.data.topics import Topic
 from equipoise.hub.settings import Limits
 from equipoise.hub.telemetry.metric_table import METRICS
 from equipoise.hub.telemetry.prometheus import MetricsReading, samples_of
@@ -443,3 +446,63 @@ def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same() -> Non
     assert [client.read() for client in early] == [[0, 0]] * len(early)
     assert level(hubs["h1"]) == 2.0
     assert not hubs["h3"].core.index.lanes
+
+
+def shares_at(hubs: Hubs) -> dict[str, tuple[float, float]]:
+    """By hub, the messages per second and the tokens that it has of x."""
+    return {
+        name: (stream.limit.share.rate / 1e6, stream.limit.share.depth / TOKEN)
+        for name, node in hubs.nodes.items()
+        for stream in [*node.core.index.topics.values(), *node.core.index.lanes.values()]
+        if stream.limit is not None and stream.is_home and stream.name == b"x"
+    }
+
+
+def test_rate_and_depth_have_shares_of_their_own() -> None:
+    hubs = placed("h1", "h2", rate=10.0, burst=10)
+    hubs["h1"].client().do("PUBLISH", "x", "1")
+    shares, depths = (800_000, 200_000), (300_000, 700_000)
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2", shares=shares, depths=depths)
+    pass_time(hubs, 1.0)
+    assert shares_at(hubs) == {"h1": (8.0, 3.0), "h2": (2.0, 7.0)}
+
+
+def test_a_change_of_shares_asks_about_its_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    hubs = placed("h1", "h2", rate=10.0, burst=10)
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2")
+    hubs.publish_first("h1", "x", *(f"other-{number}" for number in range(20)))
+    pass_time(hubs, 1.0)
+    asked: list[bytes] = []
+    evaluate = HandoverEngine.evaluate
+
+    def noted(engine: HandoverEngine, topic: Topic) -> None:
+        asked.append(topic.name)
+        evaluate(engine, topic)
+
+    monkeypatch.setattr(HandoverEngine, "evaluate", noted)
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2", shares=(900_000, 100_000))
+    pass_time(hubs, 1.0)
+    assert set(asked) == {b"x"}
+    assert shares_at(hubs) == {"h1": (9.0, 9.0), "h2": (1.0, 1.0)}
+    # Anything else is asked about all.
+    hubs.replicate("other-1", Mode.SINGLE, "h2")
+    assert b"other-2" in asked
+
+
+def test_telemetry_says_what_became_of_a_share() -> None:
+    hubs, node = home(rate=10.0, burst=5)
+    fill(node)
+    client = node.client()
+    for _ in range(3):
+        client.do("PUBLISH", "x", "1")
+    found = limit_window([node.core.index.topics[b"x"]])
+    assert (found.drained, found.waiting) == (3, 0)
+    others = [node.client() for _ in range(5)]
+    for other in others:
+        other.send("PUBLISH", "x", "2")
+    waiting = limit_window([node.core.index.topics[b"x"]])
+    assert (waiting.waiting, waiting.drained) == (3, 5 + 3)
+    pass_time(hubs, 0.5)
+    assert limit_window([node.core.index.topics[b"x"]]).throttle_us >= 300_000
+    # Each window begins anew.
+    assert limit_window([node.core.index.topics[b"x"]]).throttle_us == 0

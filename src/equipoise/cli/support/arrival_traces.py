@@ -10,10 +10,10 @@ import asyncio
 import io
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import typer
@@ -21,6 +21,8 @@ import typer
 from equipoise.cli.support.hub_connection import CommandConnection, ask_all
 from equipoise.errors import EquipoiseError, SettingsError
 from equipoise.limits.burst_fit import Times
+from equipoise.limits.replay import ArrivalTrace
+from equipoise.limits.split_fit import trace_of
 from equipoise.store.records.hubs import HubSeen
 
 __all__ = ["RecordedArrivals", "read_trace", "record_arrivals", "write_trace"]
@@ -39,13 +41,34 @@ class RecordedArrivals:
     times: Times
     publishers: int
     is_cut: bool = False
+    # The same with the publisher of each message, by index; and the group that each of these has stated.
+    trace: ArrivalTrace = field(default_factory=lambda: trace_of((), (), ()))
+    groups: tuple[str, ...] = ()
+
+
+class _Arrival(NamedTuple):
+    """Messages of one publisher that came together."""
+
+    time_us: int
+    publisher: int
+    messages: int
+    group: str
+
+
+def _recorded(
+    times_s: list[float], names: list[Any], counts: list[int], groups: list[str], *, is_cut: bool = False
+) -> RecordedArrivals:
+    index = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    stated = dict(zip(names, groups, strict=True))
+    trace = trace_of(times_s, [index[name] for name in names], counts)
+    return RecordedArrivals(trace.times_s, len(index), is_cut, trace, tuple(stated[name] for name in index))
 
 
 def read_trace(path: Path) -> RecordedArrivals:
     """Raises SettingsError that names the line."""
     times: list[float] = []
     counts: list[int] = []
-    publishers: set[str] = set()
+    publishers: list[str] = []
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as problem:
@@ -66,10 +89,10 @@ def read_trace(path: Path) -> RecordedArrivals:
             )
         times.append(at)
         counts.append(count)
-        publishers.add(words[1] if len(words) > 1 else "")
+        publishers.append(words[1] if len(words) > 1 else "")
     if sum(counts) > MESSAGES_MAX:
         raise SettingsError(f"{path} has {sum(counts):,} messages; a trace may have {MESSAGES_MAX:,}")
-    return RecordedArrivals(np.repeat(np.array(times, dtype=np.float64), counts), len(publishers))
+    return _recorded(times, publishers, counts, [""] * len(times))
 
 
 def write_trace(path: Path, rows: list[tuple[float, int, int]]) -> None:
@@ -88,7 +111,7 @@ async def record_arrivals(
     """Record the topic at all hubs for so long. Raises the first error of a hub: a part of the arrivals is no trace."""
     key = secrets.token_hex(32).encode()
     offsets = _checked(await ask_all(hubs, login, lambda hub: _begin(hub, topic, key)))
-    found: dict[str, list[tuple[int, int, int]]] = {name: [] for name in hubs}
+    found: dict[str, list[_Arrival]] = {name: [] for name in hubs}
     is_cut, passed_s = False, 0.0
     try:
         while passed_s < duration_s:
@@ -103,12 +126,17 @@ async def record_arrivals(
     finally:
         kept = _checked(await ask_all(hubs, login, lambda hub: _end(hub, topic)))
     share = min(kept.values(), default=1.0)
-    rows = sorted(row for some in found.values() for row in some if row[1] + 2**63 < share * 2**64)
+    rows = sorted(row for some in found.values() for row in some if row.publisher + 2**63 < share * 2**64)
     if save is not None and rows:
-        write_trace(save, [((at - rows[0][0]) / 1e6, publisher, count) for at, publisher, count in rows])
-    times = np.array([at / 1e6 for at, _, _ in rows], dtype=np.float64)
-    counts = [count for _, _, count in rows]
-    return RecordedArrivals(np.repeat(times, counts), len({row[1] for row in rows}), is_cut or share < 1.0)
+        first_us = rows[0].time_us
+        write_trace(save, [((row.time_us - first_us) / 1e6, row.publisher, row.messages) for row in rows])
+    return _recorded(
+        [row.time_us / 1e6 for row in rows],
+        [row.publisher for row in rows],
+        [row.messages for row in rows],
+        [row.group for row in rows],
+        is_cut=is_cut or share < 1.0,
+    )
 
 
 async def _begin(hub: CommandConnection, topic: bytes, key: bytes) -> list[int]:
@@ -129,7 +157,7 @@ async def _read_all(
     login: tuple[bytes, bytes] | None,
     topic: bytes,
     offsets: dict[str, list[int]],
-    found: dict[str, list[tuple[int, int, int]]],
+    found: dict[str, list[_Arrival]],
 ) -> bool:
     """Read what is new at all hubs; whether records were lost."""
 
@@ -153,14 +181,21 @@ async def _read_all(
     return any(any(answer.values()) for answer in lost)
 
 
-def _rows(data: bytes, topic: bytes) -> list[tuple[int, int, int]]:
-    """Microseconds, publisher and messages of the topic's arrivals."""
+def _rows(data: bytes, topic: bytes) -> list[_Arrival]:
+    """The topic's arrivals."""
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types, and takes long to import
 
     with pa.ipc.open_stream(io.BytesIO(data)) as stream:
-        table = stream.read_all().select(["kind", "topic", "time", "publisher", "messages"])
+        table = stream.read_all().select(
+            ["kind", "topic", "time", "publisher", "messages", "publisher_group"]
+        )
     return [
-        (round(row["time"].timestamp() * 1e6), row["publisher"], row["messages"])
+        _Arrival(
+            round(row["time"].timestamp() * 1e6),
+            row["publisher"],
+            row["messages"],
+            row["publisher_group"] or "",
+        )
         for row in table.to_pylist()
         if row["kind"] == "arrival" and row["topic"] == topic
     ]

@@ -99,6 +99,21 @@ class Barrier:
         self._looked = None
         self._evaluating.run(self._evaluate(list(self._cluster.core.index.topics.values())), self._evaluated)
 
+    def follow(self) -> None:
+        """The routing has changed. Ask about all topics, or about those whose shares are all that has changed.
+
+        The second only if this hub was done with the routing before, and no topic has yet to be told anything.
+        """
+        changed = self._cluster.router.reshared
+        is_done = changed is not None and self._own == changed.before and not self._evaluating.is_running
+        if changed is None or not is_done or self._cluster.news.has_untold:
+            self.evaluate_all()
+            return
+        topics = self._cluster.core.index.topics
+        self._looked = None
+        known = [topics[name] for name in changed.topics if name in topics]
+        self._evaluating.run(self._evaluate(known), self._evaluated)
+
     def _evaluate(self, known: Sequence[Topic]) -> Iterator[None]:
         """Ask about topic after topic; one that is not reached yet goes on as under the plan before."""
         cluster = self._cluster

@@ -132,7 +132,7 @@ class Cluster:
             self._dials.buried()
 
     def _follow(self, ended: list[Life]) -> None:
-        """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about all topics."""
+        """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about topics."""
         peers = self.router.peers
         self.limits.shares.applied(has_deaths=bool(ended))
         for life in ended:
@@ -156,7 +156,7 @@ class Cluster:
             if self.router.is_follower(entry.topic):
                 self.core.make_topic(entry.topic)
         self.lanes.apply()
-        self.barrier.evaluate_all()
+        self.barrier.follow()
         self.calls.routed()
 
     @property

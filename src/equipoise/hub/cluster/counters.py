@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.cluster import Cluster
+from equipoise.hub.cluster.topic_limit import waiting_messages
 from equipoise.limits import TOKEN
 
 if TYPE_CHECKING:
@@ -67,19 +68,12 @@ def limit_facts(streams: Sequence[Topic]) -> dict[str, float]:
     limits = [stream.limit for stream in streams if stream.limit is not None]
     if not limits:
         return {}
-    held = [
-        item.messages
-        for stream in streams
-        if stream.stream is not None and stream.is_home
-        for items in stream.stream.admission.waiting.values()
-        for item in items
-    ]
     return {
         "limit_rate_per_s": sum(limit.share.rate for limit in limits) / 1e6,
         "limit_burst": sum(limit.share.depth for limit in limits) / TOKEN,
         "limit_admitted": sum(limit.admitted for limit in limits),
         "limit_refused": sum(limit.refused for limit in limits),
-        "limit_waiting": sum(held) + sum(limit.queue.messages for limit in limits if limit.queue is not None),
+        "limit_waiting": waiting_messages(streams),
         "limit_delay_s": sum(limit.delay_ns for limit in limits) / 1e9,
         "limit_delay_s_max": max(limit.delay_ns_max for limit in limits) / 1e9,
     }

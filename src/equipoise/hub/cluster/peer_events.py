@@ -48,5 +48,9 @@ class News:
             for lane in () if trunk.beside is None else list(trunk.beside.lanes.values()):
                 tell(lane)
 
+    @property
+    def has_untold(self) -> bool:
+        return bool(self._untold)
+
     def told_all(self) -> None:
         self._untold.clear()

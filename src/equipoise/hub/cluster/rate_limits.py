@@ -197,8 +197,10 @@ class RateLimits:
 
     def spend(self, limit: TopicLimit, count: int) -> None:
         """Messages get their positions."""
-        is_paid = limit.bucket.take(count, self.now())
+        now = self.now()
+        is_paid = limit.bucket.take(count, now)
         assert is_paid, "the gate has counted the tokens"
+        limit.note_drained(now)
         limit.admitted += count
         self.admitted += count
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -19,8 +20,9 @@ from xxhash import xxh3_64_intdigest
 from equipoise.hub.cluster.link.capabilities import VERBS
 from equipoise.hub.cluster.link.frames import Life
 from equipoise.model import Entry, Mode, Placement, Plan
+from equipoise.model.plan import reshared
 
-__all__ = ["LiveHub", "Router", "Routing", "Stamp"]
+__all__ = ["LiveHub", "Reshared", "Router", "Routing", "Stamp"]
 
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
@@ -42,6 +44,13 @@ class LiveHub(msgspec.Struct, frozen=True):
     verbs: int = VERBS
     # Where it speaks TLS: host:port; empty: nowhere.
     tls_address: str = ""
+
+
+class Reshared(NamedTuple):
+    """A change of routing in which these topics got other shares, and nothing else changed; and the stamp before it."""
+
+    before: Stamp
+    topics: frozenset[bytes]
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,8 @@ class Router:
         self.stamp: Stamp = (0, 0)
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()
+        # None: the last change has changed more than shares.
+        self.reshared: Reshared | None = None
 
     @property
     def serving(self) -> frozenset[str]:
@@ -78,6 +89,7 @@ class Router:
 
     def apply(self, routing: Routing) -> list[Life]:
         """Take it; the lives that end by it. An older plan than the present one is left aside, its hubs are not."""
+        before, plan_before, peers_before = self.stamp, self.routing.plan, self.peers
         ended: list[Life] = []
         for name, facts in self.peers.items():
             now = routing.hubs.get(name)
@@ -91,6 +103,9 @@ class Router:
         for life in ended:
             self._remember(life)
         self._conclude()
+        is_same_world = before[1] == self.stamp[1] and peers_before == self.peers
+        topics = reshared(plan_before, plan) if is_same_world and before[0] < self.version else None
+        self.reshared = None if topics is None else Reshared(before, topics)
         return ended
 
     def bury(self, life: Life) -> bool:
@@ -99,6 +114,7 @@ class Router:
             return False
         self._remember(life)
         self._conclude()
+        self.reshared = None
         return True
 
     def is_dead(self, hub: str, incarnation: int) -> bool:

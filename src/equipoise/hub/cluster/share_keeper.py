@@ -153,5 +153,5 @@ class ShareKeeper:
 
 def _share(entry: Entry, topic: Topic, limit: TopicLimit) -> Share:
     """What an entry with several homes gives the stream."""
-    shares = split(limit.envelope.whole, entry.shares or equal_parts(len(entry.homes)))
+    shares = split(limit.envelope.whole, entry.shares or equal_parts(len(entry.homes)), entry.depths)
     return shares[entry.homes.index(topic.lane.decode()) if topic.lane else 0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.limits import TOKEN, Bucket, Envelope, Share, TurnRing
 from equipoise.limits.shares import NOTHING
@@ -18,9 +18,10 @@ from equipoise.stream.submission import Path
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.client_queue import ClientQueue
+    from equipoise.stream.admission import Admission
     from equipoise.stream.parts import Dependency
 
-__all__ = ["CLIENTS", "CarriedLevel", "TopicLimit"]
+__all__ = ["CLIENTS", "CarriedLevel", "LimitWindow", "TopicLimit", "limit_window", "waiting_messages"]
 
 # A home that takes longer to acknowledge has messages waiting: more than a round trip between continents.
 SLOW_ACK_NS = 250_000_000
@@ -50,6 +51,7 @@ class TopicLimit:
         "client_turns",
         "delay_ns",
         "delay_ns_max",
+        "drained",
         "due_at",
         "envelope",
         "granted",
@@ -65,6 +67,7 @@ class TopicLimit:
         "sent_at",
         "share",
         "wait_ns",
+        "waited_ns",
         "waiting_at",
         "wanted",
     )
@@ -107,6 +110,9 @@ class TopicLimit:
         # What admitted messages of this hub's clients have waited, in sum and at most.
         self.delay_ns = 0
         self.delay_ns_max = 0
+        # In this window of telemetry: the longest such wait; the most that was missing from a full bucket, in units.
+        self.waited_ns = 0
+        self.drained = 0
 
     @property
     def is_engaged(self) -> bool:
@@ -158,7 +164,67 @@ class TopicLimit:
     def note_delay(self, waited_ns: int) -> None:
         self.delay_ns += waited_ns
         self.delay_ns_max = max(self.delay_ns_max, waited_ns)
+        self.waited_ns = max(self.waited_ns, waited_ns)
+
+    def note_drained(self, now: int) -> None:
+        """Tokens have been taken."""
+        missing = self.bucket.depth - self.bucket.level(now)
+        if missing > self.drained:
+            self.drained = missing
 
     def retry_ms(self, wait_ns: int | None) -> int:
         """When to try again, as an error says it."""
         return max(1, -(-(self.wait_ns if wait_ns is None else wait_ns) // 1_000_000))
+
+
+class _AnyStream(Protocol):
+    @property
+    def admission(self) -> Admission: ...
+
+
+class LimitedStream(Protocol):
+    """A topic or a lane."""
+
+    @property
+    def limit(self) -> TopicLimit | None: ...
+    @property
+    def is_home(self) -> bool: ...
+    @property
+    def stream(self) -> _AnyStream | None: ...
+
+
+def waiting_messages(streams: Sequence[LimitedStream]) -> int:
+    """Messages that wait for tokens: held by the streams that are numbered here, and of this hub's own clients."""
+    held = [
+        item.messages
+        for stream in streams
+        if stream.stream is not None and stream.is_home
+        for items in stream.stream.admission.waiting.values()
+        for item in items
+    ]
+    queues = (stream.limit.queue for stream in streams if stream.limit is not None)
+    return sum(held) + sum(queue.messages for queue in queues if queue is not None)
+
+
+class LimitWindow(NamedTuple):
+    """What a topic's rate limit did at this hub in a window of telemetry."""
+
+    # The longest that a message of this hub's clients was held back.
+    throttle_us: int
+    # Where the hub numbers a stream of the topic: the most tokens that were missing from a full bucket, what waits
+    # included, and the messages that wait at the end of the window.
+    drained: int
+    waiting: int
+
+
+def limit_window(streams: Sequence[LimitedStream]) -> LimitWindow:
+    """Of a limited topic and the lanes it has; the next window begins."""
+    limits = [(stream, stream.limit) for stream in streams if stream.limit is not None]
+    waited_ns, drained = 0, 0
+    for stream, limit in limits:
+        waited_ns = max(waited_ns, limit.waited_ns)
+        drained += limit.drained if stream.is_home else 0
+        limit.waited_ns = limit.drained = 0
+    is_numbering = any(stream.is_home for stream, _ in limits)
+    waiting = waiting_messages(streams) if is_numbering else 0
+    return LimitWindow(waited_ns // 1_000, -(-drained // TOKEN) + waiting, waiting)

@@ -15,6 +15,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from equipoise.hub.cluster.topic_limit import limit_window
 from equipoise.hub.telemetry.meter import (
     COUNTED,
     NOTED,
@@ -153,6 +154,7 @@ class Slice:
             "publishers": self._publishers(growth[PUBLISHED], noted),
             **self._audience_columns(core),
             **_greatest(sums, meters, noted, core.now()),
+            **_limit_columns(topics),
             **core.places.renewing.columns_of(topics),
             **core.places.home_delays(topics),
             **_log_columns(core.logs, topics),
@@ -348,6 +350,23 @@ def _greatest(
             values[name] = narrow(column)
         values["subscribers_queued"] = narrow(clients)
     return values
+
+
+_LIMITED = ("throttle_us_max", "limit_drained", "limit_waiting")
+
+
+def _limit_columns(topics: Sequence[Topic]) -> dict[str, Values]:
+    """What rate limits did. A block in which no topic has one says nothing of them."""
+    limited = [row for row, topic in enumerate(topics) if topic.limit is not None]
+    if not limited:
+        return {}
+    columns = [[0] * len(topics) for _ in _LIMITED]
+    for row in limited:
+        trunk = topics[row]
+        streams = (trunk, *(() if trunk.beside is None else trunk.beside.lanes.values()))
+        for column, number in zip(columns, limit_window(streams), strict=True):
+            column[row] = number
+    return {name: narrow(column) for name, column in zip(_LIMITED, columns, strict=True)}
 
 
 def _one_or_each(column: Sequence[int]) -> Values:

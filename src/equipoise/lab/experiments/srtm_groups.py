@@ -3,156 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
-from equipoise.lab.experiments.experiment import Experiment, Progress, curves, sweep
+from equipoise.lab.experiments.experiment import Experiment, curves
 from equipoise.lab.experiments.result import Claim, Figure, Panel, Size
-from equipoise.lab.experiments.srtm_topic import (
-    LIMIT_S,
-    LimitedTopic,
-    Mean,
-    Split,
-    SplitScale,
-    choose,
-    mean_of,
-    split_parameters,
+from equipoise.lab.experiments.srtm_dealing import (
+    FourSplits,
+    GroupedSplits,
+    GroupPoint,
+    GroupScale,
+    deal_groups,
+    kind,
 )
-from equipoise.lab.workload.grouped_publishers import GroupedPublishers
-from equipoise.limits.distribution import SplitPolicy
+from equipoise.lab.experiments.srtm_topic import LIMIT_S, Split, split_parameters
 
-__all__ = [
-    "BATCH",
-    "EXPERIMENT_7",
-    "EXPERIMENT_8",
-    "EXPERIMENT_9",
-    "GROUPS_NOTE",
-    "PENALTY_S_MAX",
-    "PUBLISHERS",
-    "SIZES",
-    "GroupScale",
-    "deal_groups",
-    "kind",
-]
+__all__ = ["EXPERIMENT_7", "EXPERIMENT_8", "EXPERIMENT_9", "GROUPS_NOTE", "PENALTY_S_MAX", "SIZES"]
 
-PUBLISHERS = 1_000
-BATCH = 10
 # Section VI-D2.
 SPREAD_GROUP = 25
 PENALTY_S_MAX = 0.0005
 FOUND_RATIO_MAX = 1.1
 
 
-class _Cell(NamedTuple):
-    is_periodic: bool
-    group: int
-    spread_ms: int
-    run: int
-
-
-# Whether periodic, publishers in a group, spread in milliseconds.
-_At = tuple[bool, int, int]
-
-
-class _Splits(NamedTuple):
-    """One topic, split in four ways."""
-
-    max_min: Split
-    # As many hubs as SRTM uses.
-    forced: Split
-    stated: Split
-    found: Split
-    # The found order over as many hubs as SRTM uses.
-    found_alike: Split
-    # Stated groups, with a depth that was profiled on another trace.
-    elsewhere: Split
-
-
-@dataclass(frozen=True, slots=True)
-class GroupScale:
-    """Group sizes, spreads in milliseconds, seconds of a trace, runs."""
-
-    groups: tuple[int, ...]
-    spreads_ms: tuple[int, ...]
-    seconds: float
-    runs: int
-
-    @property
-    def split_scale(self) -> SplitScale:
-        return SplitScale((PUBLISHERS,), self.seconds, self.runs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Grouped:
-    scale: GroupScale
-    cells: dict[_Cell, _Splits]
-
-    def mean(self, at: _At, value: Callable[[_Splits], float]) -> Mean:
-        runs = range(self.scale.runs)
-        return mean_of([value(self.cells[_Cell(*at, run)]) for run in runs])
-
-    def points(self) -> list[_At]:
-        return list(dict.fromkeys((cell.is_periodic, cell.group, cell.spread_ms) for cell in self.cells))
-
-
-def _split(cell: _Cell, seconds: float, seed: int) -> _Splits:
-    workload = GroupedPublishers(
-        count=PUBLISHERS,
-        batch=BATCH,
-        is_periodic=cell.is_periodic,
-        group=cell.group,
-        spread_s=cell.spread_ms / 1_000,
-    )
-    trace_seed = 1_000 * seed + cell.run
-    topic = LimitedTopic(workload, seconds, trace_seed)
-    elsewhere = LimitedTopic(workload, seconds, trace_seed, is_profiled_elsewhere=True)
-    stated = choose(partial(topic.split, SplitPolicy.CORRELATION), 1)
-    return _Splits(
-        max_min=choose(partial(topic.split, SplitPolicy.MAX_MIN), 1),
-        forced=topic.split(SplitPolicy.MAX_MIN, stated.hubs),
-        stated=stated,
-        found=choose(topic.best_found, 1),
-        found_alike=topic.best_found(stated.hubs),
-        elsewhere=elsewhere.split(SplitPolicy.CORRELATION, stated.hubs),
-    )
-
-
-# The world that was run last: figures 7 and 8 are two looks at one.
-_last: dict[tuple[GroupScale, int], _Grouped] = {}
-
-
-def deal_groups(scale: GroupScale, seed: int, progress: Progress) -> _Grouped:
-    """Split a topic for each kind of publisher, size of group and spread."""
-    if (scale, seed) not in _last:
-        _last.clear()
-        _last[scale, seed] = _deal(scale, seed, progress)
-    return _last[scale, seed]
-
-
-def _deal(scale: GroupScale, seed: int, progress: Progress) -> _Grouped:
-    cells = [
-        _Cell(is_periodic, group, spread_ms, run)
-        for is_periodic in (False, True)
-        for group in scale.groups
-        for spread_ms in scale.spreads_ms
-        for run in range(scale.runs)
-    ]
-    return _Grouped(
-        scale, sweep(partial(_split, seconds=scale.seconds, seed=seed), cells, progress, "traces")
-    )
-
-
-def kind(is_periodic: bool) -> str:
-    return "periodic" if is_periodic else "Poisson"
-
-
-def _where(point: _At) -> str:
+def _where(point: GroupPoint) -> str:
     is_periodic, group, spread_ms = point
     return f"{kind(is_periodic)}, groups of {group}" + (f", {spread_ms} ms apart" if spread_ms else "")
 
 
-def _shared_claims(seen: _Grouped) -> tuple[Claim, ...]:
+def _shared_claims(seen: GroupedSplits) -> tuple[Claim, ...]:
     """What holds of every way to deal by groups."""
     points = seen.points()
     grouped = [point for point in points if point[1] > 1]
@@ -196,7 +74,7 @@ def _shared_claims(seen: _Grouped) -> tuple[Claim, ...]:
     )
 
 
-def _claims_7(seen: _Grouped) -> tuple[Claim, ...]:
+def _claims_7(seen: GroupedSplits) -> tuple[Claim, ...]:
     points = seen.points()
     above = [at for at in points if seen.mean(at, lambda one: one.stated.latency_s).mean > LIMIT_S]
     allowed = [at for at in above if seen.mean(at, lambda one: one.stated.undivided_s).mean <= LIMIT_S]
@@ -232,7 +110,7 @@ def _claims_7(seen: _Grouped) -> tuple[Claim, ...]:
     )
 
 
-def _claims_8(seen: _Grouped) -> tuple[Claim, ...]:
+def _claims_8(seen: GroupedSplits) -> tuple[Claim, ...]:
     split = [
         at
         for at in seen.points()
@@ -254,10 +132,10 @@ def _claims_8(seen: _Grouped) -> tuple[Claim, ...]:
     )
 
 
-def _claims_9(seen: _Grouped) -> tuple[Claim, ...]:
+def _claims_9(seen: GroupedSplits) -> tuple[Claim, ...]:
     wide = max(seen.scale.spreads_ms)
 
-    def falls(value: Callable[[_Splits], float]) -> list[tuple[str, float, float]]:
+    def falls(value: Callable[[FourSplits], float]) -> list[tuple[str, float, float]]:
         return [
             (
                 kind(periodic),
@@ -286,7 +164,7 @@ def _claims_9(seen: _Grouped) -> tuple[Claim, ...]:
     )
 
 
-_WAYS: tuple[tuple[str, Callable[[_Splits], Split]], ...] = (
+_WAYS: tuple[tuple[str, Callable[[FourSplits], Split]], ...] = (
     ("Max-Min (blind)", lambda one: one.max_min),
     ("Max-Min, hubs as SRTM", lambda one: one.forced),
     ("SRTM (stated groups)", lambda one: one.stated),
@@ -298,11 +176,11 @@ _SPLIT: Callable[[Split], float] = lambda split: split.latency_s  # noqa: E731
 _UNDIVIDED: Callable[[Split], float] = lambda split: split.undivided_s  # noqa: E731
 
 
-def _figure(seen: _Grouped, *, name: str, title: str, by_spread: bool) -> Figure:
+def _figure(seen: GroupedSplits, *, name: str, title: str, by_spread: bool) -> Figure:
     xs = seen.scale.spreads_ms if by_spread else seen.scale.groups
     other = seen.scale.groups[0] if by_spread else seen.scale.spreads_ms[0]
 
-    def at(periodic: bool, x: int, value: Callable[[_Splits], float]) -> float:
+    def at(periodic: bool, x: int, value: Callable[[FourSplits], float]) -> float:
         group, spread = (other, x) if by_spread else (x, other)
         return seen.mean((periodic, group, spread), value).mean
 
@@ -362,10 +240,10 @@ def _experiment(
     summary: str,
     title: str,
     worlds: dict[Size, GroupScale],
-    claims: Callable[[_Grouped], tuple[Claim, ...]],
+    claims: Callable[[GroupedSplits], tuple[Claim, ...]],
     *,
     by_spread: bool = False,
-) -> Experiment[GroupScale, _Grouped]:
+) -> Experiment[GroupScale, GroupedSplits]:
     name = f"srtm-{figure}"
     return Experiment(
         name=name,

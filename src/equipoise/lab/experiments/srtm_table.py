@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 
 from equipoise.lab.experiments.experiment import Experiment, Progress, curves, sweep
 from equipoise.lab.experiments.result import Claim, Figure, Panel, Size
-from equipoise.lab.experiments.srtm_groups import (
-    BATCH,
-    GROUPS_NOTE,
-    PENALTY_S_MAX,
-    PUBLISHERS,
-    SIZES,
-    GroupScale,
-    kind,
-)
+from equipoise.lab.experiments.srtm_dealing import BATCH, PUBLISHERS, GroupScale, kind
+from equipoise.lab.experiments.srtm_groups import GROUPS_NOTE, PENALTY_S_MAX, SIZES
 from equipoise.lab.experiments.srtm_topic import (
     COSTS,
     HUBS,

@@ -2,8 +2,8 @@
 
 `algorithm_1` is the paper's, with the corner case that it tells in words. Around it: a topic has to weigh something to
 be replicated; one that fits on no hub is replicated whatever its ratios say; a topic whose messages one hub must admit
-(durable, or with an envelope) is never given several streams. More homes need a few views, fewer homes many, and
-thresholds on the way down are lower than on the way up.
+(durable, or with an envelope) gets homes for its readers only, and one that is split is left to `envelopes`. More homes
+need a few views, fewer homes many, and thresholds on the way down are lower than on the way up.
 
 The least loaded hubs are added first, the busiest freed first.
 """
@@ -24,7 +24,7 @@ from equipoise.plan.memory import Hits, HubNoise, hit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.high_load import is_severe
 
-__all__ = ["Wanted", "algorithm_1", "rate", "replicate"]
+__all__ = ["Wanted", "algorithm_1", "is_clear", "is_due", "rate", "replicate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ def replicate(draft: Draft) -> None:
         count = _direction(draft, topic, up, down)
         if count == 0:
             continue
-        is_clear = count > 0 and _is_clear(draft, topic, size)
-        hits[name] = hit(draft.memory.replica_hits.get(name), draft.view, step=count, is_clear=is_clear)
-        if _is_due(draft, topic, hits[name].count) and _change(draft, topic, up if count > 0 else down, size):
+        clear = count > 0 and is_clear(draft, topic, size)
+        hits[name] = hit(draft.memory.replica_hits.get(name), draft.view, step=count, is_clear=clear)
+        if is_due(draft, topic, hits[name].count) and _change(draft, topic, up if count > 0 else down, size):
             del hits[name]
         else:
             draft.is_pressing |= count > 0
@@ -122,7 +122,7 @@ def _sizes(draft: Draft) -> NDArray[np.float64]:
     return np.where(in_need, draft.present_ratio, draft.mean_ratio)
 
 
-def _is_clear(draft: Draft, topic: int, size: float) -> bool:
+def is_clear(draft: Draft, topic: int, size: float) -> bool:
     """The topic is beyond what one hub can take by more than its home's noise."""
     names, noises = draft.view.hubs.names, draft.memory.noises
     usual = max((noises.get(names[hub], HubNoise()).deviation for hub in draft.homes_of(topic)), default=1.0)
@@ -138,6 +138,7 @@ def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
     )
     is_near = by_count & (size >= settings.replicate_ratio_min)
     found = set(np.flatnonzero(is_large | is_near).tolist()) | draft.predicted.several.keys()
+    found -= draft.divided
     return sorted(found, key=lambda topic: (-size[topic], topic))
 
 
@@ -180,7 +181,8 @@ def _direction(draft: Draft, topic: int, up: Wanted, down: Wanted) -> int:
     return -1 if down.homes < homes else 0
 
 
-def _is_due(draft: Draft, topic: int, hits: int) -> bool:
+def is_due(draft: Draft, topic: int, hits: int) -> bool:
+    """Whether so many hits are evidence enough for other homes, and now is the time."""
     settings = draft.settings
     changed_s = draft.memory.replicated_s.get(draft.view.topics.names[topic])
     if changed_s is not None and draft.now - changed_s < settings.replication_wait_s:

@@ -1,0 +1,144 @@
+"""How a limited topic should be split, by replaying its recorded arrivals for every number of hubs and several deals.
+
+A trial is a number of hubs and a deal of publishers to them. Publishers are dealt in an order in which neighbours fire
+together: by the groups that they have stated, or as found from the arrivals, with several windows; and blindly, to show
+what the order is worth. Trials are independent of each other: they run wherever there is a processor.
+
+Always true: the same arrivals give the same trials; what is chosen is a number of hubs that was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.limits.firing_order import WINDOWS_S, firing_order
+from equipoise.limits.fitting import MARGIN, best_fit
+from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, replay
+from equipoise.limits.shares import Envelope
+
+__all__ = [
+    "ARRIVALS_MIN",
+    "BLIND",
+    "STATED",
+    "ChosenSplit",
+    "SplitTrial",
+    "TrialLatency",
+    "choose_split",
+    "found_orders",
+    "replay_trial",
+    "split_trials",
+    "trace_of",
+]
+
+Ints = NDArray[np.int64]
+
+BLIND, STATED = "blind", "stated groups"
+# Fewer messages say nothing of a 99th percentile: ten of them lie above it.
+ARRIVALS_MIN = 1_000
+_BLIND_SEED = 1
+
+
+class SplitTrial(NamedTuple):
+    """Publisher i sits at hub `seats[i]` of so many."""
+
+    hubs: int
+    order: str
+    seats: Ints
+
+
+class TrialLatency(NamedTuple):
+    """What a trial came to at the quantile that was asked for; undivided: with the same seats behind one bucket."""
+
+    hubs: int
+    order: str
+    latency_s: float
+    undivided_s: float
+
+
+class ChosenSplit(NamedTuple):
+    """The smallest number of hubs that stays below the limit less a margin; else the best there is."""
+
+    hubs: int
+    order: str
+    latency_s: float
+    undivided_s: float
+    is_within: bool
+
+
+def trace_of(times_s: Sequence[float], publishers: Sequence[int], messages: Sequence[int]) -> ArrivalTrace:
+    """Of runs: when each came, from which publisher (by index), and how many messages it had."""
+    counts = np.asarray(messages, np.int64)
+    begins = np.zeros(int(counts.sum()), np.bool_)
+    if len(counts):
+        begins[np.cumsum(counts) - counts] = True
+    return ArrivalTrace(
+        np.repeat(np.asarray(times_s, np.float64), counts),
+        np.repeat(np.asarray(publishers, np.int64), counts),
+        begins,
+    )
+
+
+def found_orders(trace: ArrivalTrace, count: int) -> dict[str, Ints]:
+    """Orders of publishers in which neighbours fire together, by the window that they were found with."""
+    times_s, publishers = trace.times_s[trace.begins_chunk], trace.publishers[trace.begins_chunk]
+    return {
+        f"found, {1e3 * window_s:g} ms": firing_order(times_s, publishers, count, window_s)
+        for window_s in WINDOWS_S
+    }
+
+
+def split_trials(trace: ArrivalTrace, groups: Sequence[str], hubs_max: int) -> list[SplitTrial]:
+    """`groups`: what each publisher has stated; empty where it has not."""
+    count = len(groups)
+    blind = np.random.default_rng(_BLIND_SEED).permutation(count)
+    orders = {BLIND: blind, **found_orders(trace, count)}
+    if any(groups):
+        orders[STATED] = np.array(sorted(range(count), key=lambda i: (groups[i], i)), np.int64)
+    return [
+        SplitTrial(hubs, name, _dealt(order, hubs))
+        for hubs in range(1, min(hubs_max, count) + 1)
+        for name, order in orders.items()
+    ]
+
+
+def _dealt(order: Ints, hubs: int) -> Ints:
+    seats = np.empty(len(order), np.int64)
+    seats[order] = np.arange(len(order)) % hubs
+    return seats
+
+
+def replay_trial(
+    trial: SplitTrial, trace: ArrivalTrace, envelope: Envelope, costs: DeliveryCosts, quantile: float
+) -> TrialLatency:
+    """Replay the arrivals with these seats."""
+    found = [
+        replay(
+            trace,
+            trial.seats,
+            trial.hubs,
+            rate_per_s=envelope.rate_per_s,
+            depth=envelope.burst,
+            costs=costs,
+            is_divided=is_divided,
+        ).quantile_s(quantile)
+        for is_divided in (True, False)
+    ]
+    return TrialLatency(trial.hubs, trial.order, *found)
+
+
+def choose_split(
+    latencies: Iterable[TrialLatency], limit_s: float, *, margin: float = MARGIN, orders: str = ""
+) -> ChosenSplit:
+    """The best deal of each number of hubs, and of these the smallest number within the limit. `orders`: only these."""
+    best: dict[int, TrialLatency] = {}
+    for one in latencies:
+        is_asked = orders in one.order and one.order != BLIND
+        if is_asked and (one.hubs not in best or one.latency_s < best[one.hubs].latency_s):
+            best[one.hubs] = one
+    fit = best_fit({hubs: one.latency_s for hubs, one in best.items()}, limit_s, margin)
+    chosen = best[fit.hubs]
+    return ChosenSplit(fit.hubs, chosen.order, chosen.latency_s, chosen.undivided_s, fit.is_within)

@@ -1,0 +1,271 @@
+"""Limited topics: over how many hubs each is spread, and with which shares of its envelope (SRTM, IV and V-D).
+
+Splitting a bucket never helps (Proposition 1 of that paper), so a limited topic has one home as long as one hub can
+carry it. One that needs more is split over the fewest hubs that have room for it together, with the least share as
+large as possible. Room is counted in messages of this topic, by whatever a hub has least of. Where replays of its
+arrivals have found that the latency limit needs more hubs (`Memory.fits`), it gets as many. If its readers are what
+makes it heavy, it is left to replication, which adds homes for readers: the bucket stays whole.
+
+Between such changes shares follow the traffic: rates by mean rates, depths by the largest drains (`limits.adaptor`).
+That moves nothing, so it neither counts as a move nor begins the waiting time of one.
+
+Always true:
+    a topic has no more homes than it has publishers, or tokens in its burst;
+    shares that an operator has given are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from equipoise.limits.adaptor import AdaptorSettings, HomeWindow, SplitParts, adapted, in_parts, is_behind
+from equipoise.limits.distribution import HubRoom, fewest_hubs, largest_minimum
+from equipoise.limits.shares import PARTS, equal_parts
+from equipoise.model import Entry, Mode, Reason, TopicSpec
+from equipoise.plan.draft import Draft, why
+from equipoise.plan.latency import present_latency_s, specs_asking
+from equipoise.plan.memory import Hits, Memory, hit
+from equipoise.plan.steps.high_load import is_severe
+from equipoise.plan.steps.replication import is_clear, is_due
+from equipoise.view.schema import LimitUse
+from equipoise.view.view import View
+
+__all__ = ["ADAPTOR", "divide", "has_fallen_behind"]
+
+ADAPTOR = AdaptorSettings()
+# A topic that takes less of a hub than this is no candidate, whatever replays say of it.
+_RATIO_MIN = 0.01
+# A present home counts as this much roomier, as a part of the topic's rate: others must be worth the handover.
+_STAY = 0.1
+
+
+def divide(draft: Draft) -> None:
+    """Change the homes of limited topics that have needed other ones for long enough; let shares follow the traffic."""
+    hits: dict[bytes, Hits] = {}
+    limited = specs_asking(draft.view, draft.specs, _is_limited)
+    for topic in sorted(limited, key=lambda topic: (-draft.mean_ratio[topic], topic)):
+        is_split = _is_split(draft, topic)
+        if is_split:
+            draft.divided.add(topic)
+        if draft.mean_ratio[topic] < _RATIO_MIN and not is_split:
+            continue
+        _confirm(draft, topic, limited[topic])
+        count, direction = _wanted(draft, topic, limited[topic])
+        if direction:
+            draft.divided.add(topic)
+            _count(draft, topic, count, direction, hits)
+        if is_split:
+            _adapt(draft, topic)
+    names = draft.view.topic_index
+    changed_s = {name: at for name, at in draft.memory.shares_s.items() if name in names}
+    draft.remember(split_hits=hits, shares_s=changed_s)
+
+
+def has_fallen_behind(view: View, memory: Memory) -> bool:
+    """Whether the shares of a split topic should change at once, and may."""
+    return any(
+        len(uses) > 1
+        and view.time_s - memory.shares_s.get(topic, -math.inf) > ADAPTOR.pause_s
+        and is_behind([_window(use) for use in uses.values()], ADAPTOR)
+        for topic, uses in view.limited.items()
+    )
+
+
+def _is_limited(spec: TopicSpec) -> bool:
+    """Of a durable topic one hub owns the log: it cannot be split."""
+    return spec.rate_per_s is not None and spec.durability is None
+
+
+def _is_split(draft: Draft, topic: int) -> bool:
+    replicas = draft.predicted.several.get(topic)
+    return replicas is not None and replicas.mode is Mode.ALL_SUBSCRIBERS
+
+
+# --- how many hubs ----------------------------------------------------------------------------------------------------
+
+
+def _wanted(draft: Draft, topic: int, spec: TopicSpec) -> tuple[int, int]:
+    """How many hubs it should have; and 1 if that is more than it has, -1 if it is less, 0 to leave it."""
+    homes, size = draft.homes_of(topic), float(draft.mean_ratio[topic])
+    if not homes or (draft.predicted.several.get(topic) and not _is_split(draft, topic)):
+        return len(homes), 0
+    most = _most_homes(draft, topic, spec)
+    fit = draft.memory.fits.get(draft.view.topics.names[topic])
+    asked = min(most, fit.hubs) if fit is not None else 0
+    rate = _rate(draft, topic)
+    enough = fewest_hubs(rate, _rooms(draft, topic, _ratio_max(draft, homes)))
+    is_tight = bool((draft.predicted.ratio[list(homes)] > draft.settings.high_ratio).any())
+    wanted = max(asked, min(most, enough) if is_tight else 0)
+    if wanted > len(homes) and (asked > len(homes) or not _is_for_readers(draft, topic, size)):
+        return wanted, 1
+    low = fewest_hubs(rate, _rooms(draft, topic, draft.settings.accept_ratio * draft.settings.shrink_ratio))
+    fewer = max(asked, low, 1)
+    return (fewer, -1) if fewer < len(homes) else (len(homes), 0)
+
+
+def _confirm(draft: Draft, topic: int, spec: TopicSpec) -> None:
+    """Judge a number of hubs that a replay has found by what the topic measures with it."""
+    name, homes = draft.view.topics.names[topic], draft.homes_of(topic)
+    fit = draft.memory.fits.get(name)
+    if fit is None or fit.is_confirmed or fit.hubs != len(homes) or spec.latency_ms is None:
+        return
+    changed_s = max(draft.memory.replicated_s.get(name, fit.at_s), fit.at_s)
+    measured_s = present_latency_s(draft.view.topics, {topic: spec.quantile})[topic]
+    if draft.now - changed_s < draft.settings.settle_s or np.isnan(measured_s):
+        return
+    most = min(_most_homes(draft, topic, spec), int(draft.eligible.sum()))
+    judged = fit.judged(len(homes), most, holds=bool(measured_s <= spec.latency_ms / 1e3))
+    draft.remember(fits={**draft.memory.fits, name: judged})
+    note = f"{_shown(draft, topic)}: {judged.note or ('confirmed' if judged.is_confirmed else 'tried next')}"
+    told = why(Reason.SPLIT, note, measured_ms=1e3 * measured_s, hubs=len(homes), hubs_next=judged.hubs)
+    draft.reasons.append(told)
+
+
+def _most_homes(draft: Draft, topic: int, spec: TopicSpec) -> int:
+    publishers = math.floor(draft.view.topics.publishers[topic])
+    burst = spec.envelope.burst if spec.envelope is not None else 1
+    return int(max(1, min(draft.settings.homes_max, publishers, burst)))
+
+
+def _is_for_readers(draft: Draft, topic: int, size: float) -> bool:
+    """Its readers are what makes it heavy, and enough of them to spread: homes for readers leave the bucket whole."""
+    topics, settings = draft.view.topics, draft.settings
+    publishing = float(topics.publications_per_s[topic]) * settings.publication_cost_us
+    work = publishing + float(topics.deliveries_per_s[topic]) * settings.delivery_cost_us
+    homes = math.ceil(size / settings.home_ratio)
+    part = publishing / work if work > 0 else 0.0
+    return float(topics.subscribers[topic]) >= 2 * homes and part * size <= settings.home_ratio / 2
+
+
+def _rate(draft: Draft, topic: int) -> float:
+    return max(1e-9, float(draft.view.topics.publications_per_s[topic]))
+
+
+def _ratio_max(draft: Draft, homes: Sequence[int]) -> float:
+    """How full a hub may get: fuller if no further server can be had."""
+    settings = draft.settings
+    is_severely_full = any(is_severe(draft, hub) for hub in homes)
+    return settings.crowded_ratio if draft.is_crowded or is_severely_full else settings.accept_ratio
+
+
+def _rooms(draft: Draft, topic: int, ratio_max: float) -> list[HubRoom]:
+    """What of the topic each hub could carry that may have it, in messages per second; what it has counts as gone."""
+    predicted, homes = draft.predicted, draft.homes_of(topic)
+    able = draft.takers(topic)
+    able[list(homes)] = draft.eligible[list(homes)]
+    replicas = predicted.several.get(topic)
+    shares = dict.fromkeys(homes, 1.0) if replicas is None else predicted.shares_of(topic, replicas)
+    rate, rooms = _rate(draft, topic), []
+    for hub in np.flatnonzero(able).tolist():
+        others = predicted.if_removed(topic, shares[hub])[hub] if hub in shares else predicted.ratio[hub]
+        whole = float(predicted.topic_ratios(np.array([topic]), hub)[0])
+        part = max(0.0, ratio_max - float(others)) / max(whole, 1e-9)
+        rooms.append(HubRoom(draft.view.hubs.names[hub], rate * min(part, 1.0)))
+    return rooms
+
+
+def _count(draft: Draft, topic: int, count: int, direction: int, hits: dict[bytes, Hits]) -> None:
+    """One more piece of evidence for other homes; act on it once there is enough."""
+    name = draft.view.topics.names[topic]
+    size = float(draft.mean_ratio[topic])
+    clear = direction > 0 and is_clear(draft, topic, size)
+    hits[name] = hit(draft.memory.split_hits.get(name), draft.view, step=direction, is_clear=clear)
+    if is_due(draft, topic, hits[name].count) and _spread(draft, topic, count):
+        del hits[name]
+    else:
+        draft.is_pressing |= direction > 0
+
+
+def _spread(draft: Draft, topic: int, count: int) -> bool:
+    """Give the topic so many homes, with shares by their room; whether anything was changed."""
+    homes, rate = draft.homes_of(topic), _rate(draft, topic)
+    index = draft.view.hub_index
+    rooms = _rooms(draft, topic, _ratio_max(draft, homes))
+
+    def roomiest(room: HubRoom) -> tuple[float, int]:
+        hub = index[room.hub]
+        return -(room.room_per_s + (_STAY * rate if hub in homes else 0.0)), hub
+
+    chosen = sorted(rooms, key=roomiest)[:count]
+    if not chosen:
+        return False
+    quotas = largest_minimum(rate, chosen)
+    unplaced = max(0.0, rate - sum(quotas.values()))
+    numbers = {"publications_per_s": rate, "homes": len(chosen), "unplaced_per_s": unplaced}
+    if unplaced > 1e-6 * rate:
+        # The best there is; a server is asked for as for any overload.
+        note = f"{_shown(draft, topic)}: its hubs together have no room for all of it"
+        draft.reasons.append(why(Reason.NO_ROOM, note, **numbers))
+        draft.is_pressing = True
+    made = sorted(
+        (index[hub] for hub in quotas),
+        key=lambda hub: (hub != homes[0], hub not in homes, -_at(draft, quotas, hub), hub),
+    )
+    if tuple(made) == tuple(homes):
+        return False
+    explained = why(Reason.SPLIT, f"{len(homes)} to {len(made)} hubs", **numbers)
+    if len(made) == 1:
+        draft.move(topic, made[0], explained)
+    else:
+        shares = in_parts([max(1e-9, _at(draft, quotas, hub)) for hub in made], ADAPTOR.floor)
+        draft.replicate(topic, made, Mode.ALL_SUBSCRIBERS, explained, shares=shares)
+    name = draft.view.topics.names[topic]
+    draft.remember(replicated_s={**draft.memory.replicated_s, name: draft.now})
+    return True
+
+
+def _at(draft: Draft, quotas: dict[str, float], hub: int) -> float:
+    return quotas[draft.view.hubs.names[hub]]
+
+
+def _shown(draft: Draft, topic: int) -> str:
+    return draft.view.topics.names[topic].decode("utf-8", "backslashreplace")
+
+
+# --- shares that follow the traffic -----------------------------------------------------------------------------------
+
+
+def _window(use: LimitUse) -> HomeWindow:
+    """The view's window is the adaptor's."""
+    return HomeWindow(use.publications_per_s, use.publications_per_s, use.drained, use.waiting)
+
+
+def _adapt(draft: Draft, topic: int) -> None:
+    name = draft.view.topics.names[topic]
+    entry, uses = draft.plan.entries.get(name), draft.view.limited.get(name)
+    if entry is None or uses is None or not _may_adapt(draft, topic, entry):
+        return
+    windows = [_window(uses.get(home, LimitUse(0.0, 0.0, 0.0))) for home in entry.homes]
+    before = SplitParts(
+        entry.shares or equal_parts(len(entry.homes)),
+        entry.depths or entry.shares or equal_parts(len(entry.homes)),
+    )
+    draft.is_pressing |= is_behind(windows, ADAPTOR)
+    after = adapted(before, windows, draft.view.window_s, ADAPTOR)
+    if after is None:
+        return
+    off = max(
+        abs(new - old)
+        for new, old in zip((*after.rates, *after.depths), (*before.rates, *before.depths), strict=True)
+    )
+    waiting = sum(window.waiting for window in windows)
+    explained = why(Reason.SHARES, "", changed_ratio=off / PARTS, waiting=waiting)
+    draft.changes.put(msgspec.structs.replace(entry, shares=after.rates, depths=after.depths), explained)
+    draft.remember(shares_s={**draft.memory.shares_s, name: draft.now})
+
+
+def _may_adapt(draft: Draft, topic: int, entry: Entry) -> bool:
+    """The view shows the present homes under the present shares, and no operator has given these."""
+    name, settings, memory = entry.topic, draft.settings, draft.memory
+    is_given = entry.is_pinned and bool(entry.shares) and not entry.depths
+    moved_s = max(memory.replicated_s.get(name, -math.inf), memory.moved_s.get(name, -math.inf))
+    is_settled = draft.now - moved_s >= settings.settle_s
+    is_rested = draft.now - memory.shares_s.get(name, -math.inf) > ADAPTOR.pause_s
+    is_untouched = draft.memory.arbiter.is_free(name, "") and set(draft.homes_of(topic)) == {
+        draft.view.hub_index.get(home) for home in entry.homes
+    }
+    return not is_given and is_settled and is_rested and is_untouched
