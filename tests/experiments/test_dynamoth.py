@@ -11,11 +11,13 @@ import pytest
 
 from equipoise.lab.experiments import (
     EXPERIMENTS,
+    Claim,
     Experiment,
     Findings,
     Size,
     dynamoth_channel,
     dynamoth_game,
+    dynamoth_market,
     run,
     silent,
     to_object,
@@ -25,6 +27,7 @@ from equipoise.lab.experiments.meter import Meter, Second
 from equipoise.lab.experiments.run_game import Match, Outcome
 from equipoise.lab.experiments.views import LiveViews, ViewMaking
 from equipoise.lab.scenarios.game import Game, Schedule
+from equipoise.model import Entry, Mode
 
 # Eight servers of this bandwidth are full at some fifty players on sixteen tiles.
 TINY = dynamoth_game.GameSize(
@@ -64,11 +67,12 @@ def check(name: str, found: Findings) -> None:
                 assert len(line.x) == len(line.y) > 0
 
 
-def test_there_are_the_four_experiments_of_the_paper() -> None:
+def test_there_are_the_four_experiments_of_the_paper_and_one_on_another_map() -> None:
     assert [name for name in EXPERIMENTS if name.startswith("dynamoth-")] == [
         "dynamoth-1a",
         "dynamoth-1b",
         "dynamoth-2",
+        "dynamoth-2-market",
         "dynamoth-3",
     ]
     ours = [experiment for name, experiment in EXPERIMENTS.items() if name.startswith("dynamoth-")]
@@ -81,7 +85,7 @@ def test_three_servers_carry_more_of_a_channel_than_one(
 ) -> None:
     # A tenth of the speed, a tenth of the clients.
     speed, counts = setup.cpu_speed / 10, (10, 40, 100, 200)
-    small = replace(setup, cpu_speed=speed, counts=counts, duration_s=5.0, step=20)
+    small = replace(setup, cpu_speed=speed, counts=counts, duration_s=5.0, step=20, is_planned=False)
     found = EXPERIMENTS[setup.name].find(small, 1)
     check(setup.name, found)
     one, three, lost = found.claims
@@ -95,7 +99,25 @@ def test_experiment_2_counts_the_players_of_each_system() -> None:
     ours, theirs = (int(claim.ours.split(":")[0]) for claim in found.claims[:2])
     assert ours > 0
     assert theirs > 0
-    assert any("this is a test" in note for note in found.notes)
+    assert "this is a test" in found.views
+
+
+def test_a_market_is_judged_by_the_players_of_both_and_by_the_homes_of_its_tile() -> None:
+    def found(topic: bytes) -> tuple[Claim, ...]:
+        slow = [0.07] * 60 + [2.0] * 40
+        ours, rival = (outcome([count] * 100, slow) for count in (500, 200))
+        game = replace(TINY.game, market_chance=0.5)
+        ours = replace(ours, widest=Entry(topic, ("hub-1", "hub-2"), Mode.ALL_SUBSCRIBERS))
+        world = dynamoth_market.market_world(TINY)
+        match = replace(ours.match, game=game)
+        seen = dynamoth_game.Games(world, match, (ours, rival), ViewMaking(LiveViews, "this is a test"))
+        return EXPERIMENTS["dynamoth-2-market"].judge(seen).claims
+
+    ratio, homes = found(TINY.game.topic(3, 3))[:2]
+    assert ratio.ours.startswith("500 against 200: ×2.50")
+    assert ratio.holds
+    assert (homes.ours, homes.holds) == ("2, all-subscribers", True)
+    assert not found(TINY.game.topic(0, 0))[1].holds
 
 
 def test_experiment_3_lets_servers_follow_and_loses_nothing() -> None:

@@ -53,6 +53,16 @@ def test_a_player_rests_at_every_point_it_reaches() -> None:
     assert still_s / (still_s + moving_s) == pytest.approx(2.0 / 12.4, rel=0.15)
 
 
+def test_a_market_draws_a_quarter_of_the_players_and_a_map_without_one_is_as_before() -> None:
+    game = Game(market=(2, 5), market_chance=0.5)
+    players = [walker(seed, game) for seed in range(40)]
+    stood = [player.advance(1.0) for _ in range(200) for player in players]
+    assert stood.count(b"world/tile/2/5") / len(stood) == pytest.approx(0.24, abs=0.04)
+    assert [walker(1, Game(market=(0, 0))).advance(1.0) for _ in range(9)] == [
+        walker(1).advance(1.0) for _ in range(9)
+    ]
+
+
 def test_a_walk_does_not_depend_on_how_it_is_cut_into_steps() -> None:
     one, other = walker(5), walker(5)
     for _ in range(100):

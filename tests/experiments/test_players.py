@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.lab.experiments.epulsar_limits import EXPERIMENT_9, Compared
+from equipoise.lab.experiments.epulsar_evening import EXPERIMENT_9
+from equipoise.lab.experiments.epulsar_limits import Compared
 from equipoise.lab.experiments.epulsar_session import (
     Country,
     Evening,

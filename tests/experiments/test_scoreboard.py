@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def only_toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(EXPERIMENTS):
-        monkeypatch.delitem(EXPERIMENTS, name)
-    for name in ("toy-1", "toy-2"):
-        monkeypatch.setitem(EXPERIMENTS, name, toy(name))
+def only_toys() -> Iterator[None]:
+    """Put back in the same order: other tests look at it."""
+    real = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update({name: toy(name) for name in ("toy-1", "toy-2")})
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(real)
 
 
 def with_claims(result: Result, *claims: Claim) -> Result:
@@ -102,3 +106,23 @@ def test_the_page_of_the_documentation_is_that_of_its_results(monkeypatch: pytes
     monkeypatch.undo()
     folder = ROOT / "docs" / "results"
     assert (folder / "README.md").read_text().endswith(scoreboard(list(kept_results(folder))))
+
+
+def test_one_seed_does_not_break_what_the_median_of_many_held_unless_it_is_worse_than_all() -> None:
+    def ratio(value: float, *, holds: bool, worst: float | None = None) -> Claim:
+        return Claim(
+            claim="it is faster",
+            paper="×1.6",
+            ours=f"×{value}",
+            holds=holds,
+            value=value,
+            at_least=1.6,
+            by_median=True,
+            worst=worst,
+        )
+
+    kept = with_claims(result_of(), ratio(1.7, holds=True, worst=1.5))
+    assert not list(compared(kept, with_claims(result_of(), ratio(1.52, holds=False))))
+    assert list(compared(kept, with_claims(result_of(), ratio(1.4, holds=False))))
+    alone = with_claims(result_of(), ratio(1.7, holds=True))
+    assert list(compared(alone, with_claims(result_of(), ratio(1.52, holds=False))))

@@ -153,3 +153,29 @@ def test_inside_a_task_the_pool_is_serial_and_outside_it_is_the_one_of_the_block
         assert sorted(pool.run(nested, [1, 2])) == [(0, (True, "SerialPool")), (1, (True, "SerialPool"))]
     assert type(current_pool()) is SerialPool
     assert not is_task()
+
+
+def test_the_first_seed_of_an_experiment_with_views_is_no_task_and_tells_of_them(tmp_path: Path) -> None:
+    ran: list[tuple[int, bool]] = []
+
+    def world(size: Size, seed: int, progress: Progress) -> int:
+        ran.append((seed, is_task()))
+        return seed
+
+    experiment = Experiment(
+        name="toy-1",
+        source="A paper",
+        summary="Something.",
+        worlds={size: size for size in Size},
+        world=world,
+        claims=claims,
+        figures=(),
+        views=lambda seen: f"views of {seen}",
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(EXPERIMENTS, "toy-1", experiment)
+        found = over_seeds(run_seeds(experiment, Size.QUICK, [2, 1, 3], SerialPool(), folder=tmp_path))
+        run_seeds(experiment, Size.QUICK, [2, 1, 3], SerialPool(), folder=tmp_path)
+    assert ran == [(2, False), (1, True), (3, True)]
+    assert found.views == "views of 2"
+    assert "- Seed 2: views of 2" in page_section(found, title="toy", summary="Something.", figures=[])

@@ -9,7 +9,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from equipoise.lab.experiments.epulsar_limits import EXPERIMENT_8, Compared
+from equipoise.lab.experiments.epulsar_limits import Compared
+from equipoise.lab.experiments.epulsar_patrol import EXPERIMENT_8
 from equipoise.lab.experiments.epulsar_swarms import (
     STAMP,
     Change,

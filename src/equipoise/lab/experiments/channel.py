@@ -3,6 +3,10 @@
 Publishers send at fixed intervals, each at a phase of its own; every subscriber is to get every message. Response is
 from publishing to each receipt. The load is raised by the number of clients alone, and a server's limit is its
 processor: all servers of a run have equal ones.
+
+The plan says from the beginning how the channel is replicated; or, in a planned world, it says nothing of the channel:
+clients come over a while, a controller reads what hubs record, and the planner decides (Algorithm 1). What is measured
+begins when all have come and the plan has had time to follow.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from equipoise.lab.experiments.control_loop import Controlling
 from equipoise.lab.experiments.meter import Meter, percentile
+from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
 from equipoise.lab.simulation.cpu import measured_cpu
@@ -20,12 +26,26 @@ from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
 from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.model import Entry, Member, Mode, Plan
+from equipoise.plan import PlannerSettings
+from equipoise.plan.planner import Planner
 
-__all__ = ["ChannelWorld", "Point", "capacity", "measure"]
+__all__ = [
+    "OPENING_S",
+    "PLANNED_OPENING_S",
+    "PLANNED_SETTLE_S",
+    "ChannelWorld",
+    "Point",
+    "capacity",
+    "measure",
+]
 
 TOPIC = b"channel"
 # For all clients to connect and subscribe, each at a moment of its own within the first half.
 OPENING_S = 10.0
+# The same where the planner decides: slowly enough that it may change the replication twice on the way, 30 s apart. And
+# then for the last change to show.
+PLANNED_OPENING_S = 120.0
+PLANNED_SETTLE_S = 30.0
 # What is late by more than this has not arrived.
 DRAIN_S = 10.0
 _STAMP = struct.Struct("<d")
@@ -39,6 +59,8 @@ class ChannelWorld:
     subscribers: int
     servers: int = 1
     mode: Mode = Mode.SINGLE
+    # Whether the planner chooses how the channel is replicated; `mode` is not used then.
+    is_planned: bool = False
     # Of each publisher.
     messages_per_s: float = 10.0
     payload_bytes: int = 300
@@ -46,6 +68,14 @@ class ChannelWorld:
     cpu_speed: float = 1.0
     duration_s: float = 10.0
     seed: int = 1
+
+    @property
+    def opening_s(self) -> float:
+        return PLANNED_OPENING_S if self.is_planned else OPENING_S
+
+    @property
+    def settle_s(self) -> float:
+        return PLANNED_SETTLE_S if self.is_planned else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +90,9 @@ class Point:
     # The busiest server's processor while messages were sent, 0 to 1.
     cpu_ratio_max: float
     missed: int
+    # How the channel was replicated at the end.
+    mode: Mode = Mode.SINGLE
+    homes: int = 1
 
     def is_within(self, response_s_p99_max: float) -> bool:
         """Whether everything came, in time."""
@@ -71,6 +104,20 @@ def measure(channel: ChannelWorld) -> Point:
     topology = Legs(seed=channel.seed)
     with Simulation(seed=channel.seed, topology=topology, steps_max=10**10) as sim:
         return sim.run(_Run(sim, channel).play())
+
+
+def planner_settings(channel: ChannelWorld) -> PlannerSettings:
+    """No server is released, and messages cost what they cost on such a processor.
+
+    Without that the planner takes a price of more than fifty times its constants for an error of measurement.
+    """
+    usual = PlannerSettings()
+    return PlannerSettings(
+        servers_min=channel.servers,
+        servers_max=channel.servers,
+        delivery_cost_us=usual.delivery_cost_us / channel.cpu_speed,
+        publication_cost_us=usual.publication_cost_us / channel.cpu_speed,
+    )
 
 
 def capacity(
@@ -96,22 +143,21 @@ class _Run:
         names = [f"hub-{number}" for number in range(1, channel.servers + 1)]
         self._fleet = Fleet(sim, Machine(cpu=measured_cpu(channel.cpu_speed)), names)
         self._clients: list[LightClient] = []
+        self._controlling: asyncio.Task[None] | None = None
         self._sent = 0
 
     async def play(self) -> Point:
-        channel, fleet, sim = self._channel, self._fleet, self._sim
-        homes = tuple(fleet.hubs)
-        await fleet.begin(*homes)
-        entry = Entry(TOPIC, homes, channel.mode)
-        fleet.commit(Plan.of(members=[Member(name) for name in homes], entries=[entry]))
+        channel, sim = self._channel, self._sim
+        await self._begin()
         subscribers = [sim.host(f"subscriber-{number}") for number in range(channel.subscribers)]
         publishers = [sim.host(f"publisher-{number}") for number in range(channel.publishers)]
         for host in subscribers:
             host.spawn(self._subscribe(host), name="subscribe")
         talking = [host.spawn(self._prepare(host), name="prepare") for host in publishers]
-        await asyncio.sleep(OPENING_S)
+        await asyncio.sleep(channel.opening_s)
         await sim.until(self._is_everybody_live, OPENING_S)
         talkers = [await task for task in talking]
+        await asyncio.sleep(channel.settle_s)
         began, busy_before = sim.now, self._busy_s()
         self._meter.began_at = began
         for host, client in zip(publishers, talkers, strict=True):
@@ -121,6 +167,19 @@ class _Run:
         await sim.until(lambda: self._meter.responses >= self._expected, DRAIN_S)
         return self._point(busy_s)
 
+    async def _begin(self) -> None:
+        """All servers are members; the plan says how the channel is replicated, or a planner will."""
+        channel, fleet = self._channel, self._fleet
+        homes = tuple(fleet.hubs)
+        await fleet.begin(*homes)
+        if channel.is_planned:
+            policy = Planner(planner_settings(channel))
+            controlling = Controlling(fleet, self._meter, policy, LiveViews())
+            self._controlling = self._sim.loop.create_task(controlling.run(), name="controls")
+        else:
+            entry = Entry(TOPIC, homes, channel.mode)
+            fleet.commit(Plan.of(members=[Member(name) for name in homes], entries=[entry]))
+
     @property
     def _expected(self) -> int:
         return self._sent * self._channel.subscribers
@@ -128,6 +187,10 @@ class _Run:
     def _point(self, busy_s: list[float]) -> Point:
         channel, meter = self._channel, self._meter
         responses = meter.between(0.0, float("inf"))
+        if self._controlling is not None and self._controlling.done():
+            # It only ends by failing: raise what it raised.
+            self._controlling.result()
+        entry = self._fleet.plan.entries.get(TOPIC)
         return Point(
             clients=max(channel.subscribers, channel.publishers),
             response_s_mean=float(responses.mean()) if len(responses) else float("nan"),
@@ -136,6 +199,8 @@ class _Run:
             delivered=len(responses),
             cpu_ratio_max=max(busy_s) / channel.duration_s,
             missed=meter.lost,
+            mode=Mode.SINGLE if entry is None else entry.mode,
+            homes=1 if entry is None else len(entry.homes),
         )
 
     def _busy_s(self) -> list[float]:
@@ -147,7 +212,7 @@ class _Run:
         )
 
     async def _subscribe(self, host: Host) -> None:
-        await asyncio.sleep(host.random.random() * OPENING_S / 2)
+        await asyncio.sleep(self._comes_after_s(host, self._channel.subscribers))
         loop, meter, unpack = asyncio.get_running_loop(), self._meter, _STAMP.unpack_from
 
         def receive(topic: bytes, payload: bytes) -> None:
@@ -161,11 +226,26 @@ class _Run:
         self._clients.append(client)
 
     async def _prepare(self, host: Host) -> LightClient:
-        """Connect and learn where the channel lives, by asking."""
-        await asyncio.sleep(host.random.random() * OPENING_S / 2)
+        """Connect and learn where the channel lives, by asking; where a planner looks on, talk from then on."""
+        await asyncio.sleep(self._comes_after_s(host, self._channel.publishers))
         client = LightClient(self._fleet.endpoints, self._meter, _ignore, host.random)
         client.publish(TOPIC, _STAMP.pack(0.0))
+        if self._channel.is_planned:
+            host.spawn(self._warm_up(client), name="warm up")
         return client
+
+    def _comes_after_s(self, host: Host, of: int) -> float:
+        """At a moment of its own. In a planned world one that is alone comes at once, and the others one by one."""
+        if not self._channel.is_planned:
+            return host.random.random() * OPENING_S / 2
+        return host.random.random() * (PLANNED_OPENING_S - OPENING_S) if of > 1 else 0.0
+
+    async def _warm_up(self, client: LightClient) -> None:
+        """What is sent before it counts has no time in it."""
+        padding = b"." * max(0, self._channel.payload_bytes - _STAMP.size)
+        while not self._meter.began_at:
+            client.publish(TOPIC, _STAMP.pack(0.0) + padding)
+            await asyncio.sleep(1.0 / self._channel.messages_per_s)
 
     async def _talk(self, host: Host, client: LightClient, began: float) -> None:
         channel, loop = self._channel, asyncio.get_running_loop()

@@ -39,7 +39,22 @@ from equipoise.plan import PlannerSettings, Policy
 from equipoise.plan.planner import Planner
 from equipoise.plan.policies import ConsistentHashing
 
-__all__ = ["EXPERIMENT_2", "EXPERIMENT_3"]
+__all__ = [
+    "EXPERIMENT_2",
+    "EXPERIMENT_3",
+    "FULL",
+    "GIVE_UP_S",
+    "QUICK",
+    "RING",
+    "SERVERS",
+    "GameSize",
+    "GameWorld",
+    "Games",
+    "System",
+    "game_notes",
+    "game_parameters",
+    "play_all",
+]
 
 SERVERS = 8
 # A run in which players have been served badly for so long tells nothing new.
@@ -146,6 +161,7 @@ class GameWorld:
     size: GameSize
     schedule: Schedule
     systems: tuple[System, ...] = (PLANNER,)
+    servers_at_start: int = 1
     give_up_s: int | None = None
     views: Callable[[int], AbstractContextManager[ViewMaking]] = view_making
 
@@ -166,6 +182,7 @@ def play_all(world: GameWorld, seed: int, progress: Progress) -> Games:
         schedule=world.schedule,
         game=replace(size.game, world=f"world-{seed}"),
         servers=SERVERS,
+        servers_at_start=world.servers_at_start,
         out_bytes_per_s=size.out_bytes_per_s,
         give_up_s=world.give_up_s,
         seed=seed,
@@ -197,16 +214,16 @@ def _figure_2(seen: Games) -> Figure:
     return scalability_figure([system.label for system in seen.world.systems], seen.outcomes)
 
 
-def _notes(seen: Games) -> tuple[str, ...]:
+def game_notes(seen: Games) -> tuple[str, ...]:
     notes = [
         f"{system.label}: {outcome.plans} plans, {outcome.moves} topics placed by entry, "
         f"{outcome.meter.deliveries:,} messages delivered, {outcome.meter.cuts} connections cut."
         for system, outcome in zip(seen.world.systems, seen.outcomes, strict=True)
     ]
-    return (*notes, seen.views.note, *COMMON_NOTES)
+    return (*notes, *COMMON_NOTES)
 
 
-def _parameters(seen: Games) -> tuple[tuple[str, str], ...]:
+def game_parameters(seen: Games) -> tuple[tuple[str, str], ...]:
     match, game, legs, timing = seen.match, seen.match.game, Legs(), Timing()
     return (
         (
@@ -249,8 +266,9 @@ EXPERIMENT_2 = Experiment(
     world=play_all,
     claims=_claims_2,
     figures=(_figure_2, lambda seen: load_figure("dynamoth-2-load", seen.outcomes[0])),
-    parameters=_parameters,
-    notes=_notes,
+    parameters=game_parameters,
+    notes=game_notes,
+    views=lambda seen: seen.views.note,
     takes=("under two minutes", "20 minutes"),
 )
 # To follow the players it needs no eight servers: as many as half of that load takes are enough.
@@ -269,7 +287,8 @@ EXPERIMENT_3 = Experiment(
         lambda seen: elasticity_figure(seen.outcomes[0]),
         lambda seen: load_figure("dynamoth-3-load", seen.outcomes[0]),
     ),
-    parameters=_parameters,
-    notes=_notes,
+    parameters=game_parameters,
+    notes=game_notes,
+    views=lambda seen: seen.views.note,
     takes=("under two minutes", "20 minutes"),
 )

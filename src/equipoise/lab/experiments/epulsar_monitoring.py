@@ -215,18 +215,24 @@ def _claims(seen: Monitored) -> tuple[Claim, ...]:
             ours=f"{thousand.topic_bytes:.0f} B/s against {one.topic_bytes:.0f} B/s; at most {max(ratios):.1%} apart "
             "for any number of topics",
             holds=max(ratios) <= DIFFERENCE_MAX and all(one.located == one.clients for one in found.values()),
+            value=max(ratios),
+            at_most=DIFFERENCE_MAX,
         ),
         Claim(
             claim="more topics, more bytes, and never more than their number says",
             paper="grows with the number of topics",
             ours=f"a topic takes {grown:.2f} of what a single one does when there are {topics}",
             holds=grown <= 1.1 and one.bytes_per_s > found[scale.topics[0], few].bytes_per_s,
+            value=grown,
+            at_most=1.1,
         ),
         Claim(
             claim=f"against every client's coordinate, {topics} topics with {many:,} clients",
             paper="considerable savings",
             ours=f"{_amount(thousand.bytes_per_s)}/s against {_amount(thousand.pairs_bytes_per_s)}/s: ×{saved:.0f}",
             holds=saved > 10,
+            value=saved,
+            at_least=10.0,
         ),
     )
 

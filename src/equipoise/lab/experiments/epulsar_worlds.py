@@ -9,7 +9,7 @@ cell towers are drawn, dense in the middle, and zones are their k-means, as in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot
 
@@ -27,6 +27,7 @@ __all__ = [
     "PlacedClients",
     "PlacementWorld",
     "air",
+    "city_rtt_s",
     "game_world",
     "k_means",
     "site",
@@ -89,18 +90,23 @@ class PlacementWorld:
 
 def game_world(cities: int) -> PlacementWorld:
     """In each city a hub and a game server 5 ms away from it."""
-    names = US_CITIES[:cities]
-    between = np.array([[distance_km(one, other) for other in names] for one in names])
-    between_ms = 2 * between * STRETCH / FIBRE_KM_PER_MS
-    access_ms = np.repeat([0.0, LOCAL_MS], cities)
-    rtt_ms = np.tile(between_ms, (2, 2)) + access_ms[:, None] + access_ms[None, :]
-    np.fill_diagonal(rtt_ms, 0.0)
+    rtt_s = city_rtt_s(US_CITIES[:cities])
     servers = np.arange(cities, 2 * cities)
 
     def draw(random: np.random.Generator) -> PlacedClients:
         return _play(random, servers)
 
-    return PlacementWorld("game", cities, rtt_ms / 1_000, np.arange(cities), GAME_LIMIT_MS, draw)
+    return PlacementWorld("game", cities, rtt_s, np.arange(cities), GAME_LIMIT_MS, draw)
+
+
+def city_rtt_s(names: Sequence[str]) -> Floats:
+    """The round trips of a hub in each city and of a client near each of them, in this order."""
+    between = np.array([[distance_km(one, other) for other in names] for one in names])
+    between_ms = 2 * between * STRETCH / FIBRE_KM_PER_MS
+    access_ms = np.repeat([0.0, LOCAL_MS], len(names))
+    rtt_ms: Floats = np.tile(between_ms, (2, 2)) + access_ms[:, None] + access_ms[None, :]
+    np.fill_diagonal(rtt_ms, 0.0)
+    return rtt_ms / 1_000
 
 
 def _play(random: np.random.Generator, servers: Indices) -> PlacedClients:

@@ -55,8 +55,9 @@ def page_section(result: Result, *, title: str, summary: str, figures: Sequence[
         lines += ["| parameter | value |", "| --- | --- |"]
         lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in result.parameters]
         lines.append("")
-    lines += [f"- {note}" for note in result.notes]
-    if result.notes:
+    notes = [*_views_told(result), *result.notes]
+    lines += [f"- {note}" for note in notes]
+    if notes:
         lines.append("")
     size = "Full size" if result.size is Size.FULL else "Quick size, to be read as an indication"
     lines.append(
@@ -65,6 +66,12 @@ def page_section(result: Result, *, title: str, summary: str, figures: Sequence[
         f"Again: `{command_of(result)}`."
     )
     return "\n".join(lines) + "\n"
+
+
+def _views_told(result: Result) -> list[str]:
+    if not result.views:
+        return []
+    return [f"Seed {result.seeds[0]}: {result.views}" if result.seeds else result.views]
 
 
 def seeds_told(result: Result) -> str:

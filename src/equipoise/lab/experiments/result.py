@@ -36,6 +36,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_most: float | None = None
     # Over many seeds the median decides, not the worst.
     by_median: bool = False
+    # Of many seeds, the number of the worst; `value` is their median.
+    worst: float | None = None
+
+    @property
+    def badness(self) -> float:
+        """Of the same claim in several runs, a higher one is worse; without a number all are alike."""
+        if self.value is None:
+            return 0.0
+        return -self.value if self.at_least is not None else self.value
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +100,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[tuple[str, str], ...] = ()
     # What a reader must know to judge the numbers: simplifications, shortfalls.
     notes: tuple[str, ...] = ()
+    # Who summed the planner's views; empty if there was no planner. Of a campaign, the first seed's.
+    views: str = ""
     commit: str = ""
     # Wall clock.
     took_s: float = 0.0
@@ -114,6 +125,7 @@ def to_object(result: Result) -> dict[str, Any]:
         "series": {figure.name: _series(figure) for figure in result.figures},
         "parameters": dict(result.parameters),
         "notes": list(result.notes),
+        "views": result.views,
         "seed": result.seed,
         "seeds": list(result.seeds) or [result.seed],
         "taken_at": result.taken_at,

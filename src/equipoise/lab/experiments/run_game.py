@@ -25,6 +25,7 @@ from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.legs import Legs
 from equipoise.lab.simulation.light_client.client import LightClient
+from equipoise.model import Entry
 
 __all__ = ["RESPONSE_S_MAX", "Controls", "Crowd", "Match", "Outcome", "Player", "play", "server_names"]
 
@@ -224,6 +225,8 @@ class Outcome:
     plans: int
     # Topics put elsewhere by an entry; those that moved with a share of the ring are not counted.
     moves: int
+    # Of all plans, the entry with the most homes; None if none had several.
+    widest: Entry | None = None
 
     @property
     def responses_s(self) -> Floats:
@@ -293,7 +296,9 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
         return match.give_up_s is not None and _is_given_up(outcome(), match.give_up_s)
 
     def outcome() -> Outcome:
-        return Outcome(match=match, meter=meter, plans=fleet.plan.version, moves=fleet.moves)
+        return Outcome(
+            match=match, meter=meter, plans=fleet.plan.version, moves=fleet.moves, widest=fleet.widest
+        )
 
     await crowd.follow(match.schedule, each_second)
     crowd.fall_silent()

@@ -7,6 +7,8 @@ hear each other. A tile is a topic.
 The paper gives the rate of updates and no more. Speed 10, a rest of about 2 s and a map of 200 × 200 are those of the
 authors' released game; its tiles of 25 stand in a comment of theirs, the settings they ship have one tile of 200.
 
+A map may have a market: one tile that players visit again and again, so that many of them stand there at any time.
+
 Pure: chance arrives as a function that draws from [0, 1), time as seconds to go on by.
 
 A schedule says how many players there are at each time: straight lines between points.
@@ -77,6 +79,9 @@ class Game:
     updates_per_s: float = 3.0
     # Of one state update.
     payload_bytes: int = 1_000
+    # Column and row of the market, and the chance that a player's next point is on it; 0: the map has no market.
+    market: tuple[int, int] = (3, 3)
+    market_chance: float = 0.0
     # What topics begin with. Another world has other topics, which the ring puts elsewhere.
     world: str = "world"
 
@@ -145,5 +150,8 @@ class Walker:
         return seconds - distance / speed
 
     def _draw_point(self) -> tuple[float, float]:
-        side = self._game.side_length
-        return self._draw() * side, self._draw() * side
+        game = self._game
+        if game.market_chance and self._draw() < game.market_chance:
+            column, row = game.market
+            return (column + self._draw()) * game.tile_length, (row + self._draw()) * game.tile_length
+        return self._draw() * game.side_length, self._draw() * game.side_length

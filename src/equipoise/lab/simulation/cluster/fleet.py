@@ -19,7 +19,7 @@ from equipoise.lab.simulation.cpu import CpuSpec
 from equipoise.lab.simulation.legs import CLOUD
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.world import Simulation
-from equipoise.model import Member, Plan
+from equipoise.model import Entry, Member, Plan
 
 __all__ = ["Fleet", "Machine"]
 
@@ -44,6 +44,8 @@ class Fleet(Directory):
         self.machine = machine
         # Topics whose entry has changed, over all plans so far.
         self.moves = 0
+        # Of all plans so far, the entry with the most homes; None if none had several.
+        self.widest: Entry | None = None
         for name in names:
             host = sim.host(name, place=CLOUD, cpu=machine.cpu, nic_out_bytes_per_s=machine.out_bytes_per_s)
             self.add(_settings(name, machine), host=host)
@@ -92,6 +94,10 @@ class Fleet(Directory):
         former = self.plan.entries
         changed = {topic for topic, entry in plan.entries.items() if former.get(topic) != entry}
         self.moves += len(changed | (former.keys() - plan.entries.keys()))
+        for topic in changed:
+            homes = len(plan.entries[topic].homes)
+            if homes > (1 if self.widest is None else len(self.widest.homes)):
+                self.widest = plan.entries[topic]
         super().commit(plan)
 
     def _told(self) -> Iterable[SimulatedHub]:
