@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.lab.experiments import EXPERIMENTS
+from equipoise.lab.experiments import EXPERIMENTS, Experiment
 from equipoise.lab.experiments.report import keep
 from equipoise.lab.experiments.result import Claim, Result
 from equipoise.lab.experiments.scoreboard import compared, kept_results, scoreboard
@@ -23,12 +23,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def only_toys() -> Iterator[None]:
-    """Put back in the same order: other tests look at it."""
+def only_toys() -> Iterator[dict[str, Experiment[Any, Any]]]:
+    """The real ones, which are put back in the same order: other tests look at it."""
     real = dict(EXPERIMENTS)
     EXPERIMENTS.clear()
     EXPERIMENTS.update({name: toy(name) for name in ("toy-1", "toy-2")})
-    yield
+    yield real
     EXPERIMENTS.clear()
     EXPERIMENTS.update(real)
 
@@ -102,8 +102,11 @@ def test_a_folder_without_results_is_told(tmp_path: Path) -> None:
     assert status == 2 and "has no kept result" in problem
 
 
-def test_the_page_of_the_documentation_is_that_of_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_the_page_of_the_documentation_is_that_of_its_results(
+    only_toys: dict[str, Experiment[Any, Any]],
+) -> None:
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(only_toys)
     folder = ROOT / "docs" / "results"
     assert (folder / "README.md").read_text().endswith(scoreboard(list(kept_results(folder))))
 
