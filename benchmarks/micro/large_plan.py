@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import sys
 import tempfile
 import time
@@ -26,10 +27,10 @@ from pathlib import Path
 import uvloop
 
 from equipoise.access import Users
-from equipoise.cli.hub import settle_garbage_collector
 from equipoise.hub import HubSettings
 from equipoise.hub.membership.process import member
 from equipoise.hub.membership.settings import MembershipSettings
+from equipoise.hub.shell.collector import YOUNG
 from equipoise.model import Entry, Member, Plan, PlanChange, Reason, Why
 from equipoise.store import PlanStore, open_store
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
@@ -119,7 +120,8 @@ def main() -> None:
         zookeeper = EmbeddedZooKeeper(EmbeddedSettings(directory=Path(folder)))
         asyncio.run(zookeeper.start())
         try:
-            settle_garbage_collector()
+            gc.freeze()
+            gc.set_threshold(YOUNG, 10, 10)
             uvloop.run(measure(zookeeper.url, asked.entries))
         finally:
             asyncio.run(zookeeper.stop())

@@ -26,8 +26,9 @@ TIMEOUT_S = 30.0
 class System:
     """Runs on a loop in a thread of its own, as commands bring loops of theirs. `login`: a user and a password file."""
 
-    def __init__(self, login: tuple[str, str] = ("", "")) -> None:
+    def __init__(self, login: tuple[str, str] = ("", ""), session_timeout_s: float = 10.0) -> None:
         self.url = ""
+        self._session_timeout_s = session_timeout_s
         self._login = login
         self.members: dict[str, RunningMember] = {}
         self._clients: list[redis.Redis] = []
@@ -58,7 +59,11 @@ class System:
             for name, site in (("h1", "paris"), ("h2", "lyon")):
                 user, file = self._login
                 own = MembershipSettings(
-                    store=self.url, site=site, cluster_user=user, cluster_password_file=file
+                    store=self.url,
+                    site=site,
+                    cluster_user=user,
+                    cluster_password_file=file,
+                    session_timeout_s=self._session_timeout_s,
                 )
                 settings = HubSettings(name=name, port=0, membership=own)
                 running = await stack.enter_async_context(member(settings, Users.open()))
@@ -80,3 +85,8 @@ class System:
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
+
+    def envelope(self, client: Any, topic: str) -> dict[str, float]:
+        """What the topic's rate limit does at the hub of this client; empty if it is not known there."""
+        row = client.execute_command("EQ.ENVELOPE", topic)[0] or []
+        return {name.decode(): float(number) for name, number in zip(row[::2], row[1::2], strict=True)}

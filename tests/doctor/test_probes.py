@@ -12,7 +12,16 @@ from typer.testing import CliRunner
 
 from equipoise.cli.main import app
 from equipoise.doctor import CheckOptions, CheckResult, CheckStatus, examine, probes
-from equipoise.store import MemoryStoreServer, MemoryTree
+from equipoise.model import TopicSpec
+from equipoise.store import (
+    HubFacts,
+    HubsStore,
+    MemoryStore,
+    MemoryStoreServer,
+    MemoryTree,
+    SpecsStore,
+    Tree,
+)
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 
@@ -78,6 +87,29 @@ def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: py
     there, gone = asyncio.run(main())
     assert there.status is CheckStatus.OK
     assert gone.status is CheckStatus.FAILURE and "does not answer" in gone.fact
+
+
+def test_hubs_that_keep_no_rate_limits_are_named_where_a_topic_has_one() -> None:
+    async def main() -> list[list[CheckResult]]:
+        tree = MemoryTree(asyncio.get_running_loop().time)
+        server = MemoryStoreServer(tree, host="127.0.0.1", port=0)
+        await server.start()
+        url, store = f"eqs://127.0.0.1:{server.port}", await MemoryStore(tree).open()
+        hubs = HubsStore(store, Tree())
+        await hubs.announce(HubFacts(hub="new", address="127.0.0.1:1", incarnation=1, keeps_limits=True))
+        await hubs.announce(HubFacts(hub="old", address="127.0.0.1:2", incarnation=1))
+        findings = [[one async for one in probes.ask_limits(url)]]
+        await SpecsStore(store, Tree()).put(TopicSpec(pattern=b"x", rate_per_s=1.0))
+        findings.append([one async for one in probes.ask_limits(url)])
+        await store.close()
+        await server.stop()
+        return findings
+
+    before, after = asyncio.run(main())
+    assert before == []
+    (finding,) = after
+    assert finding.status is CheckStatus.WARNING
+    assert "that old cannot keep" in finding.fact and "hubs drain old" in finding.next_step
 
 
 @pytest.mark.needs_java

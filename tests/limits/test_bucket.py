@@ -149,3 +149,30 @@ def _departures(bucket: Bucket, moments: list[int]) -> list[int]:
         assert bucket.take(1, left)
         departures.append(left)
     return departures
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_after_a_stall_exactly_what_would_have_been_admitted_meanwhile_is_admitted(seed: int) -> None:
+    """Messages that come while a hub stands still, and are judged together at its end, at a bucket that was full."""
+    random = Random(seed)
+    rate, burst = random.choice([50.0, 3_000.0]), random.choice([1, 4, 30])
+    whole = Envelope(rate, burst).whole
+    began_at, lasted = 10**9, random.randrange(1, 20_000_000)
+    prompt = Bucket(whole.rate, whole.depth, 0, level=whole.depth)
+    late = Bucket(whole.rate, whole.depth, 0, level=whole.depth)
+    came = sorted(began_at + random.randrange(lasted) for _ in range(random.randrange(1, 100)))
+    admitted = sum(prompt.take(1, at) for at in came)
+    ended_at = began_at + lasted
+    judged = sum(late.take(1, ended_at, began_at) for _ in came)
+    assert judged >= admitted
+    # Never more than the envelope has room for from the first moment to the last.
+    assert judged * TOKEN <= whole.depth + whole.rate * lasted
+    # What was not used is lost at the next moment that is no stall.
+    assert late.level(ended_at + 1) <= whole.depth
+
+
+def test_what_a_full_bucket_did_not_take_before_the_stall_is_lost() -> None:
+    bucket = Bucket(10**9, 2 * TOKEN, 0, level=2 * TOKEN)
+    assert bucket.tokens(10**9, 10**9 - 5_000_000) == 2 + 5
+    assert bucket.tokens(10**9 + 1_000_000, 10**9 - 5_000_000) == 2 + 6
+    assert bucket.tokens(10**9 + 2_000_000) == 2

@@ -131,6 +131,7 @@ def test_a_topic_is_found_by_its_id_whatever_bytes_its_name_has() -> None:
         assert status == 200
         assert topic["topic"] == "game/tile 1\\xff" and topic["carried_by"] == {"a": 1.0}
         assert topic["curve"]["publications_per_s"] == [50.0]
+        assert topic["envelope"] is None
         status, unknown = await site.ask("/api/topics/nobody~2Fuses~2Fit")
         assert status == 200 and unknown["topic"] == "nobody/uses/it" and unknown["homes"]
 
@@ -179,6 +180,15 @@ def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
         async with asyncio.timeout(20):
             while (listed := (await site.ask("/api/limits", token=TOKEN))[1]) != [found["spec"]]:
                 assert [row["pattern"] for row in listed] in ([], ["game*"])
+        _, topic = await site.ask("/api/topics/game~2Ftile~201~FF", token=TOKEN)
+        (share,) = topic["envelope"].pop("shares")
+        assert share == {"hub": topic["homes"][0], "rate_per_s": 500.0, "burst_messages": 9.0}
+        assert topic["envelope"] == {
+            "rate_per_s": 500.0,
+            "burst_messages": 9,
+            "wait_ms": 1_000.0,
+            "access_delay_s_max": 0.0,
+        }
 
     play(scenario, token=TOKEN)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import logging
 import signal
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +24,7 @@ from equipoise.hub.client_limits import MIB
 from equipoise.hub.locations.settings import TcpRttFor
 from equipoise.hub.membership.process import member, read_login
 from equipoise.hub.membership.settings import Join
+from equipoise.hub.shell.collector import Collector
 from equipoise.hub.shell.descriptors import ensure_descriptors
 from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
 
@@ -171,7 +172,6 @@ async def serve(settings: HubSettings, data: Path | None = None) -> None:
             "--data is for a hub that runs alone: hubs of a cluster keep logs on its bookies (`equipoise bookie`)"
         )
     loop = asyncio.get_running_loop()
-    settle_garbage_collector()
     settle_allocator()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -196,6 +196,7 @@ async def serve_alone(settings: HubSettings, data: Path | None = None) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_files, hub)
     try:
         async with serve_metrics(hub) as metrics, AsyncExitStack() as stack:
+            stack.enter_context(quiet_collector(hub))
             if data is not None:
                 # Only for hubs that need it: it loads what writes ledgers.
                 from equipoise.cli.support.lone_logs import lone_logs
@@ -213,7 +214,8 @@ async def serve_among_others(settings: HubSettings) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_member, running.hub)
         await running.wait_ready()
         say_ready(running.hub, metrics)
-        await running.wait_over()
+        with quiet_collector(running.hub):
+            await running.wait_over()
 
 
 def say_ready(hub: Hub, metrics: str | None) -> None:
@@ -235,13 +237,23 @@ def settle_descriptors(connections_max: int) -> None:
         )
 
 
-def settle_garbage_collector() -> None:
-    """Collect less often: objects made at start live for ever, and a batch of commands is hundreds of short-lived
-    lists.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+@contextlib.contextmanager
+def quiet_collector(hub: Hub) -> Iterator[None]:
+    """Have garbage collected in short pauses while the hub runs."""
+    core, metering = hub.core, hub.core.metering
+    commands = 0
+
+    def is_quiet() -> bool:
+        nonlocal commands
+        before, commands = commands, core.stats.commands
+        return metering.topics_active == 0 if metering.is_on else commands == before
+
+    collector = Collector(core.stats, is_quiet, asyncio.get_running_loop().call_later)
+    collector.begin()
+    try:
+        yield
+    finally:
+        collector.end()
 
 
 def settle_allocator() -> None:

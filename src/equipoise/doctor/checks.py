@@ -18,6 +18,7 @@ __all__ = [
     "check_directory",
     "check_durability",
     "check_java",
+    "check_limits",
     "check_memory",
     "check_open_files",
     "check_port",
@@ -208,6 +209,16 @@ def check_durability(
         fact = f"region {region}: nearly full are {', '.join(sorted(full))}"
         return CheckResult(name, CheckStatus.WARNING, fact, step)
     return CheckResult(name, CheckStatus.OK, f"region {region}: {writable} bookies take entries")
+
+
+def check_limits(region: str, limited: Sequence[str], unable: Sequence[str]) -> CheckResult:
+    """`limited`: the patterns with a rate limit. `unable`: live hubs of a release that keeps none."""
+    topics = f"region {region}: {len(limited)} {'pattern has' if len(limited) == 1 else 'patterns have'} a rate limit"
+    if not unable:
+        return CheckResult("rate limits", CheckStatus.OK, f"{topics}, and every live hub keeps it")
+    fact = f"{topics} that {', '.join(sorted(unable))} cannot keep"
+    step = f"install this release there and restart the hub, or drain it: equipoise hubs drain {min(unable)}"
+    return CheckResult("rate limits", CheckStatus.WARNING, fact, step)
 
 
 def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:

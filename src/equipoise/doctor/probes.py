@@ -22,10 +22,11 @@ from equipoise.doctor import checks
 from equipoise.doctor.checks import CheckResult
 from equipoise.errors import EquipoiseError, NoNodeError, StoreUnavailableError
 from equipoise.hub.settings import Limits
+from equipoise.model.names import shown
+from equipoise.store import HubsStore, SpecsStore
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.embedded.zookeeper_process import java_version, locate_java
 from equipoise.store.records.bookies import BookiesStore
-from equipoise.store.records.specs import SpecsStore
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 from equipoise.store.zookeeper_url import ZooKeeperAddress, parse_zookeeper
@@ -103,6 +104,8 @@ async def examine(wanted: CheckOptions) -> AsyncIterator[CheckResult]:
             yield clock
         if found.status is not checks.CheckStatus.FAILURE:
             async for finding in ask_bookies(wanted.store_url):
+                yield finding
+            async for finding in ask_limits(wanted.store_url):
                 yield finding
 
 
@@ -197,6 +200,26 @@ async def ask_bookies(url: str) -> AsyncIterator[CheckResult]:
                     for each in found.values()
                 }
                 yield checks.check_bookies(region, exposed)
+    finally:
+        await store.close()
+
+
+async def ask_limits(url: str) -> AsyncIterator[CheckResult]:
+    """One finding for each region of the store that has topics with a rate limit."""
+    settings = StoreSettings(session_timeout_s=_PATIENCE_S, request_timeout_s=_PATIENCE_S)
+    store = await open_store(url, settings)
+    try:
+        for region in await _regions(store):
+            specs = await SpecsStore(store, Tree(region)).load()
+            limited = [shown(spec.pattern) for spec in specs if spec.envelope is not None]
+            if limited:
+                hubs = await HubsStore(store, Tree(region)).load()
+                unable = [
+                    hub
+                    for hub, seen in hubs.items()
+                    if seen.alive is not None and not seen.facts.keeps_limits
+                ]
+                yield checks.check_limits(region, limited, unable)
     finally:
         await store.close()
 

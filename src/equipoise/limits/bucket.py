@@ -3,8 +3,12 @@
 The rate is in millionths of a message per second and time in nanoseconds, so that a nanosecond adds exactly `rate`
 units and a token is 10^15 of them. Nothing is ever rounded.
 
+A hub that has stood still finds messages that came meanwhile. Whoever asks on their behalf says since when it stood
+still: the bucket counts as full at that moment at most, and what came into it afterwards is theirs (`since`). By the
+times at which they would have been admitted, the envelope is the same.
+
 Always true:
-    0 ≤ level ≤ depth;
+    0 ≤ level ≤ depth, but for what came since `since`;
     in any interval of t nanoseconds it gives at most (rate·t + depth) / 10^15 tokens, as long as neither grows;
     time does not run backwards: a moment before the last one counts as the last one.
 """
@@ -33,25 +37,29 @@ class Bucket:
         self._level = min(level, depth)
         self._at = now
 
-    def level(self, now: int) -> int:
-        """Units that there are at this moment."""
+    def level(self, now: int, since: int = 0) -> int:
+        """Units that there are at this moment; for what has waited `since` then because the hub stood still."""
         passed = now - self._at
         if passed > 0:
+            # What came before the hub stood still and did not fit is lost; without a stall, that is all of it.
+            stood = min(passed, now - since) if since else 0
+            if stood < passed:
+                self._level = min(self.depth, self._level + (passed - stood) * self.rate)
+            self._level += stood * self.rate
             self._at = now
-            self._level = min(self.depth, self._level + passed * self.rate)
         return self._level
 
-    def take(self, count: int, now: int) -> bool:
+    def take(self, count: int, now: int, since: int = 0) -> bool:
         """Take so many tokens, or none if there are not as many."""
         cost = count * TOKEN
-        if self.level(now) < cost:
+        if self.level(now, since) < cost:
             return False
         self._level -= cost
         return True
 
-    def tokens(self, now: int) -> int:
+    def tokens(self, now: int, since: int = 0) -> int:
         """Whole tokens that there are at this moment."""
-        return self.level(now) // TOKEN
+        return self.level(now, since) // TOKEN
 
     def is_full(self, now: int) -> bool:
         return self.level(now) >= self.depth

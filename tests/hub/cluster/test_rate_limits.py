@@ -8,6 +8,7 @@ import pytest
 
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.handover_engine import HandoverEngine
+from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.topic_limit import limit_window
 from equipoise.hub.data.topics import Topic
 from equipoise.hub.settings import Limits
@@ -406,6 +407,7 @@ def test_what_a_limit_does_is_told_by_command_and_metrics() -> None:
         "admitted": 2.0,
         "refused": 0.0,
         "waiting": 2.0,
+        "delayed": 0.0,
     }
     counters = cluster_counters(node.cluster)
     assert (counters["limits_admitted"], counters["limits_waiting_messages"]) == (2, 2)
@@ -419,13 +421,16 @@ def test_what_a_limit_does_is_told_by_command_and_metrics() -> None:
     assert float(row[row.index(b"delay_s") + 1]) > 0.2
 
 
-def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same() -> None:
-    """Seed 103 of a world with everything:
+def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 103 of a world with everything, with hubs that take nothing back:
 
     1. A lane has to end, and messages wait in it; until they are numbered, no share grows.
     2. The next lane opens meanwhile, without a share, and takes a message from another hub.
     3. The plan drops that lane, too. Without a share it could not number the message, nor end.
     """
+    monkeypatch.setattr(LaneReturns, "_link", lambda *_: None)
     names = [f"h{n}" for n in range(1, 10)]
     hubs = placed(*names, mode=Mode.ALL_SUBSCRIBERS, homes=("h1", "h2"), rate=4.0, wait_ms=60_000.0)
     early, late = ([hubs[name].client() for name in some] for some in (names[3:6], names[6:]))
@@ -506,3 +511,36 @@ def test_telemetry_says_what_became_of_a_share() -> None:
     assert limit_window([node.core.index.topics[b"x"]]).throttle_us >= 300_000
     # Each window begins anew.
     assert limit_window([node.core.index.topics[b"x"]]).throttle_us == 0
+
+
+def test_what_waits_in_a_lane_that_ends_goes_back_to_its_publishers_and_on_to_the_trunk() -> None:
+    """
+    1. Messages of other hubs' clients wait in a lane that admits one in fifty seconds.
+    2. The plan drops the lane. It ends at once: a plan does not wait for tokens.
+    3. They wait for the trunk's tokens instead, in order, and each is answered when it is admitted.
+    """
+    names = [f"h{n}" for n in range(1, 10)]
+    hubs = placed(*names, mode=Mode.ALL_SUBSCRIBERS, homes=("h1", "h2"), rate=0.04, burst=4, wait_ms=60_000.0)
+    listener = hubs["h1"].client()
+    listener.send("SUBSCRIBE", "x")
+    hubs.settle()
+    assert len(listener.read()) == 1
+    senders = {name: hubs[name].client() for name in names[2:]}
+    for name, client in senders.items():
+        client.send_raw(pipeline(["PUBLISH", "x", f"{name} {n}"] for n in range(2)))
+    pass_time(hubs, 0.5)
+    lane = next(lane for lane in hubs["h2"].core.index.lanes.values() if lane.is_home)
+    assert lane.stream is not None
+    held = sum(item.messages for items in lane.stream.admission.waiting.values() for item in items)
+    assert held > 0
+    hubs.replicate("x", Mode.SINGLE, "h1")
+    pass_time(hubs, 0.5)
+    assert not hubs["h2"].core.index.lanes
+    assert hubs["h2"].cluster.lanes.returns.sent == held
+    assert sum(hubs[name].cluster.lanes.returns.taken for name in senders) == held
+    set_specs(hubs)
+    pass_time(hubs, 1.0)
+    came = [message[2].decode().split() for message in listener.read()]
+    for name, client in senders.items():
+        assert [int(n) for who, n in came if who == name] == [0, 1]
+        assert len(client.read()) == 2

@@ -74,6 +74,7 @@ def limit_facts(streams: Sequence[Topic]) -> dict[str, float]:
         "limit_admitted": sum(limit.admitted for limit in limits),
         "limit_refused": sum(limit.refused for limit in limits),
         "limit_waiting": waiting_messages(streams),
+        "limit_delayed": sum(limit.delayed for limit in limits),
         "limit_delay_s": sum(limit.delay_ns for limit in limits) / 1e9,
         "limit_delay_s_max": max(limit.delay_ns_max for limit in limits) / 1e9,
     }

@@ -46,6 +46,7 @@ from equipoise.hub.cluster.link.frames import (
     RecountedFrame,
     RecountFrame,
     ResentFrame,
+    ReturnFrame,
     RunFrame,
     SeenFrame,
     SettledFrame,
@@ -132,6 +133,7 @@ class FrameDispatch:
         self._on(LaneFrame, lambda peer, frame: lanes.heard_lane(peer, frame.key))
         self._on(FollowFrame, self._follow)
         self._on(OverFrame, self._over)
+        self._on(ReturnFrame, lambda peer, frame: lanes.returns.take_back(peer, frame, self._find(frame.key)))
 
     def _handle_plans(self) -> None:
         self._on(DoneFrame, self._done)

@@ -264,6 +264,7 @@ class HandoverEngine:
     def offered(self, topic: Topic, hub: str, version: int) -> None:
         """PREPARE came."""
         stream = topic.stream or self.new_stream(topic)
+        self._cluster.limits.offered(topic)
         self.handle(stream, PrepareReceived(hub, version))
 
     def refuse(self, name: bytes, hub: str, version: int) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_followers import LaneFollowers
+from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.lane_state import (
     Beside,
     Facts,
@@ -45,6 +46,8 @@ __all__ = ["Lanes"]
 
 
 class _Ingress(Protocol):
+    lost: int
+
     @property
     def budget(self) -> Budget: ...
     def discard(self, stream: Stream) -> None: ...
@@ -71,6 +74,7 @@ class _Dependencies(Protocol):
 
 class _Routes(Protocol):
     def lane_gone(self, lane: Lane) -> None: ...
+    def progressed(self, trunk: Topic) -> None: ...
     def retarget(self, topic: Topic) -> None: ...
 
 
@@ -103,6 +107,7 @@ class Lanes:
         self.settled: dict[str, int] = {}
         self._version = 0
         self.followers = LaneFollowers(cluster)
+        self.returns = LaneReturns(cluster)
 
     # What the plan says.
 
@@ -286,7 +291,7 @@ class Lanes:
         lane = self._cluster.core.index.lanes.get(lane_key(self._cluster.name, name))
         if lane is None:
             return True
-        if lane.stream is not None and lane.stream.admission.waiting:
+        if not self.returns.give_back(lane):
             return False
         frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
         for link in lane.relays or ():

@@ -20,6 +20,7 @@ from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.link.frames import Tag, TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.share_keeper import ShareKeeper
+from equipoise.hub.cluster.stall_watch import StallWatch
 from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
 from equipoise.hub.data.turns import LongWork
 from equipoise.limits import nanoseconds
@@ -98,6 +99,7 @@ class RateLimits:
         self.clients = LimitedClients(cluster, self)
         self.submit, self.ready = self.clients.submit, self.clients.ready
         self.submit_positioned = self.clients.submit_positioned
+        self.stalls = StallWatch(cluster.core.shell)
         self._work = LongWork(cluster.core.turns)
         self._held_until = -1
         self._heap: list[tuple[int, int, Topic]] = []
@@ -112,6 +114,7 @@ class RateLimits:
 
     def close(self) -> None:
         self._work.cancel()
+        self.stalls.close()
         if self._timer is not None:
             self._timer.cancel()
         self._heap.clear()
@@ -130,6 +133,7 @@ class RateLimits:
             limit = topic.limit = TopicLimit(envelope, nanoseconds(spec.wait_s), self.now)
             topic.is_gated = True
             if topic.stream is not None:
+                limit.is_claimed = topic.stream.preparer is not None
                 self.guard(topic.stream)
         elif limit.envelope != envelope or limit.wait_ns != nanoseconds(spec.wait_s):
             limit.envelope, limit.wait_ns = envelope, nanoseconds(spec.wait_s)
@@ -193,13 +197,16 @@ class RateLimits:
         if limit.granted:
             return limit.granted
         now = self.now()
-        return 0 if limit.ring or not self._holds_lease(now) else limit.bucket.tokens(now)
+        if limit.ring or not self._holds_lease(now):
+            return 0
+        return limit.bucket.tokens(now, self.stalls.since(now))
 
     def spend(self, limit: TopicLimit, count: int) -> None:
         """Messages get their positions."""
         now = self.now()
-        is_paid = limit.bucket.take(count, now)
+        is_paid = limit.bucket.take(count, now, self.stalls.since(now))
         assert is_paid, "the gate has counted the tokens"
+        self.stalls.used()
         limit.note_drained(now)
         limit.admitted += count
         self.admitted += count
@@ -238,6 +245,11 @@ class RateLimits:
         for path in [path for path in limit.ring if path and path[-1][0] == hub]:
             limit.ring.join(path, count)
 
+    def offered(self, topic: Topic) -> None:
+        """Another hub numbers the topic until it closes it, or dies: the barrier says nothing of that."""
+        if topic.limit is not None:
+            topic.limit.is_claimed = True
+
     def closing(self, topic: Topic, hub: str) -> None:
         """The topic is about to be closed here: tell the next home what it takes over."""
         if topic.limit is not None:
@@ -251,7 +263,7 @@ class RateLimits:
 
     def heard_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
         if topic.limit is not None:
-            self.shares.receive_tokens(topic.limit, hub, frame)
+            self.shares.receive_tokens(topic, topic.limit, hub, frame)
 
     def serve(self, topic: Topic) -> None:
         """Let go what may go now, and look again when there is more to expect."""

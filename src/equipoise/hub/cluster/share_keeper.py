@@ -18,7 +18,7 @@ from equipoise.hub.cluster.link.frames import TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.tenure import Tenure, has_lane
 from equipoise.hub.cluster.topic_limit import CarriedLevel, TopicLimit
-from equipoise.limits import Share, equal_parts, nanoseconds, split
+from equipoise.limits import Bucket, Share, equal_parts, nanoseconds, split
 from equipoise.limits.shares import NOTHING
 from equipoise.model import Entry, Mode
 
@@ -66,8 +66,10 @@ class ShareKeeper:
     def follow(self, topic: Topic, limit: TopicLimit) -> None:
         """Plan, specs or the state of the stream may have changed: shrink at once, and grow if that is possible."""
         if not topic.is_home:
+            planned = self._planned(topic, limit) or limit.envelope.whole
             limit.give_up()
-            limit.mirror_share(self._planned(topic, limit) or limit.envelope.whole)
+            limit.mirror_share(planned)
+            self._shrink_carried(limit, planned)
             return
         limit.wanted = self._wanted(topic, limit)
         common = limit.share.least(limit.wanted)
@@ -85,15 +87,15 @@ class ShareKeeper:
                 return over_at
             limit.resize(limit.wanted)
             return None
-        sole = None if topic.lane else self.tenure.of(topic.name)
+        sole = None if topic.lane or limit.is_claimed else self.tenure.of(topic.name)
         since = now if sole is None else max(sole.since, sole.hold_until)
         if sole is None:
-            # A lane begins; or the topic came here in a way that the plan does not explain.
+            # A lane begins; or the hub that had the topic numbered on after the barrier, and what it left is unknown.
             if over_at is None or now < over_at:
                 return over_at
         elif now < since:
             return since
-        limit.is_fresh = False
+        limit.is_fresh = limit.is_claimed = False
         limit.resize(limit.wanted)
         limit.bucket.fill((now - since) * limit.wanted.rate)
         return None
@@ -131,23 +133,34 @@ class ShareKeeper:
     def closing(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
         """Tell the next home what it takes over; nothing is numbered here from now on."""
         rate, depth = limit.share
-        level = limit.bucket.level(limit.now())
+        level = min(limit.bucket.level(limit.now()), depth)
         self._cluster.tell(hub, TokensFrame(topic.name, rate, depth // _TOLD, level // _TOLD))
         limit.give_up()
+        limit.carried = None
 
-    def receive_tokens(self, limit: TopicLimit, hub: str, frame: TokensFrame) -> None:
-        """The home that is about to close says what its bucket has."""
-        share = Share(frame.rate, frame.depth * _TOLD)
-        limit.carried = CarriedLevel(hub, share, frame.level * _TOLD, limit.now())
+    def receive_tokens(self, topic: Topic, limit: TopicLimit, hub: str, frame: TokensFrame) -> None:
+        """The home that is about to close says what its bucket has.
+
+        Until this hub opens the topic the bucket fills by what the plan gives, as if it stood here already: others may
+        grow by what a later plan takes from it.
+        """
+        bucket = Bucket(frame.rate, frame.depth * _TOLD, limit.now(), level=frame.level * _TOLD)
+        limit.carried = CarriedLevel(hub, bucket)
+        self._shrink_carried(limit, self._planned(topic, limit) or limit.envelope.whole)
+
+    def _shrink_carried(self, limit: TopicLimit, planned: Share) -> None:
+        if limit.carried is not None:
+            limit.carried.bucket.resize(*limit.carried.share.least(planned), limit.now())
 
     def opened(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
         """The stream is numbered here from now on; it was at `hub` before, or its former hub is unknown."""
-        carried = limit.carried
+        carried, limit.carried = limit.carried, None
         limit.give_up()
         if carried is not None and carried.hub == hub and carried.share != NOTHING:
-            limit.is_fresh = False
-            limit.resize(carried.share)
-            limit.bucket.fill(carried.level + (limit.now() - carried.at) * carried.share.rate)
+            limit.is_fresh = limit.is_claimed = False
+            limit.share, limit.bucket = carried.share, carried.bucket
+        elif hub:
+            limit.is_claimed = True
         self.follow(topic, limit)
 
 

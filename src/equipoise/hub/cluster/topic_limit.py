@@ -32,12 +32,14 @@ CLIENTS: Path = (("\0clients", 0),)
 
 
 class CarriedLevel(NamedTuple):
-    """What the former home has said of its bucket, ahead of CLOSE."""
+    """The bucket of a former home, as it has said ahead of CLOSE: it goes on filling until the topic is opened here."""
 
     hub: str
-    share: Share
-    level: int
-    at: int
+    bucket: Bucket
+
+    @property
+    def share(self) -> Share:
+        return Share(self.bucket.rate, self.bucket.depth)
 
 
 class TopicLimit:
@@ -51,10 +53,12 @@ class TopicLimit:
         "client_turns",
         "delay_ns",
         "delay_ns_max",
+        "delayed",
         "drained",
         "due_at",
         "envelope",
         "granted",
+        "is_claimed",
         "is_fresh",
         "is_served",
         "mirror",
@@ -83,6 +87,8 @@ class TopicLimit:
         self.bucket = Bucket(0, 0, at)
         # Whether its past is not known: see Tenure.
         self.is_fresh = True
+        # Whether another hub has offered the topic, and so may have numbered it after the barrier passed.
+        self.is_claimed = False
         self.carried: CarriedLevel | None = None
         # Where another hub numbers the stream: its share by the plan, and what would pass there if all came from here.
         self.remote_share = envelope.whole
@@ -107,7 +113,8 @@ class TopicLimit:
         self.ack_ns = 0
         self.admitted = 0
         self.refused = 0
-        # What admitted messages of this hub's clients have waited, in sum and at most.
+        # Commands of this hub's clients that had to wait and were admitted; what they have waited, in sum and at most.
+        self.delayed = 0
         self.delay_ns = 0
         self.delay_ns_max = 0
         # In this window of telemetry: the longest such wait; the most that was missing from a full bucket, in units.
@@ -155,13 +162,14 @@ class TopicLimit:
             self.mirror.resize(*share, self.now())
 
     def give_up(self) -> None:
-        """Another hub numbers the stream from now on."""
+        """This hub does not number the stream, or not yet."""
         self.resize(NOTHING)
-        self.wanted, self.is_fresh, self.carried = NOTHING, True, None
+        self.wanted, self.is_fresh = NOTHING, True
         self.ring = TurnRing()
         self.waiting_at.clear()
 
     def note_delay(self, waited_ns: int) -> None:
+        self.delayed += 1
         self.delay_ns += waited_ns
         self.delay_ns_max = max(self.delay_ns_max, waited_ns)
         self.waited_ns = max(self.waited_ns, waited_ns)

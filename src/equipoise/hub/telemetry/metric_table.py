@@ -109,6 +109,16 @@ METRICS = (
         "lag_s_max",
         "Largest event loop lag in the last telemetry window.",
     ),
+    (
+        "equipoise_hub_gc_pauses_total",
+        "hub",
+        "gc_pauses",
+        "Young collections of garbage; those of everything run while no message flows.",
+    ),
+    ("equipoise_hub_gc_pauses_long_total", "hub", "gc_pauses_long", "Those that took more than 1 ms."),
+    ("equipoise_hub_gc_pause_seconds_total", "hub", "gc_pause_s", "Time that young collections took."),
+    ("equipoise_hub_gc_pause_seconds_max", "hub", "gc_pause_s_max", "The longest of them."),
+    ("equipoise_hub_gc_full_total", "hub", "gc_full", "Collections of everything, at quiet moments."),
     ("equipoise_hub_telemetry_bytes", "hub", "telemetry_bytes", "Size of the telemetry ring."),
     (
         "equipoise_hub_coordinate_error_ratio",
@@ -296,9 +306,21 @@ METRICS = (
         "Messages that wait for their turn here.",
     ),
     (
+        "equipoise_hub_topic_limit_delayed_total",
+        "limited",
+        "limit_delayed",
+        "Publishes of clients of this hub that had to wait and were admitted.",
+    ),
+    (
         "equipoise_hub_topic_limit_delay_seconds_total",
         "limited",
         "limit_delay_s",
         "What admitted messages of clients of this hub have waited, in sum.",
+    ),
+    (
+        "equipoise_hub_topic_limit_delay_seconds_max",
+        "limited",
+        "limit_delay_s_max",
+        "The longest of these waits.",
     ),
 )

@@ -15,7 +15,7 @@ log = logging.getLogger("equipoise.hub")
 
 @dataclass(slots=True)
 class Stats:
-    """Plain integers, changed in place where the counted thing happens."""
+    """Plain numbers, changed in place where the counted thing happens."""
 
     connections: int = 0
     connections_refused: int = 0
@@ -29,6 +29,13 @@ class Stats:
     # Replies and what answers subscriptions, those to a mere burst of publishes left out.
     reply_bytes: int = 0
     revoked: int = 0
+    # Collections of garbage while messages may flow: all, those of more than a millisecond, how long they took; and
+    # collections of everything at a quiet moment.
+    gc_pauses: int = 0
+    gc_pauses_long: int = 0
+    gc_pause_s: float = 0.0
+    gc_pause_s_max: float = 0.0
+    gc_full: int = 0
 
 
 class Health:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, QUIET, case, routed
+from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LIMITED, LOUD, QUIET, case, routed
 from equipoise.lab.scenarios.cluster_clients import (
     ACCESS,
     HEAVY_CROWD,
@@ -182,7 +182,7 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once, with users, replication and clocks that are wrong",
+    "all of this at once, with users, replication, a limited topic and clocks that are wrong",
     workload=USERS_CROWD,
     access=ACCESS,
     moves=(1, 5),
@@ -201,7 +201,19 @@ _EVERYTHING = case(
     rule_changes=(0, 1),
     clock_error_s=3_600.0,
     lag_s=0.3,
+    limited={"b": (12.0, 5)},
+    limit_wait_ms=100.0,
+    share_changes=(0, 3),
+    has_shares_apart=True,
+    expectation=LIMITED,
+)
+_UNLIMITED = replace(
+    _EVERYTHING,
+    name="cluster-unlimited",
+    summary="all of this without a limited topic, so that publishers say more",
+    limited={},
     expectation=LOUD,
+    is_large=True,
 )
 _NARROW = replace(
     _EVERYTHING,
@@ -211,6 +223,7 @@ _NARROW = replace(
     access=None,
     rule_changes=(0, 0),
     replications=(0, 0),
+    limited={},
     cluster_settings={"link_bytes_max": 64 * 1024},
 )
 
@@ -274,6 +287,7 @@ CLUSTER_SCENARIOS = (
     _MINUTES,
     _USERS,
     _EVERYTHING,
+    _UNLIMITED,
     _NARROW,
     routed(_MOVES),
     replace(

@@ -8,7 +8,7 @@ from equipoise.lab.scenarios.cluster_clients import CROWD
 from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation
 from equipoise.model import Mode
 
-__all__ = ["BOTH_MODES", "LOUD", "QUIET", "case", "routed"]
+__all__ = ["BOTH_MODES", "LIMITED", "LOUD", "QUIET", "case", "routed"]
 
 BOTH_MODES = (Mode.ALL_SUBSCRIBERS, Mode.ALL_PUBLISHERS)
 # Where no hub dies and no client loses its connection there is no reason for a gap.
@@ -16,6 +16,8 @@ QUIET = Expectation(
     properties=("once", "order", "bounded memory", "authorised only", "progress", "no needless gap")
 )
 LOUD = Expectation()
+# Of worlds with limited topics, whatever happens.
+LIMITED = Expectation(properties=(*LOUD.properties, "envelope"))
 
 
 def case(name: str, summary: str, **fields: object) -> ClusterScenario:

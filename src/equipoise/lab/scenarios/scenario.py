@@ -114,6 +114,8 @@ class ClusterScenario(Scenario):
     limit_wait_ms: float = 400.0
     # A limited topic is split among several homes in other parts, or not at all.
     share_changes: Times = NEVER
+    # Whether changes of shares are drawn apart from all else, so that a seed has the faults it had without them.
+    has_shares_apart: bool = False
     # New hubs.
     joins: Times = NEVER
     # Connections between two hubs are reset; nothing passes between them, one way or both, for less than two seconds.

@@ -216,6 +216,7 @@ class Track:
 class Admitted(NamedTuple):
     """Messages of a limited topic got their positions at a hub."""
 
+    # When they count as having come.
     at: float
     messages: int
     hub: str

@@ -106,6 +106,14 @@ function limitWords(topic) {
   return `${number(topic.latency_limit_ms)} ms at p${number(100 * topic.latency_quantile, 1)}${verdict}`;
 }
 
+// The rate limit, what each hub has of it, and how long it held messages back.
+function envelopeTiles(envelope) {
+  if (!envelope) return [];
+  const shares = envelope.shares.map((share) => `${share.hub} ${number(share.rate_per_s, 1)}/s, ${number(share.burst_messages, 1)}`);
+  const tiles = [tile("rate limit", `${number(envelope.rate_per_s, 1)}/s, bursts of ${number(envelope.burst_messages)}`), tile("longest access delay", millis(envelope.access_delay_s_max))];
+  return shares.length > 1 ? [...tiles, tile("shares", shares.join("; "))] : tiles;
+}
+
 function topicRow(topic) {
   const held = topic.is_held === null ? "dim" : topic.is_held ? "held" : "broken";
   const limit = topic.latency_limit_ms === null ? "–" : `${number(topic.latency_limit_ms)} ms ${topic.is_held === null ? "" : topic.is_held ? "held" : "broken"}`;
@@ -134,7 +142,7 @@ export function topic(place, id) {
       tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
       tile("latency p50", millis(now.latency_s_p50)), tile("latency p99", millis(now.latency_s_p99)), tile("slowest pair", millis(now.latency_s_max)), tile("worst by coordinates", estimated(now.latency_s_worst)), tile("at its home by coordinates", estimated(now.latency_s_expected)),
-      tile("limit", limitWords(now)), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
+      tile("limit", limitWords(now)), ...envelopeTiles(now.envelope), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     const curves = [now.curve.latency_s_p99, now.curve.latency_s_worst];
     latency.node.hidden = curves.every((curve) => curve.every((value) => value === null));

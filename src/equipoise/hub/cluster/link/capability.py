@@ -16,6 +16,7 @@ __all__ = [
     "LOSS",
     "PROBE",
     "RESEND",
+    "RETURN",
     "TEAR",
 ]
 
@@ -40,5 +41,7 @@ CONTENT = "content"
 
 # Say which messages of other hubs it has seen of a home that died, so that those that no hub has seen are sent again.
 RESEND = "resend"
+# Take messages back that wait for tokens in a lane that ends.
+RETURN = "return"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND})
+CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND, RETURN})

@@ -28,6 +28,7 @@ from equipoise.hub.cluster.link.ingress_frames import (
     NumberedFrame,
     RecountedFrame,
     RecountFrame,
+    ReturnFrame,
     TearFrame,
 )
 from equipoise.hub.cluster.link.log_frames import (
@@ -45,7 +46,7 @@ __all__ = [
     "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "NarrowFrame", "NoPatternFrame",
     "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
     "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame", "RecountedFrame",
-    "ResentFrame", "RunFrame", "SeenFrame", "SettledFrame",
+    "ResentFrame", "ReturnFrame", "RunFrame", "SeenFrame", "SettledFrame",
     "SeverFrame", "SeveredFrame", "SpanFrame", "Tag", "TearFrame", "TokensFrame", "UnwantFrame",
     "UnwatchFrame", "WaitingFrame", "WantFrame", "WantedFrame", "WatchFrame", "WidenFrame", "WokenFrame",
 ]  # fmt: skip

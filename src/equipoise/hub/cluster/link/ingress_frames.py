@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import LOSS, TEAR
+from equipoise.hub.cluster.link.capability import LOSS, RETURN, TEAR
 from equipoise.hub.cluster.link.frame import Frame, Path, Payloads, Tag
 
-__all__ = ["IngressFrame", "LossFrame", "NumberedFrame", "RecountFrame", "RecountedFrame", "TearFrame"]
+__all__ = [
+    "IngressFrame",
+    "LossFrame",
+    "NumberedFrame",
+    "RecountFrame",
+    "RecountedFrame",
+    "ReturnFrame",
+    "TearFrame",
+]
 
 
 class IngressFrame(Frame, frozen=True):
@@ -79,3 +87,16 @@ class RecountedFrame(Frame, frozen=True):
     path: Path
     ticket: int
     count: int
+
+
+class ReturnFrame(Frame, frozen=True):
+    """The last messages that the receiver's clients sent to this lane have no position, and the lane ends: take them.
+
+    Of several frames the later ones are about earlier messages. Tags as in INGRESS.
+    """
+
+    verb = b"EQ.L.RETURN"
+    capability = RETURN
+    key: bytes
+    tags: tuple[Tag, ...]
+    payloads: Payloads

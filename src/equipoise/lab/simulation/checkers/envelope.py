@@ -1,6 +1,7 @@
 """Envelope: over all hubs and all their lives, a limited topic gets at most rate·t + burst positions in any t seconds.
 
-Seen where positions are given, not where the limit is kept: a path around the gate shows here like a wrong bucket.
+By the times at which messages count as having come: now, or while their hub stood still, 20 ms ago at most. Seen where
+positions are given, not where the limit is kept: a path around the gate shows here like a wrong bucket.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def check(history: History) -> list[Violation]:
 def _check_topic(topic: str, rate: float, burst: int, admitted: list[Admitted]) -> list[Violation]:
     """A bucket over everything: it is overdrawn exactly if some interval has too many. Told once per topic."""
     level, last = float(burst), 0.0
-    for at, count, hub in admitted:
+    for at, count, hub in sorted(admitted):
         level = min(float(burst), level + (at - last) * rate) - count
         last = at
         if level < -SLACK_S * (rate + 1):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from random import Random
 
 from equipoise.lab.scenarios import ClusterScenario
 from equipoise.lab.simulation.cluster.region import STORE
@@ -32,6 +34,13 @@ class ClusterFaults:
         self._topics = sorted(
             {t for c in world.scenario.workload.clients for p in c.publishes for t in p.topics}
         )
+        # What changes of shares are drawn from, and the topics that they are made to.
+        is_apart = world.scenario.has_shares_apart
+        self._share_draw = Random(f"shares {world.sim.seed}").random if is_apart else world.random.random
+        patterns = tuple(world.scenario.limited)
+        self._shared = [
+            t for t in self._topics if not is_apart or any(fnmatchcase(t, one) for one in patterns)
+        ]
         self._joined = 0
         # Hubs that were cut off from the store once.
         self._store_cut: set[str] = set()
@@ -63,12 +72,17 @@ class ClusterFaults:
         for name, act, (low, high) in acts:
             for _ in range(low + int(draw() * (high - low + 1))):
                 self._world.keep(self._later(draw() * scenario.duration_s, name, act))
+        if scenario.has_shares_apart and scenario.limited:
+            low, high = scenario.share_changes
+            for _ in range(low + int(self._share_draw() * (high - low + 1))):
+                at_s = self._share_draw() * scenario.duration_s
+                self._world.keep(self._later(at_s, "share change", self._change_shares))
         if scenario.store_outage_s:
             self._world.keep(self._later(0.2 + draw() * 0.5, "store outage", self._go_without_store))
 
     def _limit_acts(self) -> list[tuple[str, Act, tuple[int, int]]]:
         """Apart from the others, so that worlds without limits draw what they always drew."""
-        if not self._scenario.limited:
+        if not self._scenario.limited or self._scenario.has_shares_apart:
             return []
         return [
             ("share change", self._change_shares, self._scenario.share_changes),
@@ -100,11 +114,11 @@ class ClusterFaults:
 
     def _change_shares(self) -> None:
         """Split a topic in random parts among some hubs, or have it whole at one."""
-        world, draw = self._world, self._random.random
-        topic, members = world.draw(self._topics), world.members
+        world, draw = self._world, self._share_draw
+        topic, members = self._shared[int(draw() * len(self._shared))], world.members
         homes = []
         for _ in range(1 + int(draw() * len(members))):
-            homes.append(world.draw(members))
+            homes.append(members[int(draw() * len(members))])
             members.remove(homes[-1])
         if len(homes) == 1:
             world.move(topic, homes[0])

@@ -91,7 +91,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-shares",
         _with(ShareKeeper, "_may_grow", lambda keeper, topic: True),
-        seed=56,
+        seed=21,
     ),
     Ablation(
         "empty-depth",
@@ -99,7 +99,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-shares",
         _with(Bucket, "resize", _gain_full_depth),
-        seed=4,
+        seed=30,
     ),
     Ablation(
         "level",
@@ -114,7 +114,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-zombie",
         _with(RateLimits, "_holds_lease", lambda limits, now: True),
-        seed=2,
+        seed=14,
     ),
     Ablation(
         "wait-after-death",
@@ -122,7 +122,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-zombie",
         _with(Tenure, "of", _since_the_barrier),
-        seed=22,
+        seed=87,
     ),
     Ablation(
         "kept-buckets",

@@ -16,6 +16,7 @@ from random import Random
 from equipoise.hub import HubSettings, Limits
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.cluster.stall_watch import CREDIT_NS
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
@@ -29,6 +30,7 @@ from equipoise.lab.simulation.staging import Staging
 from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload import History, HubEndpoint, hurried
 from equipoise.lab.workload.history import Admitted, Missed
+from equipoise.limits import TOKEN
 from equipoise.model import Entry, Member, Mode, Plan, Specs, TopicSpec
 from equipoise.store import StoreSettings
 
@@ -223,8 +225,10 @@ class ClusterWorld:
             if spec is not None and spec.envelope is not None:
                 name = topic.name.decode()
                 history.envelopes[name] = spec.envelope
-                admitted = Admitted(self.sim.now, len(payloads), core.settings.name)
-                history.admissions.setdefault(name, []).append(admitted)
+                history.admissions.setdefault(name, []).extend(
+                    Admitted(at, messages, core.settings.name)
+                    for at, messages in judged_times(topic, len(payloads), self.sim.now)
+                )
             return publish(core, topic, payloads, first)
 
         with replaced(HubCore, "publish", watched_publish):
@@ -294,6 +298,20 @@ class ClusterWorld:
             if node.cluster is not None:
                 sums.update(cluster_counters(node.cluster))
         return dict(sums)
+
+
+def judged_times(topic: Topic, count: int, now: float) -> list[tuple[float, int]]:
+    """When messages that have just taken their tokens count as having come, with how many did at each moment.
+
+    After a stall a bucket has more than its depth: then a message came when it had not, at most 20 ms ago.
+    """
+    bucket = None if topic.limit is None else topic.limit.bucket
+    if bucket is None or not bucket.rate or bucket._level + count * TOKEN <= bucket.depth:
+        return [(now, count)]
+    over_ns = [
+        max(0, bucket._level + left * TOKEN - bucket.depth) / bucket.rate for left in range(count, 0, -1)
+    ]
+    return [(now - min(over, CREDIT_NS) / 1e9, 1) for over in over_ns]
 
 
 @cache

@@ -1,0 +1,69 @@
+"""Stalls of the loop are noticed while limited topics are used, and give no more than 20 ms of the rate."""
+
+from __future__ import annotations
+
+from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
+from equipoise.limits import nanoseconds
+from hub.cluster.test_rate_limits import fill, home, pass_time, published
+from hub.world import FakeShell, pipeline
+
+
+def now(shell: FakeShell) -> int:
+    return nanoseconds(shell.fine_now())
+
+
+def stand_still(shell: FakeShell, seconds: float) -> None:
+    """Nothing runs meanwhile; then what has fallen due does, ahead of all that has come."""
+    shell.stall(seconds)
+    shell.advance()
+
+
+def test_a_timer_that_is_late_says_since_when_the_loop_stood_still() -> None:
+    shell = FakeShell(1 << 30)
+    watch = StallWatch(shell)
+    watch.used()
+    shell.advance(0.01)
+    assert watch.since(now(shell)) == 0
+    looked_at = now(shell)
+    stand_still(shell, 0.015)
+    assert watch.since(now(shell)) == looked_at
+    shell.advance(0.01)
+    assert watch.since(now(shell)) == 0
+
+
+def test_a_long_stall_gives_no_more_than_a_short_one() -> None:
+    shell = FakeShell(1 << 30)
+    watch = StallWatch(shell)
+    watch.used()
+    stand_still(shell, 3.0)
+    assert now(shell) - watch.since(now(shell)) == CREDIT_NS
+
+
+def test_a_topic_at_rest_costs_no_timers() -> None:
+    shell = FakeShell(1 << 30)
+    watch = StallWatch(shell)
+    watch.used()
+    for _ in range(500):
+        shell.advance(0.01)
+    at_rest = shell.timers_pending
+    watch.used()
+    assert (at_rest, shell.timers_pending) == (0, 1)
+
+
+def burst_after(stall_s: float) -> int:
+    """Messages out of 100 that a topic of 1,000/s in bursts of 3 admits at once after a stall."""
+    hubs, node = home(rate=1_000.0, burst=3)
+    client = node.client()
+    client.do("PUBLISH", "x", "first")
+    pass_time(hubs, 0.1)
+    fill(node)
+    before = published(hubs, "h1")
+    stand_still(node.shell, stall_s)
+    client.send_raw(pipeline(["PUBLISH", "x", "late"] for _ in range(100)))
+    return published(hubs, "h1") - before
+
+
+def test_what_came_during_a_stall_is_judged_as_having_come_then() -> None:
+    assert burst_after(0.001) == 3
+    assert 3 + 19 <= burst_after(0.02) <= 3 + 20
+    assert 3 + 19 <= burst_after(0.1) <= 3 + 20

@@ -1,0 +1,134 @@
+"""The garbage collector's pauses are counted, and what is frozen does not leak."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from equipoise.hub.shell.collector import YOUNG, Collector
+from equipoise.hub.telemetry.stats import Stats
+from hub.live import live_hub, on_uvloop
+from hub.world import request
+from support.polling import until
+
+
+class Node:
+    """Something that can refer to itself."""
+
+    other: Node | None = None
+
+
+class Timers:
+    """Calls back when it is told to."""
+
+    def __init__(self) -> None:
+        self._callback: Callable[[], object] = lambda: None
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timers:
+        self._callback = callback
+        return self
+
+    def cancel(self) -> None:
+        self._callback = lambda: None
+
+    def fire(self) -> None:
+        self._callback()
+
+
+@pytest.fixture
+def untouched() -> Iterator[None]:
+    """The collector as the tests found it."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def circle() -> weakref.ref[Node]:
+    one, other = Node(), Node()
+    one.other, other.other = other, one
+    return weakref.ref(one)
+
+
+def test_pauses_are_counted_and_survivors_are_not_looked_at_again(untouched: None) -> None:
+    stats, timers = Stats(), Timers()
+    collector = Collector(stats, lambda: False, timers.call_later)
+    collector.begin()
+    try:
+        before = gc.get_freeze_count()
+        kept = [[n] for n in range(3 * YOUNG)]
+        assert stats.gc_pauses >= 2
+        assert 0 < stats.gc_pause_s_max <= stats.gc_pause_s
+        assert gc.get_freeze_count() >= before + YOUNG
+        assert len(kept) == 3 * YOUNG
+    finally:
+        collector.end()
+
+
+def test_what_was_frozen_is_collected_once_no_message_flows(untouched: None) -> None:
+    """
+    1. A circle of objects is made, and survives a young collection: it is frozen.
+    2. It is not used any more. While messages flow it stays.
+    3. No message flows for a while: it goes.
+    """
+    stats, timers, is_quiet = Stats(), Timers(), False
+    collector = Collector(stats, lambda: is_quiet, timers.call_later)
+    collector.begin()
+    try:
+        found = circle()
+        held = found()
+        gc.collect(0)
+        held = None
+        gc.collect(0)
+        for _ in range(20):
+            timers.fire()
+        assert found() is not None
+        is_quiet = True
+        for _ in range(20):
+            timers.fire()
+        assert found() is None
+        assert held is None
+        assert stats.gc_full == 1, "once: nothing was frozen since"
+    finally:
+        collector.end()
+
+
+@on_uvloop
+async def test_connections_that_come_and_go_leave_nothing_to_collect() -> None:
+    """Each publishes and subscribes to topics; none leaves an object that only the collector could free."""
+    async with live_hub() as hub:
+
+        async def come_and_go(n: int) -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", hub.port)
+            writer.write(
+                request("SUBSCRIBE", f"t{n % 7}") + request("UNSUBSCRIBE") + request("PUBLISH", "t", "x")
+            )
+            writer.write(request("HELLO", "3"))
+            await reader.readuntil(b"proto")
+            writer.close()
+            await writer.wait_closed()
+
+        await come_and_go(0)
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for n in range(200):
+                await come_and_go(n)
+            await until(lambda: not hub.core.sessions)
+            gc.collect()
+            # Those of the test's own connections are in the list, too.
+            left = {type(one).__qualname__ for one in gc.garbage if _is_ours(one)}
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert left == set()
+
+
+def _is_ours(one: object) -> bool:
+    return type(one).__module__.startswith("equipoise")
