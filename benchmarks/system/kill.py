@@ -1,6 +1,6 @@
 """What is lost when processes are killed and stopped while messages flow?
 
-`equipoise up` runs a store, hubs, a controller and (with --pipeline) Spark. Smart and plain clients publish and
+`equipoise up` runs a store, hubs, a controller and (with --pipeline) Spark. Smart clients publish; smart and plain ones
 subscribe. Every few seconds one process gets SIGKILL, or SIGSTOP for 2 to 30 s. Then everything is left
 alone, and the simulator's checkers judge what the clients noted.
 
@@ -156,11 +156,6 @@ def clients() -> list[Client]:
                 publishes=(PublishedStream(topics=TOPICS, count=None, interval_s=0.02, receipts=0.5),),
             )
             for n in range(3)
-        ),
-        Client(
-            name="plain-pub",
-            dialect=Dialect.RESP2,
-            publishes=(PublishedStream(topics=TOPICS, count=None, interval_s=0.02, receipts=0.5),),
         ),
         *(Client(name=f"sub{n}", subscribes=(Subscribing(names=TOPICS),)) for n in range(3)),
         Client(name="pattern", subscribes=(Subscribing(names=("kill.*",), is_pattern=True),)),
