@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from equipoise.hub.membership.liveness import Glances
 from equipoise.model import Plan
 from equipoise.store import MemoryStore
@@ -91,6 +93,12 @@ def test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance() -
         assert await world.alive(glances, NEW) == set()
 
     run(scenario())
+
+
+def test_without_that_the_news_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Glances, "outdate", lambda self: None)
+    with pytest.raises(AssertionError):
+        test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance()
 
 
 def test_nobody_who_was_seen_to_be_dead_is_alive_by_an_older_glance() -> None:
