@@ -262,7 +262,7 @@ def _experiment(
         figures=(_figure,),
         parameters=_parameters,
         notes=_notes,
-        takes=("half a minute", "3 minutes"),
+        takes=("two minutes", "5 minutes"),
     )
 
 
