@@ -14,6 +14,13 @@ from equipoise.cli.support.client_connection import URL_DEFAULT, TlsCa, TlsCert,
 from equipoise.cli.support.units import parse_start
 from equipoise.client import Bus, DurableMessage, Event, Gap, Message, Subscription
 
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="Only messages that this filter matches, such as 'symbol = \"YHOO\" and volume > 150'."
+    ),
+]
+
 
 def command(
     topics: Annotated[
@@ -27,12 +34,7 @@ def command(
             "--pattern", "-p", help="Treat the names as glob patterns, such as 'game.*' (quote them)."
         ),
     ] = False,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            help="Only messages that this filter matches, such as 'symbol = \"YHOO\" and volume > 150'."
-        ),
-    ] = None,
+    where: Where = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line, for messages and for gaps.")
