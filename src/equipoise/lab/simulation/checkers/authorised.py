@@ -8,7 +8,6 @@ revoked cannot be called back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 from equipoise.lab.scenarios import Rules
 from equipoise.lab.simulation.checkers.violation import Violation
@@ -23,37 +22,52 @@ NAME = "authorised only"
 def check(history: History) -> list[Violation]:
     if not history.rules:
         return []
-    return [violation for track in history.tracks for violation in _check_track(history, track)]
+    rules = _RulesInForce(history.rules)
+    return [violation for track in history.tracks for violation in _check_track(history, track, rules)]
 
 
-def _check_track(history: History, track: Track) -> Iterator[Violation]:
+def _check_track(history: History, track: Track, rules: _RulesInForce) -> Iterator[Violation]:
     for event in track.events:
         if type(event) is not Received:
             continue
         at, topic, publisher, sequence = event
         sent_at = history.sent[publisher, topic][sequence].began_at
-        rules = list(_in_force(history.rules, sent_at, at))
-        if not any(_may(version, track.user, topic, is_publish=False) for version in rules):
+        if not rules.may(track.user, topic, sent_at, at, is_publish=False):
             what = f"{topic} {publisher} {sequence}, sent at {sent_at:.6f}"
             yield Violation(
                 NAME, f"{track.name} as {track.user!r} received {what}, and might not at any time"
             )
         user = history.users.get(publisher, "")
-        if not any(_may(version, user, topic, is_publish=True) for version in rules):
+        if not rules.may(user, topic, sent_at, at, is_publish=True):
             what = f"{topic} {publisher} {sequence} from {user!r}, who might not publish it"
             yield Violation(NAME, f"{track.name} received {what}")
 
 
-def _in_force(rules: dict[str, list[tuple[float, Rules]]], since: float, until: float) -> Iterator[Rules]:
-    """The versions of the rules that held at some hub at some moment of an interval."""
-    for versions in rules.values():
-        for number, (at, version) in enumerate(versions):
-            ends_at = versions[number + 1][0] if number + 1 < len(versions) else float("inf")
-            if at <= until and ends_at >= since:
-                yield version
+class _RulesInForce:
+    """When each version of the rules held at some hub, and for whom it allows a topic: asked once for each."""
+
+    def __init__(self, rules: dict[str, list[tuple[float, Rules]]]) -> None:
+        self._held = [
+            (since, versions[number + 1][0] if number + 1 < len(versions) else float("inf"), version)
+            for versions in rules.values()
+            for number, (since, version) in enumerate(versions)
+        ]
+        # By user, topic and whether it publishes, the intervals in which it may.
+        self._allowed: dict[tuple[str, str, bool], list[tuple[float, float]]] = {}
+
+    def may(self, user: str, topic: str, since: float, until: float, *, is_publish: bool) -> bool:
+        """Whether the user was allowed to at some moment of an interval."""
+        allowed = self._allowed.get((user, topic, is_publish))
+        if allowed is None:
+            allowed = [
+                (begin, end)
+                for begin, end, version in self._held
+                if _may(version, user, topic, is_publish=is_publish)
+            ]
+            self._allowed[user, topic, is_publish] = allowed
+        return any(begin <= until and end >= since for begin, end in allowed)
 
 
-@cache
 def _may(rules: Rules, user: str, topic: str, *, is_publish: bool) -> bool:
     return any(
         Glob(pattern.encode()).matches(topic.encode())
