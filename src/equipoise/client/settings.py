@@ -33,6 +33,14 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             description="Shown by CLIENT LIST on the hub. Empty: none.",
         ),
     ] = ""
+    group: Annotated[
+        str,
+        Meta(
+            max_length=256,
+            description="Publishers that fire together state the same group: where a topic with a rate limit is "
+            "split, they are sent to different hubs. At most 256 bytes. Empty: none.",
+        ),
+    ] = ""
     connect_timeout_s: Annotated[
         float,
         Meta(

@@ -253,7 +253,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.STRING,
         "",
         _ARRIVAL,
-        "the user that the publisher is; null for a connection that did not have to say",
+        "what the publisher has stated (EQ.CORRELATE), else its user; null for a connection that said neither",
     ),
     Column("size_bytes", _T.LONG, "bytes", _ARRIVAL, "length of the payloads together"),
     Column(

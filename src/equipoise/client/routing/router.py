@@ -130,6 +130,13 @@ class ClientRouter:
                 self._links.remember(home)
             self._place(topic)
 
+    def on_seat(self, push: Push) -> None:
+        """A hub says at which home of a split topic this client publishes."""
+        topic, version, address = push[1:4]
+        home = parse_address(address)
+        if home is not None and isinstance(version, int) and self._routes.seat(topic, version, home):
+            self._place(topic)
+
     def on_deferred(self, connection: Connection, topic: bytes, ahead: int) -> None:
         self.publishing.throttle(connection, topic, ahead)
 

@@ -5,7 +5,7 @@ aside, from any hub. The same version may name other homes, since a home may hav
 
     single            publish and subscribe at the first home
     all-publishers    publish at the first, subscribe at one drawn at random
-    all-subscribers   publish at one drawn at random, subscribe at every home
+    all-subscribers   publish at one drawn at random, or where a hub has dealt it a seat, subscribe at every home
 
 The drawing is by rendezvous hashing under a key of the client's own: a home that is drawn stays so until it is none any
 more, or a new one is drawn in its place, as it is by its share of the clients and by no others.
@@ -43,13 +43,15 @@ _MODES = {mode.encode(): mode for mode in Mode}
 class Route:
     """One topic's entry. Owned by Routes."""
 
-    __slots__ = ("homes", "mode", "publish_at", "subscribe_at", "used_at", "version")
+    __slots__ = ("homes", "mode", "publish_at", "seat", "subscribe_at", "used_at", "version")
 
     def __init__(self, used_at: float) -> None:
         self.version = -1
         self.mode = Mode.SINGLE
         self.homes: tuple[Endpoint, ...] = ()
         self.publish_at: Endpoint | None = None
+        # The home that a hub has dealt it, if any.
+        self.seat: Endpoint | None = None
         self.subscribe_at: Endpoint | None = None
         self.used_at = used_at
 
@@ -88,8 +90,19 @@ class Routes:
             return False
         route.mode, route.homes, route.used_at = chosen, named, now
         drawn = max(named, key=lambda home: self._rank(topic, home))
-        route.publish_at = drawn if chosen is Mode.ALL_SUBSCRIBERS else named[0]
+        seat = route.seat if route.seat in named else drawn
+        route.publish_at = seat if chosen is Mode.ALL_SUBSCRIBERS else named[0]
         route.subscribe_at = named[0] if chosen is Mode.SINGLE else drawn
+        return True
+
+    def seat(self, topic: bytes, version: int, home: Endpoint) -> bool:
+        """Take a hub's word for the home that this client publishes at; whether it changes anything."""
+        route = self._routes.get(topic)
+        if route is None or route.mode is not Mode.ALL_SUBSCRIBERS or home not in route.homes:
+            return False
+        if version < route.version or route.publish_at == home:
+            return False
+        route.seat = route.publish_at = home
         return True
 
     def topics_at(self, endpoint: Endpoint) -> list[bytes]:

@@ -69,6 +69,8 @@ class ClientDialer:
         linked = connection.ask(b"EQ.LINK", connection.link, *([b"ROUTES"] if self.settings.routing else []))
         # So that a topic above its rate does not hold up the replies to others. Older hubs do not know this.
         connection.tell(b"EQ.DEFER")
+        if self.settings.group:
+            connection.tell(b"EQ.CORRELATE", self.settings.group.encode())
         # Redis before 7.2 does not know this and says so; it is for readers of CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", __version__.encode())

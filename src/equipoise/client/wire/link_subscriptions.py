@@ -44,6 +44,8 @@ class SubscriptionOwner(Protocol):
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
         """The hub does not serve the name; None: it has served it, and does so no longer."""
 
+    def on_seat(self, push: Push) -> None: ...
+
     def on_home(self, push: Push) -> None:
         """A hub says where a topic lives."""
 
@@ -99,6 +101,7 @@ class LinkSubscriptions:
             b"eq.ended": self._on_ended,
             b"eq.after": self._on_after,
             b"eq.home": lambda connection, push: self._owner.on_home(push),
+            b"eq.seat": lambda connection, push: self._owner.on_seat(push),
             b"eq.here": self._on_here,
             b"eq.settled": lambda connection, push: connection.answer(push),
             b"eq.severed": lambda connection, push: connection.answer(push),

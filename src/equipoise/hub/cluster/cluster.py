@@ -91,7 +91,7 @@ class Cluster:
             core.losses.on_loss = self.listening.disconnect_plain
         self.receipts = ClientAcks(self)
         self.severing = Severing(self)
-        self.telling = Telling(self, core.settings.cluster)
+        self.telling: Telling = Telling(self, core.settings.cluster)
         self.counts = SubscriberCounts(core, self.out)
         self.calls = LogCalls(self)
         self._settings, self._dials = settings, dials

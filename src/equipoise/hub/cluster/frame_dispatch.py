@@ -94,6 +94,7 @@ class FrameDispatch:
         self._handle_questions()
         self._handle_logs()
         self._handlers.update(filter_handlers(cluster, self._find))
+        self._handlers.update(cluster.telling.seats.handlers)
 
     def execute(self, peer: str, frame: Frame) -> None:
         """Do what a frame of a live peer says."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.seats import Seats
 from equipoise.hub.data.other_hubs import SentRedirect
 from equipoise.hub.data.session import Session
 from equipoise.model import Mode, Placement
@@ -64,11 +65,14 @@ class Telling:
         self._timer: Timer | None = None
         # Pushes so far.
         self.count = 0
+        self.seats = Seats(cluster)
 
     # What clients do.
 
     def published(self, session: Session, topic: Topic) -> None:
         """A smart client publishes here: tell it if it should do so elsewhere."""
+        if topic.limit is not None:
+            self.seats.published(session, topic)
         if topic.stream is None:
             entry = self._cluster.router.routing.plan.entries.get(topic.name)
             if entry is None or entry.mode is Mode.SINGLE:
@@ -111,6 +115,7 @@ class Telling:
         self._heard_before = len(self._heard)
 
     def close(self) -> None:
+        self.seats.close()
         if self._timer is not None:
             self._timer.cancel()
 

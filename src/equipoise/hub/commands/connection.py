@@ -1,4 +1,4 @@
-"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT, EQ.LINK and EQ.DEFER."""
+"""HELLO, AUTH, PING, ECHO, QUIT, RESET, SELECT, EQ.LINK, EQ.CORRELATE and EQ.DEFER."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ REDIS_VERSION = "7.2.0"
 
 # A client that knows a link's name can end its connection: 128 random bits, in hexadecimal or not.
 LINK_BYTES_MIN, LINK_BYTES_MAX = 16, 64
+
+# Of the group that a publisher states.
+GROUP_BYTES_MAX = 256
 
 # Longer than a host name with a process and a thread; ten thousand clients with three such names are 8 MB.
 CLIENT_NAME_BYTES_MAX = 256
@@ -162,7 +165,7 @@ def quit_(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 def reset(core: HubCore, session: Session, command: list[bytes]) -> bytes:
     forget_session(core, session)
     session.proto = 2
-    session.name = b""
+    session.name = session.group = b""
     session.is_never_evicted = False
     session.tags = session.redirected = session.transaction = None
     session.note_input()
@@ -192,6 +195,13 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
             # Before its first plan a hub does not know its address; it may lag behind the others all the more.
             address = cluster.router.own_address(is_tls=session.is_tls)
             session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
+    return OK
+
+
+def correlate(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
+    if len(command[1]) > GROUP_BYTES_MAX:
+        return f"ERR a group's name has at most {GROUP_BYTES_MAX} bytes"
+    session.group = command[1]
     return OK
 
 

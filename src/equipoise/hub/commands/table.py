@@ -78,6 +78,9 @@ def _small_talk() -> list[CommandSpec]:
         ),
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
+        of(
+            "eq.correlate", 2, connection.correlate, "States with which publishers the client fires together."
+        ),
         of("eq.defer", 1, connection.defer, "Lets replies to publishes that wait for tokens come later."),
         of("eq.link", -2, connection.link, "Names the link of which this is the latest connection."),
         of(

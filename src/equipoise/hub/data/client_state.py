@@ -53,6 +53,7 @@ class ClientState:
         "command",
         "created_at",
         "deferred",
+        "group",
         "id",
         "is_certified",
         "is_gathering",
@@ -90,6 +91,8 @@ class ClientState:
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
         # Replies that come apart from the order of commands; None: the client has not asked for that.
         self.deferred: DeferredReplies | None = None
+        # What the client has stated: those of one group publish together.
+        self.group = b""
         # By topic, the last redirect that a smart client received; None: it has not asked for redirects.
         self.redirected: dict[bytes, SentRedirect] | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.

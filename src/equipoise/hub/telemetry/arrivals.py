@@ -134,7 +134,7 @@ class Arrivals:
                 return
         self._noted += 1
         user = session.user
-        group = None if user is None or user.is_anonymous else user.name.encode()
+        group = session.group or (None if user is None or user.is_anonymous else user.name.encode())
         time_us = int(self._core.shell.wall_time() * 1_000_000)
         self.runs.append(_Run(time_us, topic.name, publisher, group, len(payloads), sum(map(len, payloads))))
 

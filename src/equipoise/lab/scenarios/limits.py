@@ -96,6 +96,38 @@ _IDLE_CROWD = Workload(
     )
 )
 
+# Smart publishers of two groups, who are sent from seat to seat.
+_SEATED_CROWD = Workload(
+    clients=(
+        *(
+            Client(
+                name=f"{group}-{number}",
+                group=group,
+                publishes=(
+                    PublishedStream(topics=("a",), count=60, burst=(1, 3), interval_s=0.15, receipts=0.5),
+                ),
+            )
+            for group in ("red", "blue")
+            for number in range(3)
+        ),
+        Client(name="cat", subscribes=(Subscribing(names=("a",)),)),
+        Client(name="dan", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
+    )
+)
+
+
+def _seats(name: str, summary: str, **fields: object) -> ClusterScenario:
+    given = {
+        "workload": _SEATED_CROWD,
+        "limited": {"a": (150.0, 40)},
+        "limit_wait_ms": 2_000.0,
+        "reshares": (2, 8),
+        "is_routing": True,
+        "duration_s": 8.0,
+    }
+    return _limits(name, summary, **(given | fields))
+
+
 LIMITS_SCENARIOS = (
     _limits("moves", "limited topics move from hub to hub", moves=(1, 8), ring_changes=(0, 2), lag_s=0.2),
     _limits(
@@ -185,6 +217,21 @@ LIMITS_SCENARIOS = (
         hub_limits={"topic_idle_s": 0.3},
         duration_s=15.0,
         expectation=Expectation(properties=("order", "bounded memory", "envelope")),
+    ),
+    _seats(
+        "seats",
+        "smart publishers of a split topic are sent from seat to seat, while hubs join and hear late",
+        lag_s=0.3,
+        joins=(0, 1),
+        link_resets=(0, 3),
+        client_resets=(0, 3),
+    ),
+    _seats(
+        "seats-crashes",
+        "the same while hubs that deal seats, or are seats, crash and come back",
+        has_store=True,
+        crashes=(1, 2),
+        expectation=LIMITED,
     ),
     _everything("everything"),
     _everything("store-everything"),

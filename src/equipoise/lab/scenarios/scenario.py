@@ -116,6 +116,8 @@ class ClusterScenario(Scenario):
     share_changes: Times = NEVER
     # Whether changes of shares are drawn apart from all else, so that a seed has the faults it had without them.
     has_shares_apart: bool = False
+    # One that is split gets other shares of rate and depth at the homes that it has.
+    reshares: Times = NEVER
     # New hubs.
     joins: Times = NEVER
     # Connections between two hubs are reset; nothing passes between them, one way or both, for less than two seconds.

@@ -75,6 +75,8 @@ class Client:
     # Where the topology puts it; empty: a place of its own. Among several hubs: the hub that it connects to; empty: one
     # drawn from the seed.
     place: str = ""
+    # The group that a smart publisher states.
+    group: str = ""
     # So many of the same kind, each on a machine of its own.
     copies: int = 1
 

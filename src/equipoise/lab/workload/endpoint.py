@@ -37,9 +37,9 @@ class HubEndpoint:
 
 
 @cache
-def hurried(**changes: int | float) -> ClientSettings:
+def hurried(**changes: int | float | str) -> ClientSettings:
     """Settings for a world of a few seconds: a lost hub is noticed in one, given up on in two."""
-    values: dict[str, int | float] = {
+    values: dict[str, int | float | str] = {
         "connect_timeout_s": 1.0,
         "first_connect_timeout_s": 60.0,
         "request_timeout_s": 2.0,

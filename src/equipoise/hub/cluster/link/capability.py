@@ -17,6 +17,7 @@ __all__ = [
     "PROBE",
     "RESEND",
     "RETURN",
+    "SEATS",
     "TEAR",
 ]
 
@@ -44,4 +45,9 @@ RESEND = "resend"
 # Take messages back that wait for tokens in a lane that ends.
 RETURN = "return"
 
-CAPABILITIES = frozenset({PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND, RETURN})
+# Deal smart publishers of a split topic to its homes, and tell them.
+SEATS = "seats"
+
+CAPABILITIES = frozenset(
+    {PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND, RETURN, SEATS}
+)

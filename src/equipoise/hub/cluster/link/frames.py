@@ -38,6 +38,7 @@ from equipoise.hub.cluster.link.log_frames import (
     WatchFrame,
     WokenFrame,
 )
+from equipoise.hub.cluster.link.seat_frames import SeatFrame, SitFrame
 
 __all__ = [
     "FRAMES", "AfterFrame", "AgainFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame",
@@ -46,8 +47,8 @@ __all__ = [
     "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "NarrowFrame", "NoPatternFrame",
     "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
     "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecountFrame", "RecountedFrame",
-    "ResentFrame", "ReturnFrame", "RunFrame", "SeenFrame", "SettledFrame",
-    "SeverFrame", "SeveredFrame", "SpanFrame", "Tag", "TearFrame", "TokensFrame", "UnwantFrame",
+    "ResentFrame", "ReturnFrame", "RunFrame", "SeatFrame", "SeenFrame", "SettledFrame",
+    "SeverFrame", "SeveredFrame", "SitFrame", "SpanFrame", "Tag", "TearFrame", "TokensFrame", "UnwantFrame",
     "UnwatchFrame", "WaitingFrame", "WantFrame", "WantedFrame", "WatchFrame", "WidenFrame", "WokenFrame",
 ]  # fmt: skip
 

@@ -84,10 +84,13 @@ class ClusterFaults:
         """Apart from the others, so that worlds without limits draw what they always drew."""
         if not self._scenario.limited or self._scenario.has_shares_apart:
             return []
-        return [
+        acts: list[tuple[str, Act, tuple[int, int]]] = [
             ("share change", self._change_shares, self._scenario.share_changes),
             ("clock step", self._step_clock, self._scenario.clock_steps),
         ]
+        if self._scenario.reshares[1]:
+            acts.append(("reshare", self._reshare, self._scenario.reshares))
+        return acts
 
     async def _later(self, at_s: float, name: str, act: Act) -> None:
         await asyncio.sleep(at_s)
@@ -127,6 +130,22 @@ class ClusterFaults:
         parts = [PARTS * weight // (sum(weights) + 1 + int(draw() * 9)) for weight in weights]
         shares = (PARTS - sum(parts), *parts) if draw() < 0.8 else ()
         world.replicate(topic, tuple(homes), Mode.ALL_SUBSCRIBERS, shares)
+
+    def _reshare(self) -> None:
+        """Other shares of rate and depth at the same homes; a topic that is whole is split over all hubs."""
+        world = self._world
+        topic = world.draw(self._topics)
+        entry = world.directory.plan.entries.get(topic.encode())
+        is_split = entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS
+        homes = entry.homes if entry is not None and is_split else tuple(world.members)
+        if len(homes) > 1:
+            shares, depths = self._parts(len(homes)), self._parts(len(homes))
+            world.replicate(topic, homes, Mode.ALL_SUBSCRIBERS, shares, depths)
+
+    def _parts(self, count: int) -> tuple[int, ...]:
+        weights = [1 + int(self._random.random() * 9) for _ in range(count)]
+        parts = [PARTS * weight // sum(weights) for weight in weights[1:]]
+        return PARTS - sum(parts), *parts
 
     def _change_ring(self) -> None:
         plan = self._world.directory.plan

@@ -131,7 +131,9 @@ class ClusterWorld:
         at = client.place or self.draw(sorted(self.hubs))
         is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING
         others = tuple(name for name in self.hubs if name != at) if is_told else ()
-        settings = hurried(routing=self.scenario.is_routing, **self.scenario.client_settings)
+        settings = hurried(
+            routing=self.scenario.is_routing, group=client.group, **self.scenario.client_settings
+        )
         self.staging.seat(
             self.staging.cast(client, HubEndpoint(at, PORT, settings, host.random, others=others))
         )
@@ -255,9 +257,17 @@ class ClusterWorld:
     def move(self, topic: str, hub: str) -> None:
         self.replicate(topic, (hub,), Mode.SINGLE)
 
-    def replicate(self, topic: str, homes: tuple[str, ...], mode: Mode, shares: tuple[int, ...] = ()) -> None:
+    def replicate(
+        self,
+        topic: str,
+        homes: tuple[str, ...],
+        mode: Mode,
+        shares: tuple[int, ...] = (),
+        depths: tuple[int, ...] = (),
+    ) -> None:
         plan = self.directory.plan
-        entries = {**plan.entries, topic.encode(): Entry(topic.encode(), homes, mode, shares=shares)}
+        entry = Entry(topic.encode(), homes, mode, shares=shares, depths=depths)
+        entries = {**plan.entries, topic.encode(): entry}
         self.directory.commit(replace(plan, entries=entries))
 
     def weigh(self, weights: dict[str, int]) -> None:
