@@ -15,6 +15,8 @@ from equipoise.bookie.settings import BookieSettings
 from equipoise.cli.support.failures import MISUSED
 from equipoise.cli.support.metrics_page import metrics_page
 from equipoise.client import ClientSettings
+from equipoise.content.balancing.reference import render_balancing
+from equipoise.content.balancing.settings import BalancingSettings, OverloadThresholds
 from equipoise.gateway import GatewaySettings
 from equipoise.hub import HubSettings, Limits, Tls
 from equipoise.hub.cluster import diagram
@@ -154,12 +156,18 @@ def _columns(columns: Iterable[Column]) -> str:
     return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows])
 
 
+def balancing_page() -> str:
+    """The states of edges and heads that balance content topics, and the settings."""
+    return render_balancing(_table(BalancingSettings), _table(OverloadThresholds))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "settings": settings_page,
     "commands": commands_page,
     "telemetry": telemetry_page,
     "metrics": metrics_page,
     "handover": diagram.render_reference,
+    "balancing": balancing_page,
     "znodes": tree.render_reference,
 }
 

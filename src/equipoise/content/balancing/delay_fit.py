@@ -1,0 +1,71 @@
+"""What a message, a match and a subscription cost a hub, fitted to the messages it has matched.
+
+    delay = fixed + match · matches + subscription · subscriptions
+
+Least squares over sums that fade, pulled towards the hub's profile: where all messages had the same number of
+subscriptions nothing is known of what one costs, and the profile stands.
+
+Always true: no cost is negative.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DelayFit"]
+
+# The weight of a message fades by half in this many.
+HALF_MESSAGES = 2_000
+_KEPT = 0.5 ** (1 / HALF_MESSAGES)
+# How many messages the profile counts as.
+PRIOR_MESSAGES = 20.0
+
+
+class DelayFit:
+    """Owned by a LoadMeter. Fixed cost is found along, since it must not be blamed on subscriptions."""
+
+    def __init__(self, *, subscription_s: float, match_s: float = 0.0) -> None:
+        self._prior = (0.0, match_s, subscription_s)
+        # Of (1, matches, subscriptions): the sums of products, and of products with the delay.
+        self._weight = 0.0
+        self._m = self._n = self._mm = self._mn = self._nn = 0.0
+        self._y = self._my = self._ny = 0.0
+
+    def add(self, delay_s: float, matches: float, subscriptions: float) -> None:
+        kept = _KEPT
+        self._weight = self._weight * kept + 1.0
+        self._m = self._m * kept + matches
+        self._n = self._n * kept + subscriptions
+        self._mm = self._mm * kept + matches * matches
+        self._mn = self._mn * kept + matches * subscriptions
+        self._nn = self._nn * kept + subscriptions * subscriptions
+        self._y = self._y * kept + delay_s
+        self._my = self._my * kept + matches * delay_s
+        self._ny = self._ny * kept + subscriptions * delay_s
+
+    def costs(self) -> tuple[float, float]:
+        """Seconds of one subscription, and of one match."""
+        if self._weight < 1.0:
+            return self._prior[2], self._prior[1]
+        return self._solved()
+
+    def _solved(self) -> tuple[float, float]:
+        """The fit of what deviates from the means, pulled to the profile."""
+        w = self._weight
+        mean_m, mean_n, mean_y = self._m / w, self._n / w, self._y / w
+        # The pull is as strong as messages that deviate by a tenth of the mean would be.
+        pull_m = PRIOR_MESSAGES * (0.1 * mean_m) ** 2 + 1e-9
+        pull_n = PRIOR_MESSAGES * (0.1 * mean_n) ** 2 + 1e-9
+        mm = self._mm - w * mean_m**2 + pull_m
+        nn = self._nn - w * mean_n**2 + pull_n
+        mn = self._mn - w * mean_m * mean_n
+        my = self._my - w * mean_m * mean_y + pull_m * self._prior[1]
+        ny = self._ny - w * mean_n * mean_y + pull_n * self._prior[2]
+        determinant = mm * nn - mn * mn
+        if determinant <= 0.0:
+            return self._prior[2], self._prior[1]
+        match_s = (my * nn - ny * mn) / determinant
+        subscription_s = (ny * mm - my * mn) / determinant
+        if match_s < 0.0:
+            match_s, subscription_s = 0.0, ny / nn
+        elif subscription_s < 0.0:
+            match_s, subscription_s = my / mm, 0.0
+        return max(0.0, subscription_s), max(0.0, match_s)

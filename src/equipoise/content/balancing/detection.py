@@ -1,0 +1,143 @@
+"""Find out whether a hub, or a cluster, is overloaded, and with which others it differs too much ([1], 3.2).
+
+Two steps: what is above a threshold of its own; and, where nothing is, what differs from a neighbour. Both give a list
+of hubs to ask, each with the metric to balance, those first that differ most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from equipoise.content.balancing.load import EdgeLoad, delay_difference
+from equipoise.content.balancing.pair_estimate import BalancedMetric
+from equipoise.content.balancing.settings import BalancingSettings, LoadMetric
+
+__all__ = [
+    "Detection",
+    "DetectionTriggers",
+    "OffloadRequest",
+    "detect",
+    "is_steady",
+    "triggers_of",
+]
+
+
+class DetectionTriggers(NamedTuple):
+    """From which difference on two hubs, or two clusters, are not balanced."""
+
+    ratio: float
+    delay: float
+
+
+class OffloadRequest(NamedTuple):
+    """Ask this hub for a session about this metric."""
+
+    hub: str
+    metric: BalancedMetric
+    difference: float
+    is_overloaded: bool
+
+
+class Detection(NamedTuple):
+    """What one run found."""
+
+    # Something is above its lower threshold: no subscribers are taken.
+    is_unavailable: bool
+    # Something is above its higher threshold: `requests` are to be rid of that.
+    is_overloaded: bool
+    requests: tuple[OffloadRequest, ...]
+    # The neighbours that nothing differs from by more than a trigger.
+    balanced: frozenset[str]
+
+
+def triggers_of(settings: BalancingSettings, *, is_global: bool = False) -> DetectionTriggers:
+    if is_global:
+        return DetectionTriggers(settings.global_ratio_trigger, settings.global_delay_trigger)
+    return DetectionTriggers(settings.local_ratio_trigger, settings.local_delay_trigger)
+
+
+def detect(
+    own: EdgeLoad,
+    neighbours: Mapping[str, EdgeLoad],
+    available: Iterable[str],
+    settings: BalancingSettings,
+    triggers: DetectionTriggers,
+) -> Detection:
+    """`available`: the neighbours whose last PIE said OK. The others are compared with, and not asked."""
+    asked = [hub for hub in available if hub in neighbours]
+    overloads = _overloads(own, settings)
+    if overloads:
+        requests = [
+            OffloadRequest(hub, metric, _differences(own, neighbours[hub], settings)[metric], True)
+            for hub in asked
+            for metric in overloads
+        ]
+    else:
+        requests = [
+            OffloadRequest(hub, metric, difference, False)
+            for hub in asked
+            for metric, difference in _differences(own, neighbours[hub], settings).items()
+            if difference > _trigger(metric, triggers, settings)
+        ]
+    requests.sort(key=lambda request: (-request.difference, request.hub))
+    balanced = frozenset(
+        hub for hub, load in neighbours.items() if _is_balanced(own, load, settings, triggers)
+    )
+    return Detection(_is_unavailable(own, settings), bool(overloads), tuple(requests), balanced)
+
+
+def is_steady(before: EdgeLoad, now: EdgeLoad, settings: BalancingSettings) -> bool:
+    """Whether no metric has changed by more than the stabilising ratio."""
+    return all(
+        abs(change) <= settings.stabilize_ratio for change in _differences(now, before, settings).values()
+    )
+
+
+def _overloads(own: EdgeLoad, settings: BalancingSettings) -> list[BalancedMetric]:
+    """What is to be balanced to be rid of an overload (Table 2 of [1])."""
+    found = []
+    if own.output_ratio > settings.output.higher:
+        found.append(BalancedMetric.OUTPUT)
+    if (
+        own.input_ratio > settings.input.higher
+        or own.cpu_ratio > settings.cpu.higher
+        or own.memory_ratio > settings.memory.higher
+    ):
+        found.append(BalancedMetric.MATCH)
+    return found
+
+
+def _is_unavailable(own: EdgeLoad, settings: BalancingSettings) -> bool:
+    return (
+        own.input_ratio > settings.input.lower
+        or own.output_ratio > settings.output.lower
+        or own.cpu_ratio > settings.cpu.lower
+        or own.memory_ratio > settings.memory.lower
+    )
+
+
+def _differences(own: EdgeLoad, other: EdgeLoad, settings: BalancingSettings) -> dict[BalancedMetric, float]:
+    norm_s = settings.delay_norm_s
+    delay = delay_difference(own.delay_s, other.delay_s, norm_s)
+    if settings.metric is LoadMetric.QUEUEING:
+        inward = delay_difference(own.input_wait_s, other.input_wait_s, norm_s)
+        outward = delay_difference(own.output_wait_s, other.output_wait_s, norm_s)
+    else:
+        inward = own.input_ratio - other.input_ratio
+        outward = own.output_ratio - other.output_ratio
+    return {BalancedMetric.INPUT: inward, BalancedMetric.MATCH: delay, BalancedMetric.OUTPUT: outward}
+
+
+def _trigger(metric: BalancedMetric, triggers: DetectionTriggers, settings: BalancingSettings) -> float:
+    is_ratio = metric is not BalancedMetric.MATCH and settings.metric is LoadMetric.RATIO
+    return triggers.ratio if is_ratio else triggers.delay
+
+
+def _is_balanced(
+    own: EdgeLoad, other: EdgeLoad, settings: BalancingSettings, triggers: DetectionTriggers
+) -> bool:
+    return all(
+        abs(difference) <= _trigger(metric, triggers, settings)
+        for metric, difference in _differences(own, other, settings).items()
+    )

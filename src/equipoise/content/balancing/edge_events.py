@@ -1,0 +1,182 @@
+"""What can happen to an edge while it balances, what it then is, and what is to be done. Pure.
+
+The docstrings of events and effects are the text of docs/reference/balancing.md.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from equipoise.content.balancing.detection import Detection, OffloadRequest
+from equipoise.content.balancing.messages import (
+    ControlMessage,
+    HubStatus,
+    SessionDone,
+    SessionEnd,
+    SessionReply,
+    SessionRequest,
+)
+from equipoise.content.balancing.offload import Offload
+
+__all__ = [
+    "STATUSES",
+    "Announce",
+    "BalancingEffect",
+    "BeginSampling",
+    "Detected",
+    "DoneReceived",
+    "EdgeEvent",
+    "EdgePhase",
+    "EndReceived",
+    "MigrateSubscribers",
+    "PeerLost",
+    "PhaseOverdue",
+    "ReplyReceived",
+    "RequestReceived",
+    "Sampled",
+    "SendControl",
+    "SessionEnded",
+    "SubscriberCame",
+]
+
+
+class EdgePhase(StrEnum):
+    """What an edge is doing."""
+
+    OK = "ok"
+    UNAVAILABLE = "n/a"
+    STABILIZING = "stabilizing"
+    ASKING = "asking"
+    SAMPLING = "sampling"
+    MIGRATING = "migrating"
+    ACCEPTING = "accepting"
+
+    __hash__ = object.__hash__
+
+
+# What others are told of it: an edge that asks takes no other session, so it is BUSY as well.
+STATUSES: dict[EdgePhase, HubStatus] = {
+    EdgePhase.OK: HubStatus.OK,
+    EdgePhase.UNAVAILABLE: HubStatus.UNAVAILABLE,
+    EdgePhase.STABILIZING: HubStatus.STABILIZING,
+    EdgePhase.ASKING: HubStatus.BUSY,
+    EdgePhase.SAMPLING: HubStatus.BUSY,
+    EdgePhase.MIGRATING: HubStatus.BUSY,
+    EdgePhase.ACCEPTING: HubStatus.BUSY,
+}
+
+
+# Events.
+
+
+class Detected(NamedTuple):
+    """a detection has run"""
+
+    detection: Detection
+    # What may be asked for: without pairs whose last session was fruitless.
+    requests: tuple[OffloadRequest, ...]
+    # Whether the stabilising time is over and load has stopped to change.
+    is_steady: bool
+
+
+class RequestReceived(NamedTuple):
+    """a hub asks for a session"""
+
+    message: SessionRequest
+
+
+class ReplyReceived(NamedTuple):
+    """a hub answers the request"""
+
+    message: SessionReply
+
+
+class EndReceived(NamedTuple):
+    """the hub that asked ends the session"""
+
+    message: SessionEnd
+
+
+class DoneReceived(NamedTuple):
+    """the acceptor says DONE"""
+
+    message: SessionDone
+
+
+class Sampled(NamedTuple):
+    """enough messages are sampled, or the time is over"""
+
+    offload: Offload
+
+
+class SubscriberCame(NamedTuple):
+    """a subscriber of the session attaches"""
+
+    session: str
+    # How many come in all.
+    total: int
+
+
+class PhaseOverdue(NamedTuple):
+    """the time is over"""
+
+
+class PeerLost(NamedTuple):
+    """a hub has died, or shares no topic with this one any more"""
+
+    hub: str
+
+
+EdgeEvent: TypeAlias = (
+    Detected
+    | RequestReceived
+    | ReplyReceived
+    | EndReceived
+    | DoneReceived
+    | Sampled
+    | SubscriberCame
+    | PhaseOverdue
+    | PeerLost
+)
+
+
+# Effects.
+
+
+class SendControl(NamedTuple):
+    """send a message to a hub"""
+
+    hub: str
+    message: ControlMessage
+
+
+class BeginSampling(NamedTuple):
+    """profile all subscriptions, with the covering set of the acceptor"""
+
+    reply: SessionReply
+
+
+class MigrateSubscribers(NamedTuple):
+    """tell subscribers their new edge"""
+
+    hub: str
+    session: str
+    offload: Offload
+
+
+class Announce(NamedTuple):
+    """publish a PIE at once"""
+
+
+class SessionEnded(NamedTuple):
+    """the session is over"""
+
+    peer: str
+    session: str
+    is_offloader: bool
+    # How many subscribers have moved, as far as this hub knows.
+    subscribers: int
+
+
+BalancingEffect: TypeAlias = SendControl | BeginSampling | MigrateSubscribers | Announce | SessionEnded

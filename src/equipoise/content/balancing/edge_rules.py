@@ -1,0 +1,309 @@
+"""The guards and the actions of an edge's table. Pure.
+
+A guard reads the edge and the event. An action changes what is known of the session and returns effects. Their
+docstrings are the text of docs/reference/balancing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from equipoise.content.balancing.detection import OffloadRequest
+from equipoise.content.balancing.edge_events import (
+    STATUSES,
+    BalancingEffect,
+    BeginSampling,
+    Detected,
+    EdgePhase,
+    MigrateSubscribers,
+    PeerLost,
+    ReplyReceived,
+    RequestReceived,
+    Sampled,
+    SendControl,
+    SessionEnded,
+    SubscriberCame,
+)
+from equipoise.content.balancing.load import EdgeLoad
+from equipoise.content.balancing.messages import (
+    HubStatus,
+    SessionDone,
+    SessionEnd,
+    SessionReply,
+    SessionRequest,
+)
+from equipoise.content.balancing.settings import BalancingSettings
+
+__all__ = [
+    "EdgeSession",
+    "accept",
+    "always",
+    "ask",
+    "ask_next",
+    "begin",
+    "came_from",
+    "count",
+    "end",
+    "finish",
+    "give_up",
+    "has_chosen",
+    "has_next",
+    "is_accepted",
+    "is_last",
+    "is_of_session",
+    "is_peer",
+    "is_relieved",
+    "is_steady",
+    "is_steady_and_unavailable",
+    "is_unavailable",
+    "may_ask",
+    "migrate",
+    "must_ask",
+    "note_fruitless",
+    "refuse",
+    "send_done",
+    "yields",
+]
+
+# An acceptor waits this much longer than the offloading hub samples: the reply has to reach that one, too.
+SLACK_S = 5.0
+
+
+class EdgeSession:
+    """What the table reads and changes. Owned by an EdgeBalancer."""
+
+    def __init__(self, hub: str, settings: BalancingSettings) -> None:
+        self.hub = hub
+        self.settings = settings
+        self.phase = EdgePhase.OK
+        # Told by the balancer before each event.
+        self.now_s = 0.0
+        self.load = EdgeLoad()
+        self.covers: Callable[[], tuple[str, ...]] = tuple
+        # Of the session, or of the one that is asked for.
+        self.session = ""
+        self.peer = ""
+        self.request: OffloadRequest | None = None
+        self.waiting: list[OffloadRequest] = []
+        # The phase that it asked from.
+        self.former = EdgePhase.OK
+        self.deadline_s: float | None = None
+        # When the stabilising time after the last session is over.
+        self.stable_at_s = 0.0
+        self.came = 0
+        self.total = 0
+        self.sessions = 0
+        # By hub and metric, until when there is no use in asking again.
+        self.fruitless: dict[tuple[str, str], float] = {}
+
+
+# Guards.
+
+
+def always(edge: EdgeSession, event: Any) -> bool:
+    """"""
+    return True
+
+
+def may_ask(edge: EdgeSession, event: Detected) -> bool:
+    """it is overloaded, or differs from a hub that can be asked"""
+    return bool(event.requests) and (event.detection.is_overloaded or not event.detection.is_unavailable)
+
+
+def must_ask(edge: EdgeSession, event: Detected) -> bool:
+    """it is overloaded, and a hub can be asked"""
+    return bool(event.requests) and event.detection.is_overloaded
+
+
+def is_unavailable(edge: EdgeSession, event: Detected) -> bool:
+    """a ratio is above its lower threshold"""
+    return event.detection.is_unavailable
+
+
+def is_relieved(edge: EdgeSession, event: Detected) -> bool:
+    """no ratio is above its lower threshold"""
+    return not event.detection.is_unavailable
+
+
+def is_steady(edge: EdgeSession, event: Detected) -> bool:
+    """the stabilising time is over and load is steady"""
+    return event.is_steady
+
+
+def is_steady_and_unavailable(edge: EdgeSession, event: Detected) -> bool:
+    """the same, and a ratio is above its lower threshold"""
+    return event.is_steady and event.detection.is_unavailable
+
+
+def is_accepted(edge: EdgeSession, event: ReplyReceived) -> bool:
+    """it is the hub's answer to this request, and OK"""
+    return _is_reply(edge, event) and event.message.status is HubStatus.OK
+
+
+def has_next(edge: EdgeSession, event: Any) -> bool:
+    """the request was refused or not answered, and another hub can be asked"""
+    return _is_refused(edge, event) and bool(edge.waiting)
+
+
+def came_from(former: EdgePhase) -> Callable[[EdgeSession, Any], bool]:
+    """A guard for each phase that an edge asks from."""
+
+    def guard(edge: EdgeSession, event: Any) -> bool:
+        return edge.former is former and _is_refused(edge, event)
+
+    guard.__doc__ = f"refused, lost or fruitless, and it was {former.value} before"
+    return guard
+
+
+def _is_reply(edge: EdgeSession, event: ReplyReceived) -> bool:
+    return (event.message.session, event.message.hub) == (edge.session, edge.peer)
+
+
+def _is_refused(edge: EdgeSession, event: Any) -> bool:
+    if isinstance(event, ReplyReceived):
+        return _is_reply(edge, event) and event.message.status is not HubStatus.OK
+    if isinstance(event, PeerLost):
+        return event.hub == edge.peer
+    return True
+
+
+def yields(edge: EdgeSession, event: RequestReceived) -> bool:
+    """the hub that asks is the one that was asked, and its name is the lower one"""
+    return event.message.hub == edge.peer and event.message.hub < edge.hub
+
+
+def has_chosen(edge: EdgeSession, event: Sampled) -> bool:
+    """there are subscribers to be moved"""
+    return bool(event.offload.chosen)
+
+
+def is_of_session(edge: EdgeSession, event: Any) -> bool:
+    """it is of this session"""
+    if isinstance(event, SubscriberCame):
+        return event.session == edge.session
+    message = event.message
+    return (message.session, message.hub) == (edge.session, edge.peer)
+
+
+def is_last(edge: EdgeSession, event: SubscriberCame) -> bool:
+    """it is of this session, and all have come"""
+    return is_of_session(edge, event) and edge.came + 1 >= event.total
+
+
+def is_peer(edge: EdgeSession, event: PeerLost) -> bool:
+    """it is the other hub of the session"""
+    return event.hub == edge.peer
+
+
+# Actions.
+
+
+def ask(edge: EdgeSession, event: Detected) -> Iterable[BalancingEffect]:
+    """ask the hub that differs most, about the metric that it differs most by"""
+    edge.waiting = list({request.hub: request for request in reversed(event.requests)}.values())[::-1]
+    return ask_next(edge, event)
+
+
+def ask_next(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
+    """ask the next hub"""
+    request = edge.waiting.pop(0)
+    edge.sessions += 1
+    edge.request = request
+    edge.peer = request.hub
+    edge.session = f"{edge.hub}:{edge.sessions}"
+    edge.deadline_s = edge.now_s + edge.settings.reply_s
+    yield SendControl(request.hub, SessionRequest(hub=edge.hub, session=edge.session, metric=request.metric))
+
+
+def accept(edge: EdgeSession, event: RequestReceived) -> Iterable[BalancingEffect]:
+    """answer OK, with load and covering set"""
+    message = event.message
+    edge.peer, edge.session = message.hub, message.session
+    edge.request, edge.waiting = None, []
+    edge.came = edge.total = 0
+    edge.deadline_s = edge.now_s + edge.settings.sampling_s + edge.settings.migration_s + SLACK_S
+    yield SendControl(
+        message.hub,
+        SessionReply(
+            hub=edge.hub,
+            session=message.session,
+            status=HubStatus.OK,
+            load=edge.load,
+            covers=edge.covers(),
+        ),
+    )
+
+
+def refuse(edge: EdgeSession, event: RequestReceived) -> Iterable[BalancingEffect]:
+    """answer with the status"""
+    message = event.message
+    # An edge that has just become overloaded says so, before its next detection.
+    yield SendControl(
+        message.hub,
+        SessionReply(hub=edge.hub, session=message.session, status=STATUSES[edge.phase]),
+    )
+
+
+def begin(edge: EdgeSession, event: ReplyReceived) -> Iterable[BalancingEffect]:
+    """begin to sample"""
+    edge.deadline_s = None
+    yield BeginSampling(event.message)
+
+
+def migrate(edge: EdgeSession, event: Sampled) -> Iterable[BalancingEffect]:
+    """tell the chosen subscribers their new edge"""
+    edge.total = event.offload.subscribers
+    edge.deadline_s = edge.now_s + edge.total * edge.settings.migration_s + SLACK_S
+    yield MigrateSubscribers(edge.peer, edge.session, event.offload)
+
+
+def note_fruitless(edge: EdgeSession, event: Sampled) -> Iterable[BalancingEffect]:
+    """ask that hub no more about this metric for a while"""
+    if edge.request is not None:
+        until_s = edge.now_s + edge.settings.fruitless_s
+        edge.fruitless[edge.request.hub, edge.request.metric] = until_s
+    return ()
+
+
+def give_up(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
+    """go on as before"""
+    _clear(edge)
+    return ()
+
+
+def end(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
+    """tell the acceptor that the session ends"""
+    yield SendControl(edge.peer, SessionEnd(hub=edge.hub, session=edge.session))
+
+
+def count(edge: EdgeSession, event: SubscriberCame) -> Iterable[BalancingEffect]:
+    """count it, and wait for each that is still to come"""
+    if not edge.came:
+        edge.deadline_s = edge.now_s + event.total * edge.settings.migration_s
+    edge.came += 1
+    edge.total = event.total
+    return ()
+
+
+def send_done(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
+    """tell the offloading hub DONE"""
+    if isinstance(event, SubscriberCame):
+        edge.came += 1
+    yield SendControl(edge.peer, SessionDone(hub=edge.hub, session=edge.session))
+
+
+def finish(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
+    """the session is over: wait until load is steady"""
+    is_offloader = edge.request is not None
+    moved = edge.total if is_offloader else edge.came
+    yield SessionEnded(edge.peer, edge.session, is_offloader, moved)
+    _clear(edge)
+    edge.stable_at_s = edge.now_s + edge.settings.stabilize_s
+
+
+def _clear(edge: EdgeSession) -> None:
+    edge.session = edge.peer = ""
+    edge.request, edge.waiting = None, []
+    edge.came = edge.total = 0
+    edge.deadline_s = None

@@ -1,0 +1,136 @@
+"""What hubs tell each other to balance: PIE, sessions, clusters. One JSON object each.
+
+Always true: what cannot be read, or has a number that is none, is no message: `decode` returns None.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.content.balancing.load import EdgeLoad
+from equipoise.content.balancing.pair_estimate import BalancedMetric
+
+__all__ = [
+    "ClusterJoined",
+    "ClusterParted",
+    "ControlMessage",
+    "HubStatus",
+    "Pie",
+    "SessionDone",
+    "SessionEnd",
+    "SessionReply",
+    "SessionRequest",
+    "decode",
+    "encode",
+]
+
+_Name = Annotated[str, Meta(max_length=64)]
+# Covers of one reply: as many as a hub asks another for, and each with no more text than a filter may have.
+_Filters = Annotated[tuple[Annotated[str, Meta(max_length=65_536)], ...], Meta(max_length=16_384)]
+
+
+class HubStatus(StrEnum):
+    """What a hub, or a cluster, is to others."""
+
+    OK = "ok"
+    BUSY = "busy"
+    UNAVAILABLE = "n/a"
+    STABILIZING = "stabilizing"
+
+
+class Pie(msgspec.Struct, frozen=True, kw_only=True, tag="pie"):
+    """Padres Information Exchange: an edge to the edges of its cluster, or a head to its neighbours (`is_global`)."""
+
+    hub: _Name
+    cluster: _Name
+    status: HubStatus
+    load: EdgeLoad
+    # The edges that it is balanced with.
+    balanced: Annotated[tuple[_Name, ...], Meta(max_length=1_000)] = ()
+    # Counts up: a PIE that overtook this one is not replaced by it.
+    number: Annotated[int, Meta(ge=0)] = 0
+    is_global: bool = False
+
+
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
+    """Take subscribers of mine."""
+
+    hub: _Name
+    session: _Name
+    metric: BalancedMetric
+    is_global: bool = False
+
+
+class SessionReply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
+    """The answer to a request: yes with the status OK, with the load and the covering set of the one that answers."""
+
+    hub: _Name
+    session: _Name
+    status: HubStatus
+    load: EdgeLoad = EdgeLoad()
+    covers: _Filters = ()
+    # Of a head: its edges.
+    edges: Annotated[tuple[_Name, ...], Meta(max_length=1_000)] = ()
+    is_global: bool = False
+
+
+class SessionEnd(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+    """The session that I asked for ends without a subscriber moved; or two clusters part."""
+
+    hub: _Name
+    session: _Name
+    is_global: bool = False
+
+
+class SessionDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """All subscribers of the session have come to me, or have been waited for."""
+
+    hub: _Name
+    session: _Name
+
+
+class ClusterJoined(msgspec.Struct, frozen=True, kw_only=True, tag="joined"):
+    """A head to its edges: balance with the edges of that cluster, too."""
+
+    hub: _Name
+    cluster: _Name
+
+
+class ClusterParted(msgspec.Struct, frozen=True, kw_only=True, tag="parted"):
+    """A head to its edges: no longer."""
+
+    hub: _Name
+    cluster: _Name
+
+
+ControlMessage = (
+    Pie | SessionRequest | SessionReply | SessionEnd | SessionDone | ClusterJoined | ClusterParted
+)
+_decoder = msgspec.json.Decoder(ControlMessage)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: ControlMessage) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode(data: bytes) -> ControlMessage | None:
+    """None: it is no message of ours, or tells of a load that no hub has."""
+    try:
+        message = _decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    load = getattr(message, "load", None)
+    return None if load is not None and not _is_possible(load) else message
+
+
+def _is_possible(load: EdgeLoad) -> bool:
+    numbers = [getattr(load, name) for name in load.__struct_fields__]
+    return all(math.isfinite(number) and number >= 0 for number in numbers) and (
+        load.bandwidth_bytes_per_s > 0
+    )

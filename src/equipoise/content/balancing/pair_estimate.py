@@ -1,0 +1,260 @@
+"""The loads of two hubs as they will be when the subscribers chosen so far have moved ([1], 4.2).
+
+Rates are from PRESS, delays by equation 4 (`linear`) or by what a subscription and a match were found to cost
+(`fitted`). An acceptor without subscriptions has no delay to multiply: its own profile tells it.
+
+Always true: what is taken from one hub is given to the other, but for messages that the acceptor gets already.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from equipoise.content.balancing.load import EdgeLoad, delay_difference
+from equipoise.content.balancing.press import PressProfile
+from equipoise.content.balancing.settings import BalancingSettings, DelayEstimate
+from equipoise.content.filter import Filter
+from equipoise.content.groups import FilterNode
+from equipoise.content.index import FilterIndex
+
+__all__ = ["BalancedMetric", "OffloadCandidate", "PairEstimate", "ReportCard"]
+
+
+class BalancedMetric(StrEnum):
+    """What a session balances; each has its offload algorithm."""
+
+    INPUT = "input"
+    MATCH = "match"
+    OUTPUT = "output"
+
+
+class OffloadCandidate(FilterNode):
+    """A subscription of the offloading hub, with the number of its subscribers that can move and that cannot."""
+
+    __slots__ = ("bits", "fixed", "movable")
+
+    def __init__(self, filter: Filter, *, movable: int, fixed: int, bits: int) -> None:
+        super().__init__(filter)
+        self.movable = movable
+        self.fixed = fixed
+        self.bits = bits
+
+
+class ReportCard(NamedTuple):
+    """What moving `subscribers` of a subscription would do ([1], 5.1)."""
+
+    candidate: OffloadCandidate
+    subscribers: int
+    # Of the metric of interest afterwards; negative: the offloading hub would be the less loaded one.
+    difference: float
+    is_covered: bool
+    # Messages per second that the offloading hub would get no more.
+    rate_reduced: float
+    # Bytes per second for each subscriber.
+    output_bytes_per_s: float
+
+
+class _Side:
+    """One of the two hubs."""
+
+    def __init__(self, load: EdgeLoad, estimate: DelayEstimate) -> None:
+        self.load = load
+        self._estimate = estimate
+        self.input_rate = load.input_rate
+        self.subscriptions = load.subscriptions
+        self.delay_s = load.delay_s
+        self.output_bytes_per_s = load.output_bytes_per_s
+
+    def changed(self, *, subscribers: int, input_rate: float, matched_rate: float, size: float) -> _Side:
+        """With so many subscribers more, or fewer; `matched_rate`: the messages per second that each gets."""
+        side = _Side(self.load, self._estimate)
+        side.subscriptions = max(0.0, self.subscriptions + subscribers)
+        side.input_rate = max(0.0, self.input_rate + input_rate)
+        side.output_bytes_per_s = max(0.0, self.output_bytes_per_s + subscribers * matched_rate * size)
+        # Matches of a message here, of those that come in then.
+        rate = max(side.input_rate, self.input_rate)
+        matches = subscribers * matched_rate / rate if rate else 0.0
+        side.delay_s = self._delay_s(subscribers, matches)
+        return side
+
+    def _delay_s(self, subscribers: int, matches: float) -> float:
+        load = self.load
+        if self._estimate is DelayEstimate.LINEAR and self.subscriptions > 0 and self.delay_s > 0:
+            return max(0.0, (self.subscriptions + subscribers) / self.subscriptions * self.delay_s)
+        return max(0.0, self.delay_s + load.subscription_s * subscribers + load.match_s * matches)
+
+    @property
+    def input_ratio(self) -> float:
+        return self.input_rate * self.delay_s
+
+    @property
+    def output_ratio(self) -> float:
+        return self.output_bytes_per_s / self.load.bandwidth_bytes_per_s
+
+    @property
+    def cpu_ratio(self) -> float:
+        return self.load.other_cpu_ratio + self.input_ratio
+
+    @property
+    def memory_ratio(self) -> float:
+        more = self.subscriptions - self.load.subscriptions
+        return self.load.memory_ratio + more * self.load.subscription_memory_ratio
+
+    def is_within(self, settings: BalancingSettings) -> bool:
+        """Whether nothing is above its lower threshold."""
+        return (
+            self.input_ratio <= settings.input.lower
+            and self.output_ratio <= settings.output.lower
+            and self.cpu_ratio <= settings.cpu.lower
+            and self.memory_ratio <= settings.memory.lower
+        )
+
+    def estimated(self) -> EdgeLoad:
+        load = self.load
+        return EdgeLoad(
+            input_rate=self.input_rate,
+            delay_s=self.delay_s,
+            output_bytes_per_s=self.output_bytes_per_s,
+            bandwidth_bytes_per_s=load.bandwidth_bytes_per_s,
+            subscriptions=self.subscriptions,
+            other_cpu_ratio=load.other_cpu_ratio,
+            memory_ratio=self.memory_ratio,
+            subscription_s=load.subscription_s,
+            match_s=load.match_s,
+            subscription_memory_ratio=load.subscription_memory_ratio,
+        )
+
+
+class PairEstimate:
+    """Owned by one run of an offload algorithm; `move` alone changes it."""
+
+    def __init__(
+        self,
+        offloader: EdgeLoad,
+        acceptor: EdgeLoad,
+        *,
+        profile: PressProfile[Filter],
+        covers: FilterIndex[FilterNode],
+        candidates: list[OffloadCandidate],
+        settings: BalancingSettings,
+    ) -> None:
+        self.offloader = _Side(offloader, settings.estimate)
+        self.acceptor = _Side(acceptor, settings.estimate)
+        self._profile = profile
+        self._covers = covers
+        self._settings = settings
+        self._covered_bits = profile.covered_bits
+        # By sample, how many subscriptions match it: a message that one alone matches goes with that one.
+        self._matching = [0] * profile.samples
+        for candidate in candidates:
+            self._count(candidate.bits, 1)
+
+    def card(self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int) -> ReportCard:
+        offloader, acceptor = self._after(candidate, subscribers)
+        return ReportCard(
+            candidate,
+            subscribers,
+            self._difference(metric, offloader, acceptor),
+            self.is_covered(candidate),
+            self._rate_reduced(candidate, subscribers),
+            self._profile.rate(candidate.bits) * self._profile.bytes_mean,
+        )
+
+    def difference(self, metric: BalancedMetric) -> float:
+        return self._difference(metric, self.offloader, self.acceptor)
+
+    def difference_after(
+        self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int
+    ) -> float:
+        return self._difference(metric, *self._after(candidate, subscribers))
+
+    def fits(
+        self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int, *, is_overloaded: bool
+    ) -> bool:
+        """Whether the acceptor would not be overloaded, nor its output be far above the other's."""
+        offloader, acceptor = self._after(candidate, subscribers)
+        if not acceptor.is_within(self._settings):
+            return False
+        if is_overloaded or metric is BalancedMetric.OUTPUT:
+            return True
+        # Output that is full of what was moved for the input's sake would move back, and so on for ever.
+        bound = -self._settings.side_effect_ratio
+        return self._difference(BalancedMetric.OUTPUT, offloader, acceptor) >= bound
+
+    def relieves(self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int) -> bool:
+        """Whether the offloading hub would be overloaded no more."""
+        return self._is_relieved(metric, self._after(candidate, subscribers)[0])
+
+    def is_relieved(self, metric: BalancedMetric) -> bool:
+        return self._is_relieved(metric, self.offloader)
+
+    def is_covered(self, candidate: OffloadCandidate) -> bool:
+        """By the acceptor's covering set, or equal to one of it."""
+        filter = candidate.filter
+        return self._covers.get(filter) is not None or self._covers.covering(filter) is not None
+
+    def rate_reduced_with_all(self, candidate: OffloadCandidate) -> float:
+        return self._rate_reduced(candidate, candidate.movable)
+
+    def added_rate(self, candidate: OffloadCandidate) -> float:
+        """Messages per second that the acceptor would get in addition (equation 3)."""
+        return self._profile.rate(candidate.bits & ~self._covered_bits)
+
+    def move(self, candidate: OffloadCandidate, subscribers: int) -> None:
+        self.offloader, self.acceptor = self._after(candidate, subscribers)
+        self._covered_bits |= candidate.bits
+        if self._covers.get(candidate.filter) is None:
+            self._covers.add(FilterNode(candidate.filter))
+        candidate.movable -= subscribers
+        if not candidate.movable and not candidate.fixed:
+            self._count(candidate.bits, -1)
+
+    def _after(self, candidate: OffloadCandidate, subscribers: int) -> tuple[_Side, _Side]:
+        profile = self._profile
+        rate = profile.rate(candidate.bits)
+        size = profile.bytes_mean
+        offloader = self.offloader.changed(
+            subscribers=-subscribers,
+            input_rate=-self._rate_reduced(candidate, subscribers),
+            matched_rate=rate,
+            size=size,
+        )
+        acceptor = self.acceptor.changed(
+            subscribers=subscribers, input_rate=self.added_rate(candidate), matched_rate=rate, size=size
+        )
+        return offloader, acceptor
+
+    def _rate_reduced(self, candidate: OffloadCandidate, subscribers: int) -> float:
+        if subscribers < candidate.movable or candidate.fixed:
+            return 0.0
+        bits, alone = candidate.bits, 0
+        while bits:
+            lowest = bits & -bits
+            if self._matching[lowest.bit_length() - 1] == 1:
+                alone |= lowest
+            bits ^= lowest
+        return self._profile.rate(alone)
+
+    def _count(self, bits: int, step: int) -> None:
+        while bits:
+            lowest = bits & -bits
+            self._matching[lowest.bit_length() - 1] += step
+            bits ^= lowest
+
+    def _difference(self, metric: BalancedMetric, offloader: _Side, acceptor: _Side) -> float:
+        if metric is BalancedMetric.INPUT:
+            return offloader.input_ratio - acceptor.input_ratio
+        if metric is BalancedMetric.OUTPUT:
+            return offloader.output_ratio - acceptor.output_ratio
+        return delay_difference(offloader.delay_s, acceptor.delay_s, self._settings.delay_norm_s)
+
+    def _is_relieved(self, metric: BalancedMetric, side: _Side) -> bool:
+        settings = self._settings
+        if metric is BalancedMetric.OUTPUT:
+            return side.output_ratio <= settings.output.lower
+        return (
+            side.input_ratio <= settings.input.lower
+            and side.cpu_ratio <= settings.cpu.lower
+            and side.memory_ratio <= settings.memory.lower
+        )

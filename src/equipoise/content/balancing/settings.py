@@ -1,0 +1,153 @@
+"""What an operator may set of the balancing: each value with its unit, its bounds and where its default is from.
+
+"[1]" is the default that the paper prints; what has none there says why it was chosen.
+
+Always true of settings that were made: a threshold that ends something is below the one that begins it, so that no hub
+begins what it would end at once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["BalancingSettings", "DelayEstimate", "LoadMetric", "OverloadThresholds"]
+
+_Ratio = Annotated[float, Meta(gt=0, le=1)]
+_Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class DelayEstimate(StrEnum):
+    """How the matching delay after a move is estimated."""
+
+    # Equation 4 of [1]: in proportion to the number of subscriptions.
+    LINEAR = "linear"
+    # By what a message, a match and a subscription were found to cost.
+    FITTED = "fitted"
+
+
+class LoadMetric(StrEnum):
+    """What is compared between hubs, beside the matching delay."""
+
+    RATIO = "ratio"
+    # Input and output queueing delay. They lag by the delay that they tell of.
+    QUEUEING = "queueing"
+
+
+class OverloadThresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of one utilisation ratio. Between the two a hub neither takes subscribers nor asks others to."""
+
+    lower: Annotated[_Ratio, Meta(description="Above it a hub is N/A: it takes no subscribers. [1]")] = 0.9
+    higher: Annotated[_Ratio, Meta(description="Above it a hub asks for help at once. [1]")] = 0.95
+
+    def __post_init__(self) -> None:
+        if self.lower >= self.higher:
+            raise ValueError(f"lower ({self.lower:g}) has to be below higher ({self.higher:g})")
+
+
+class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One hub's. Hubs of one cluster should have the same."""
+
+    input: OverloadThresholds = OverloadThresholds()
+    output: OverloadThresholds = OverloadThresholds()
+    cpu: OverloadThresholds = OverloadThresholds()
+    memory: OverloadThresholds = OverloadThresholds()
+    local_ratio_trigger: Annotated[
+        _Ratio, Meta(description="Difference of a utilisation ratio between edges that begins a session. [1]")
+    ] = 0.1
+    local_delay_trigger: Annotated[
+        _Ratio, Meta(description="Difference of matching delays, by equation 1, that begins a session. [1]")
+    ] = 0.1
+    global_ratio_trigger: Annotated[
+        _Ratio, Meta(description="The same between the means of two clusters. [1]")
+    ] = 0.15
+    global_delay_trigger: Annotated[
+        _Ratio, Meta(description="The same between the means of two clusters. [1]")
+    ] = 0.15
+    delay_norm_s: Annotated[
+        _Seconds, Meta(description="N_f of equation 1: the difference of delays that counts as 1. [1]")
+    ] = 0.1
+    stabilize_s: Annotated[
+        _Seconds, Meta(description="How long both hubs are STABILIZING after a session, at least. [1]")
+    ] = 30.0
+    stabilize_ratio: Annotated[
+        _Ratio,
+        Meta(description="Change of a metric from one detection to the next that counts as steady. [1]"),
+    ] = 0.05
+    balance_ratio: Annotated[
+        _Ratio, Meta(description="Estimated difference at which the choice of subscribers ends. [1]")
+    ] = 0.005
+    side_effect_ratio: Annotated[
+        _Ratio,
+        Meta(
+            description="How far a session about one metric may put the acceptor above the offloading hub in another. "
+            "Below the triggers, or that one begins a session back; [1] asks for a minimal effect. 1: any."
+        ),
+    ] = 0.08
+    samples: Annotated[
+        int, Meta(ge=1, le=10_000, description="Messages that a profile of subscriptions is made of. [1]")
+    ] = 50
+    sampling_s: Annotated[_Seconds, Meta(description="A profile takes no longer than this. [1]")] = 30.0
+    detection_s: Annotated[
+        _Seconds,
+        Meta(description="Seconds between two detections. Not in [1]; six fit into `stabilize_s`."),
+    ] = 5.0
+    pie_s: Annotated[
+        _Seconds,
+        Meta(description="Seconds between two PIE messages while load changes; at once with a new state."),
+    ] = 5.0
+    pie_s_max: Annotated[
+        _Seconds,
+        Meta(
+            description="The same while nothing changes: control traffic has to be small where all is well."
+        ),
+    ] = 60.0
+    window_s: Annotated[
+        _Seconds,
+        Meta(description="Seconds that rates and delays are means over. The stabilising time passes one."),
+    ] = 30.0
+    reply_s: Annotated[
+        _Seconds, Meta(description="How long a hub waits for the answer to a request before it asks another.")
+    ] = 3.0
+    migration_s: Annotated[
+        _Seconds,
+        Meta(description="The acceptor waits this long for each subscriber that is to come. Not in [1]."),
+    ] = 1.0
+    fruitless_s: Annotated[
+        _Seconds,
+        Meta(
+            description="After a session in which nothing could be moved, how long the pair has none for that metric."
+        ),
+    ] = 120.0
+    global_s: Annotated[
+        _Seconds, Meta(description="Two clusters that do not get balanced part after this time.")
+    ] = 900.0
+    global_quiet_s: Annotated[
+        _Seconds,
+        Meta(description="Two clusters part when none of their edges has been in a session for so long."),
+    ] = 60.0
+    estimate: Annotated[
+        DelayEstimate, Meta(description="How the matching delay after a move is estimated.")
+    ] = DelayEstimate.FITTED
+    metric: Annotated[
+        LoadMetric, Meta(description="Compare utilisation ratios, or queueing delays in their place. [1]")
+    ] = LoadMetric.RATIO
+    first_edge: Annotated[
+        bool,
+        Meta(description="Send a subscriber that comes to a hub that is N/A to the edge with most room."),
+    ] = True
+
+    def __post_init__(self) -> None:
+        for low, high in (
+            ("balance_ratio", "local_ratio_trigger"),
+            ("balance_ratio", "local_delay_trigger"),
+            ("pie_s", "pie_s_max"),
+            ("reply_s", "global_s"),
+        ):
+            if getattr(self, low) >= getattr(self, high):
+                raise ValueError(
+                    f"{low} ({getattr(self, low):g}) has to be below {high} ({getattr(self, high):g})"
+                )
