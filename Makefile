@@ -54,6 +54,7 @@ envelopes: $(STAMP)
 results: $(STAMP)
 	$(BIN)/equipoise reproduce dynamoth --out docs/results
 	$(BIN)/equipoise reproduce epulsar --out docs/results
+	$(BIN)/equipoise reproduce padres --out docs/results
 	$(BIN)/equipoise reproduce pulsar --out docs/results
 	$(BIN)/equipoise reproduce srtm --out docs/results
 

@@ -35,6 +35,15 @@ SETTINGS = BalancingSettings()
 IDLE = load_of(subscriptions=0, delay_s=0.001)
 
 
+def phase_of(edge: EdgeBalancer) -> EdgePhase:
+    """Not narrowed by the type checker, which does not know that it changes."""
+    return edge.phase
+
+
+def has_sampler(edge: EdgeBalancer) -> bool:
+    return edge.sampler is not None
+
+
 def pie_of(
     hub: str,
     load: EdgeLoad,
@@ -105,14 +114,14 @@ def test_stabilizing_ends_after_its_time_and_with_a_steady_load() -> None:
     request = SessionRequest(hub="b", session="b:1", metric=BalancedMetric.INPUT)
     edge.receive(0.0, request, steady, tuple)
     edge.subscriber_came(1.0, "b:1", 1)
-    assert edge.phase is EdgePhase.STABILIZING
+    assert phase_of(edge) is EdgePhase.STABILIZING
     edge.detect(5.0, steady, tuple)
     edge.detect(30.0, steady, tuple)
-    assert edge.phase is EdgePhase.STABILIZING
+    assert phase_of(edge) is EdgePhase.STABILIZING
     edge.detect(35.0, load_of(input_ratio=0.3), tuple)
-    assert edge.phase is EdgePhase.STABILIZING
+    assert phase_of(edge) is EdgePhase.STABILIZING
     edge.detect(40.0, load_of(input_ratio=0.3), tuple)
-    assert edge.phase is EdgePhase.OK
+    assert phase_of(edge) is EdgePhase.OK
 
 
 def test_two_edges_balance_from_the_first_pie_to_the_end_of_the_session() -> None:
@@ -148,21 +157,22 @@ def test_a_session_ends_when_the_other_hub_is_lost_at_any_step() -> None:
     reply = SessionReply(hub="b", session="m:1", status=HubStatus.OK, load=IDLE)
     asking = edge_with(pie_of("b", IDLE))
     asking.detect(1.0, busy, tuple)
-    assert asking.phase is EdgePhase.ASKING
+    assert phase_of(asking) is EdgePhase.ASKING
     asking.lost(1.5, "b")
-    assert asking.phase is EdgePhase.OK
+    assert phase_of(asking) is EdgePhase.OK
     sampling = edge_with(pie_of("b", IDLE))
     sampling.detect(1.0, busy, tuple)
     sampling.receive(1.1, reply, busy, tuple)
-    assert sampling.sampler is not None
+    assert has_sampler(sampling)
     sampling.lost(2.0, "z")
-    assert sampling.sampler is not None
+    assert has_sampler(sampling)
     sampling.lost(2.0, "b")
-    assert (sampling.phase, sampling.sampler) == (EdgePhase.OK, None)
+    assert phase_of(sampling) is EdgePhase.OK
+    assert not has_sampler(sampling)
     accepting = edge_with()
     accepting.receive(1.0, SessionRequest(hub="b", session="b:1", metric=BalancedMetric.INPUT), IDLE, tuple)
     accepting.lost(2.0, "b")
-    assert accepting.phase is EdgePhase.STABILIZING
+    assert phase_of(accepting) is EdgePhase.STABILIZING
 
 
 def test_a_hub_that_does_not_answer_is_waited_for_no_longer_than_it_should() -> None:
@@ -171,7 +181,7 @@ def test_a_hub_that_does_not_answer_is_waited_for_no_longer_than_it_should() -> 
     assert edge.poll(3.9) == []
     (end, _) = edge.poll(4.0)
     assert isinstance(end, SendControl)
-    assert edge.phase is EdgePhase.OK
+    assert phase_of(edge) is EdgePhase.OK
 
 
 def test_newcomers_are_spread_by_room_even_between_two_pies() -> None:

@@ -102,16 +102,17 @@ def balance_locally(times: LocalTimes, seed: int, progress: Progress) -> LocalSe
             ends_s=times.ends_s,
         )
 
-    steady = {"changes_s": times.sweep_ends_s, "ends_s": times.sweep_ends_s}
     by_edges = {
         # 500 MHz and 3 Mbit/s each; the paper has 128 MB.
-        count: point(PAPER)._replace(clusters=star((5,) * count), **steady)
+        count: point(PAPER)._replace(
+            clusters=star((5,) * count), changes_s=times.sweep_ends_s, ends_s=times.sweep_ends_s
+        )
         for count in times.edges
     }
     by_threshold = {
         threshold: point(
             msgspec.structs.replace(PAPER, local_ratio_trigger=threshold, local_delay_trigger=threshold)
-        )._replace(**steady)
+        )._replace(changes_s=times.sweep_ends_s, ends_s=times.sweep_ends_s)
         for threshold in times.thresholds
     }
     paper, ours, unbalanced = point(PAPER), point(OURS), point(PAPER, is_balanced=False)
