@@ -15,9 +15,9 @@ from equipoise.lab.experiments.padres_local import (
     PAPER,
     LocalTimes,
     balance_locally,
-    settled_s,
     star,
 )
+from equipoise.lab.experiments.padres_reading import settled_s
 from equipoise.lab.experiments.padres_world import FederationRun, FederationScale, run_federation
 from equipoise.lab.experiments.registry import experiments_by_name
 

@@ -23,7 +23,7 @@ from equipoise.content.balancing.edge_events import (
     PhaseOverdue,
     ReplyReceived,
     RequestReceived,
-    Sampled,
+    SamplingOver,
     SendControl,
     SessionEnded,
     SubscriberCame,
@@ -106,8 +106,8 @@ OTHERS: dict[tuple[type[Any], str], tuple[EdgeEvent, tuple[OffloadRequest, ...]]
     (PeerLost, "has_next"): (PeerLost("b"), (OTHER,)),
     (PeerLost, "guard"): (PeerLost("b"), ()),
     (PeerLost, "is_peer"): (PeerLost("b"), ()),
-    (Sampled, "has_chosen"): (Sampled(SOMETHING), ()),
-    (Sampled, "guard"): (Sampled(NOTHING), ()),
+    (SamplingOver, "has_chosen"): (SamplingOver(SOMETHING), ()),
+    (SamplingOver, "guard"): (SamplingOver(NOTHING), ()),
     (DoneReceived, "is_of_session"): (DoneReceived(SessionDone(hub="b", session="m:1")), ()),
     (SubscriberCame, "is_last"): (SubscriberCame("b:1", 1), ()),
     (SubscriberCame, "is_of_session"): (SubscriberCame("b:1", 2), ()),
@@ -211,7 +211,7 @@ def test_a_session_from_the_request_to_stabilizing() -> None:
     assert began.reply.covers == ("a = 1",)
     (migrated,) = [
         effect
-        for effect in apply_edge(offloader, Sampled(SOMETHING))
+        for effect in apply_edge(offloader, SamplingOver(SOMETHING))
         if isinstance(effect, MigrateSubscribers)
     ]
     assert (migrated.hub, migrated.session) == ("b", "m:1")
@@ -251,6 +251,6 @@ def test_an_acceptor_waits_for_each_subscriber_and_no_longer() -> None:
 
 def test_a_pair_that_found_nothing_to_move_is_left_alone_for_a_while() -> None:
     edge = edge_in(P.SAMPLING)
-    apply_edge(edge, Sampled(NOTHING))
+    apply_edge(edge, SamplingOver(NOTHING))
     assert edge.phase is P.OK
     assert edge.fruitless == {("b", BalancedMetric.INPUT): 100.0 + edge.settings.fruitless_s}

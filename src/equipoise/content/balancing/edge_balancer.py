@@ -29,7 +29,7 @@ from equipoise.content.balancing.edge_events import (
     PhaseOverdue,
     ReplyReceived,
     RequestReceived,
-    Sampled,
+    SamplingOver,
     SubscriberCame,
 )
 from equipoise.content.balancing.edge_rules import EdgeSession
@@ -192,7 +192,7 @@ class EdgeBalancer:
             settings=self.settings,
             is_overloaded=request.is_overloaded,
         )
-        return apply_edge(self._edge, Sampled(offload))
+        return apply_edge(self._edge, SamplingOver(offload))
 
     def pie(self, now_s: float, load: EdgeLoad, *, is_urgent: bool = False) -> Pie | None:
         """The PIE to be published now, if one is due: often while load changes, seldom while it does not."""

@@ -34,7 +34,7 @@ __all__ = [
     "PhaseOverdue",
     "ReplyReceived",
     "RequestReceived",
-    "Sampled",
+    "SamplingOver",
     "SendControl",
     "SessionEnded",
     "SubscriberCame",
@@ -104,7 +104,7 @@ class DoneReceived(NamedTuple):
     message: SessionDone
 
 
-class Sampled(NamedTuple):
+class SamplingOver(NamedTuple):
     """enough messages are sampled, or the time is over"""
 
     offload: Offload
@@ -134,7 +134,7 @@ EdgeEvent: TypeAlias = (
     | ReplyReceived
     | EndReceived
     | DoneReceived
-    | Sampled
+    | SamplingOver
     | SubscriberCame
     | PhaseOverdue
     | PeerLost

@@ -20,7 +20,7 @@ from equipoise.content.balancing.edge_events import (
     PeerLost,
     ReplyReceived,
     RequestReceived,
-    Sampled,
+    SamplingOver,
     SendControl,
     SessionEnded,
     SubscriberCame,
@@ -173,7 +173,7 @@ def yields(edge: EdgeSession, event: RequestReceived) -> bool:
     return event.message.hub == edge.peer and event.message.hub < edge.hub
 
 
-def has_chosen(edge: EdgeSession, event: Sampled) -> bool:
+def has_chosen(edge: EdgeSession, event: SamplingOver) -> bool:
     """there are subscribers to be moved"""
     return bool(event.offload.chosen)
 
@@ -251,14 +251,14 @@ def begin(edge: EdgeSession, event: ReplyReceived) -> Iterable[BalancingEffect]:
     yield BeginSampling(event.message)
 
 
-def migrate(edge: EdgeSession, event: Sampled) -> Iterable[BalancingEffect]:
+def migrate(edge: EdgeSession, event: SamplingOver) -> Iterable[BalancingEffect]:
     """tell the chosen subscribers their new edge"""
     edge.total = event.offload.subscribers
     edge.deadline_s = edge.now_s + edge.total * edge.settings.migration_s + SLACK_S
     yield MigrateSubscribers(edge.peer, edge.session, event.offload)
 
 
-def note_fruitless(edge: EdgeSession, event: Sampled) -> Iterable[BalancingEffect]:
+def note_fruitless(edge: EdgeSession, event: SamplingOver) -> Iterable[BalancingEffect]:
     """ask that hub no more about this metric for a while"""
     if edge.request is not None:
         until_s = edge.now_s + edge.settings.fruitless_s

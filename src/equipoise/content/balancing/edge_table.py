@@ -29,7 +29,7 @@ from equipoise.content.balancing.edge_events import (
     PhaseOverdue,
     ReplyReceived,
     RequestReceived,
-    Sampled,
+    SamplingOver,
     SubscriberCame,
 )
 from equipoise.content.balancing.edge_rules import EdgeSession
@@ -85,11 +85,11 @@ EDGE_TABLE: tuple[EdgeTransition, ...] = (
         )
         for former in _RESTING
     ),
-    EdgeTransition(_P.SAMPLING, Sampled, rules.has_chosen, _P.MIGRATING, (rules.migrate,)),
+    EdgeTransition(_P.SAMPLING, SamplingOver, rules.has_chosen, _P.MIGRATING, (rules.migrate,)),
     *(
         EdgeTransition(
             _P.SAMPLING,
-            Sampled,
+            SamplingOver,
             rules.came_from(former),
             former,
             (rules.note_fruitless, rules.end, rules.give_up),

@@ -17,9 +17,9 @@ from equipoise.lab.experiments.padres_local import (
     PAPER,
     SUBSCRIPTION_S,
     common_parameters,
-    exactly_once,
     star,
 )
+from equipoise.lab.experiments.padres_reading import exactly_once
 from equipoise.lab.experiments.padres_world import (
     BalancedPair,
     FederationRun,

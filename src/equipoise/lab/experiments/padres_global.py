@@ -17,8 +17,8 @@ from equipoise.lab.experiments.padres_local import (
     OURS,
     PAPER,
     common_parameters,
-    exactly_once,
 )
+from equipoise.lab.experiments.padres_reading import exactly_once
 from equipoise.lab.experiments.padres_world import (
     BrokerSample,
     FederationRun,

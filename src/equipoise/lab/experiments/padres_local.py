@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -13,12 +13,19 @@ import msgspec
 from equipoise.content.balancing.settings import BalancingSettings, DelayEstimate
 from equipoise.lab.experiments.experiment import Experiment, Parameters, Progress, curves, sweep
 from equipoise.lab.experiments.padres_hubs import LabMachine
-from equipoise.lab.experiments.padres_world import (
-    BrokerSample,
-    FederationRun,
-    FederationScale,
-    run_federation,
+from equipoise.lab.experiments.padres_reading import (
+    WITHIN,
+    exactly_once,
+    least_left,
+    loads_figure,
+    mean_delay_s,
+    overhead,
+    peak_delay_s,
+    settled_s,
+    spreads,
+    subscribers_at,
 )
+from equipoise.lab.experiments.padres_world import FederationRun, FederationScale, run_federation
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
 __all__ = [
@@ -30,8 +37,6 @@ __all__ = [
     "LocalTimes",
     "balance_locally",
     "common_parameters",
-    "exactly_once",
-    "settled_s",
     "star",
 ]
 
@@ -40,7 +45,6 @@ SUBSCRIPTION_S = 20e-6
 # As the paper prints them; its estimate is equation 4, and subscribers come to the first edge.
 PAPER = BalancingSettings(estimate=DelayEstimate.LINEAR, first_edge=False)
 OURS = BalancingSettings()
-WITHIN = 0.1
 STRENGTHS = (1, 2, 4, 10)
 STRENGTH_SHORTFALL_MAX = 0.2
 OVERHEAD_MAX = 0.015
@@ -128,90 +132,6 @@ def balance_locally(times: LocalTimes, seed: int, progress: Progress) -> LocalSe
     )
 
 
-# What is read from a run.
-
-
-def _spread(run: FederationRun, at: int, value: Callable[[BrokerSample], float]) -> float:
-    values = [value(samples[at]) for samples in run.edges.values()]
-    return max(values) - min(values)
-
-
-def _spreads(run: FederationRun, at: int) -> tuple[float, float, float]:
-    norm_s = run.scale.settings.delay_norm_s
-    return (
-        _spread(run, at, lambda sample: sample.input_ratio),
-        _spread(run, at, lambda sample: sample.delay_s / norm_s),
-        _spread(run, at, lambda sample: sample.output_ratio),
-    )
-
-
-def settled_s(run: FederationRun, begin_s: float, end_s: float, within: float = WITHIN) -> float | None:
-    """From when on all three metrics of all edges stay within the trigger of each other, until the end."""
-    settled: float | None = None
-    for at, time_s in enumerate(run.times_s):
-        if begin_s <= time_s < end_s:
-            if max(_spreads(run, at)) > within:
-                settled = None
-            elif settled is None:
-                settled = time_s
-    return settled
-
-
-def _index(run: FederationRun, time_s: float) -> int:
-    return max(at for at, each_s in enumerate(run.times_s) if each_s <= time_s)
-
-
-def _subscribers(run: FederationRun, time_s: float) -> list[int]:
-    at = _index(run, time_s)
-    return [samples[at].subscribers for samples in run.edges.values()]
-
-
-def _overhead(run: FederationRun, begin_s: float, end_s: float) -> float:
-    chosen = [at for at, time_s in enumerate(run.times_s) if begin_s < time_s <= end_s]
-    return sum(run.control[at] for at in chosen) / max(1, sum(run.messages[at] for at in chosen))
-
-
-def _delay_s(run: FederationRun, begin_s: float, end_s: float) -> float:
-    chosen = [at for at, time_s in enumerate(run.times_s) if begin_s < time_s <= end_s]
-    total = sum(run.delay_s[at] * run.deliveries[at] for at in chosen if run.deliveries[at])
-    return total / max(1, sum(run.deliveries[at] for at in chosen))
-
-
-def _peak_s(run: FederationRun) -> float:
-    return max(delay_s for delay_s in run.delay_s if delay_s == delay_s)
-
-
-def _least_left(run: FederationRun) -> int:
-    """The fewest subscribers of an edge after it had twenty."""
-    least = []
-    for samples in run.edges.values():
-        counts = [sample.subscribers for sample in samples]
-        began = next((at for at, count in enumerate(counts) if count >= 20), None)
-        if began is not None:
-            least.append(min(counts[began:]))
-    return min(least)
-
-
-def exactly_once(runs: Sequence[FederationRun]) -> tuple[Claim, Claim]:
-    """What every balanced run of these experiments has to show."""
-    expected = sum(run.expected for run in runs)
-    lost, twice = sum(run.lost for run in runs), sum(run.twice for run in runs)
-    return (
-        Claim(
-            claim="messages lost while subscribers move",
-            paper="best effort",
-            ours=f"{lost} of {expected:,}",
-            holds=lost == 0 and expected > 0,
-        ),
-        Claim(
-            claim="messages seen twice while subscribers move",
-            paper="none",
-            ours=f"{twice} of {expected:,}",
-            holds=twice == 0,
-        ),
-    )
-
-
 # Claims.
 
 
@@ -224,13 +144,13 @@ def _claims(seen: LocalSeen) -> tuple[Claim, ...]:
     first = settled_s(run, times.joins_s[1], times.changes_s)
     again = settled_s(run, times.changes_s, times.ends_s)
     until_s = times.changes_s + times.resettles_s
-    counts = _subscribers(run, times.changes_s - 1)
+    counts = subscribers_at(run, times.changes_s - 1)
     shortfall = max(
         abs(count / counts[0] / strength - 1) for count, strength in zip(counts, STRENGTHS, strict=True)
     )
-    least = _least_left(run)
-    during = _overhead(run, times.joins_s[1], times.settles_s)
-    after = _overhead(run, times.settles_s, times.changes_s)
+    least = least_left(run)
+    during = overhead(run, times.joins_s[1], times.settles_s)
+    after = overhead(run, times.settles_s, times.changes_s)
     return (
         Claim(
             claim=f"all three metrics of all edges are within {WITHIN:g} of each other",
@@ -286,9 +206,9 @@ def _overhead_claim(when: str, part: float, bound: float, paper: str) -> Claim:
 def _sweep_claims(seen: LocalSeen) -> tuple[Claim, ...]:
     times = seen.times
     begin_s = times.sweep_ends_s - 200.0
-    delays = [_delay_s(run, begin_s, times.sweep_ends_s) for run in seen.by_edges.values()]
+    delays = [mean_delay_s(run, begin_s, times.sweep_ends_s) for run in seen.by_edges.values()]
     differences = {
-        threshold: max(_spreads(run, at)[0] for at, time_s in enumerate(run.times_s) if time_s > begin_s)
+        threshold: max(spreads(run, at)[0] for at, time_s in enumerate(run.times_s) if time_s > begin_s)
         for threshold, run in seen.by_threshold.items()
     }
     return (
@@ -309,14 +229,14 @@ def _sweep_claims(seen: LocalSeen) -> tuple[Claim, ...]:
 
 def _comparisons(seen: LocalSeen) -> tuple[Claim, ...]:
     times = seen.times
-    settled = _delay_s(seen.paper, times.settles_s, times.changes_s)
-    unbalanced = _peak_s(seen.unbalanced)
+    settled = mean_delay_s(seen.paper, times.settles_s, times.changes_s)
+    unbalanced = peak_delay_s(seen.unbalanced)
     return (
         Claim(
             claim="without balancing the delivery delay grows to so many times the balanced one",
             paper="750 times, overloaded, before it is balanced",
             ours=f"{unbalanced / settled:,.0f} times ({unbalanced:,.0f} s against {1e3 * settled:,.0f} ms); "
-            f"with balancing {_peak_s(seen.paper) / settled:.1f} times at most",
+            f"with balancing {peak_delay_s(seen.paper) / settled:.1f} times at most",
             holds=unbalanced > 10 * settled,
         ),
         Claim(
@@ -328,39 +248,13 @@ def _comparisons(seen: LocalSeen) -> tuple[Claim, ...]:
         Claim(
             claim="ours: the longest mean delivery delay, over all times",
             paper="not run; shorter asked",
-            ours=f"{1e3 * _peak_s(seen.ours):,.0f} ms against {1e3 * _peak_s(seen.paper):,.0f} ms",
-            holds=_peak_s(seen.ours) <= 1.05 * _peak_s(seen.paper),
+            ours=f"{1e3 * peak_delay_s(seen.ours):,.0f} ms against {1e3 * peak_delay_s(seen.paper):,.0f} ms",
+            holds=peak_delay_s(seen.ours) <= 1.05 * peak_delay_s(seen.paper),
         ),
     )
 
 
 # Figures.
-
-
-def _panel(run: FederationRun, title: str, y_label: str, value: Callable[[BrokerSample], float]) -> Panel:
-    lines = tuple(
-        Line(
-            label=name,
-            x=tuple(run.times_s),
-            y=tuple(round(value(sample), 5) for sample in samples),
-        )
-        for name, samples in run.edges.items()
-    )
-    return Panel(title=title, y_label=y_label, lines=lines)
-
-
-def _loads(name: str, title: str, run: FederationRun) -> Figure:
-    return Figure(
-        name=name,
-        title=title,
-        x_label="seconds",
-        panels=(
-            _panel(run, "a: input utilisation ratio", "ratio", lambda sample: sample.input_ratio),
-            _panel(run, "b: matching delay", "ms", lambda sample: 1e3 * sample.delay_s),
-            _panel(run, "c: output utilisation ratio", "ratio", lambda sample: sample.output_ratio),
-            _panel(run, "e: subscribers", "subscribers", lambda sample: sample.subscribers),
-        ),
-    )
 
 
 def _over_time(run: FederationRun, label: str, values: Sequence[float]) -> Line:
@@ -404,7 +298,7 @@ def _delays(seen: LocalSeen) -> Figure:
 
 def _sweeps(seen: LocalSeen) -> Figure:
     begin_s, end_s = seen.times.sweep_ends_s - 200.0, seen.times.sweep_ends_s
-    last = {threshold: _spreads(run, -1) for threshold, run in seen.by_threshold.items()}
+    last = {threshold: spreads(run, -1) for threshold, run in seen.by_threshold.items()}
     rows = [("input", 0), ("matching delay / 0.1 s", 1), ("output", 2)]
     return Figure(
         name="padres-6-sweeps",
@@ -417,7 +311,7 @@ def _sweeps(seen: LocalSeen) -> Figure:
                 lines=curves(
                     [("paper's", list(seen.by_edges.items()))],
                     lambda at: at[0],
-                    lambda at: round(1e3 * _delay_s(at[1], begin_s, end_s), 3),
+                    lambda at: round(1e3 * mean_delay_s(at[1], begin_s, end_s), 3),
                 ),
             ),
             Panel(
@@ -480,8 +374,8 @@ EXPERIMENT_6 = Experiment(
     world=balance_locally,
     claims=_claims,
     figures=(
-        lambda seen: _loads("padres-6-loads", "As in the paper (figures 6a to 6c, 6e)", seen.paper),
-        lambda seen: _loads("padres-6-ours", "Ours: fitted estimate, first edge chosen", seen.ours),
+        lambda seen: loads_figure("padres-6-loads", "As in the paper (figures 6a to 6c, 6e)", seen.paper),
+        lambda seen: loads_figure("padres-6-ours", "Ours: fitted estimate, first edge chosen", seen.ours),
         _delays,
         _sweeps,
     ),
