@@ -89,7 +89,7 @@ CRASH_ABLATIONS = (
         "handed-over",
         "what a home may have numbered before it handed the topic over is not sent again when it dies",
         once.NAME,
-        "cluster-everything",
+        "cluster-unlimited",
         _with(Failover, "_was_home", _always),
         seed=1720,
     ),
