@@ -175,7 +175,6 @@ LIMIT_ABLATIONS = (
         held_up.NAME,
         "limits-beside",
         _with(LimitedClients, "_defer", lambda clients, topic, limit, one: one.reply),
-        seed=1,
     ),
     Ablation(
         "relay-window",
