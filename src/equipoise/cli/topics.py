@@ -14,7 +14,7 @@ from equipoise.cli.support.latency_status import PagesCa, TokenFile, latency_wor
 from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
-from equipoise.cli.support.units import parse_milliseconds, parse_rate
+from equipoise.cli.support.units import parse_milliseconds, parse_rate, parse_retention
 from equipoise.content.attributes import AttributeSource
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
@@ -188,6 +188,14 @@ def set_spec(
         str | None,
         typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
     ] = None,
+    retain: Annotated[
+        str | None,
+        typer.Option(
+            help="What a durable topic keeps: an age, a size, consumed (until all subscribers have it), such as "
+            "7d,10GB,consumed.",
+            metavar="LIMITS",
+        ),
+    ] = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
     attributes: Attributes = None,
     timeout: Timeout = 10.0,
@@ -207,6 +215,7 @@ def set_spec(
             ("rate_per_s", rate, parse_rate),
             ("wait_ms", wait, parse_milliseconds),
             ("durability", durable, _durability),
+            ("retention", retain, parse_retention),
             ("site", pin, str),
             ("attributes", attributes, _attributes),
         ):
@@ -274,11 +283,12 @@ async def _wait_for_hubs(metadata: ClusterRecords, pattern: str, timeout_s: floa
 
 
 def spec_facts(spec: TopicSpec) -> dict[str, Any]:
-    facts = {"pattern": name_of(spec.pattern)}
+    facts: dict[str, Any] = {"pattern": name_of(spec.pattern)}
     for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "wait_ms", "site", "attributes"):
         facts[field] = getattr(spec, field)
-    durability = spec.durability
-    return {**facts, "durability": None if durability is None else msgspec.structs.asdict(durability)}
+    for name, value in (("durability", spec.durability), ("retention", spec.retention)):
+        facts[name] = None if value is None else msgspec.structs.asdict(value)
+    return facts
 
 
 def spec_words(spec: TopicSpec) -> str:
@@ -290,6 +300,8 @@ def spec_words(spec: TopicSpec) -> str:
     if spec.durability is not None:
         quorums = spec.durability
         parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")
+    if spec.retention is not None:
+        parts.append(f"retain {spec.retention}")
     if spec.site is not None:
         parts.append(f"site {spec.site}")
     if spec.attributes is not None:

@@ -229,6 +229,8 @@ async def change_spec(
         changes = dict(given)
         if "rate_per_s" in changes and changes["rate_per_s"] is None:
             changes = {"burst_messages": None, "wait_ms": None} | changes
+        if "durability" in changes and changes["durability"] is None:
+            changes = {"retention": None} | changes
         if "quantile" in changes and changes["quantile"] is None:
             changes["quantile"] = TopicSpec(pattern=pattern).quantile
         made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)

@@ -23,7 +23,7 @@ from equipoise.model.plan import (
     quantise_weight,
 )
 from equipoise.model.ring import WEIGHT_NORMAL, Ring, ring_over
-from equipoise.model.spec import Durability, Specs, TopicSpec, decode_spec, encode_spec
+from equipoise.model.spec import Durability, Retention, Specs, TopicSpec, decode_spec, encode_spec
 
 __all__ = [
     "WEIGHT_NORMAL",
@@ -38,6 +38,7 @@ __all__ = [
     "Plan",
     "PlanChange",
     "Reason",
+    "Retention",
     "Ring",
     "Specs",
     "TopicSpec",

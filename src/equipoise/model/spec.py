@@ -20,7 +20,7 @@ from equipoise.errors import SettingsError
 from equipoise.limits.shares import BURST_MAX, RATE_MAX, RATE_MIN, Envelope, default_burst
 from equipoise.model.glob import Glob
 
-__all__ = ["Durability", "Specs", "TopicSpec", "decode_spec", "encode_spec"]
+__all__ = ["Durability", "Retention", "Specs", "TopicSpec", "decode_spec", "encode_spec"]
 
 # How long a message waits for its turn unless the spec says otherwise: below the time-outs of common Redis clients,
 # after which some publish again. And at most: no client waits for longer.
@@ -44,6 +44,26 @@ class Durability(msgspec.Struct, frozen=True, array_like=True):
             )
 
 
+class Retention(msgspec.Struct, frozen=True, array_like=True):
+    """Which entries of a durable topic's log are kept. One goes as soon as any limit says so. None: no limit."""
+
+    age_s: float | None = None
+    bytes_max: int | None = None
+    # Until every durable subscriber and consumer group has acknowledged it.
+    until_consumed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.age_s is not None and not 1 <= self.age_s < math.inf:
+            raise SettingsError(f"retention of {self.age_s:g} s: it is a second at least")
+        if self.bytes_max is not None and self.bytes_max < 1:
+            raise SettingsError(f"retention of {self.bytes_max} bytes: it is a byte at least")
+
+    def __str__(self) -> str:
+        parts = [] if self.age_s is None else [f"{self.age_s:g}s"]
+        parts += [] if self.bytes_max is None else [f"{self.bytes_max}B"]
+        return ",".join([*parts, "consumed"] if self.until_consumed else parts)
+
+
 class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False):
     """What topics under one pattern need. None: no limit, best effort. A newer program's fields are passed over."""
 
@@ -57,6 +77,8 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     # How long a message may wait for its turn before it is refused.
     wait_ms: float | None = None
     durability: Durability | None = None
+    # Of durable topics; None: entries are kept until a client removes them.
+    retention: Retention | None = None
     # The site the topic must live at.
     site: str | None = None
     # Where messages have the attributes that filters compare; None: the whole payload is a JSON object.
@@ -72,6 +94,8 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         if not 0 < self.quantile < 1:
             raise SettingsError(f"quantile {self.quantile}: it lies between 0 and 1, such as 0.99")
         self._check_envelope()
+        if self.retention is not None and self.durability is None:
+            raise SettingsError(f"retain {self.retention}: it goes with durability, such as --durable 3/3/2")
         if self.site == "":
             raise SettingsError("site is empty: name one, or leave it out")
 

@@ -12,7 +12,8 @@ import pytest
 
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.scenarios.durable import LogScenario
-from equipoise.lab.simulation.durable.logs_world import LogClient, LogsWorld
+from equipoise.lab.simulation.durable.log_client import LogClient
+from equipoise.lab.simulation.durable.logs_world import LogsWorld
 from equipoise.lab.simulation.runner import run_seed
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Lan
@@ -31,6 +32,7 @@ CASES = (
     "groups",
     "retries",
     "trim",
+    "consumed",
     "everything",
 )
 

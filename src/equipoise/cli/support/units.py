@@ -6,8 +6,9 @@ import re
 from datetime import UTC, datetime
 
 from equipoise.errors import SettingsError
+from equipoise.model import Retention
 
-__all__ = ["parse_milliseconds", "parse_rate", "parse_seeds", "parse_start"]
+__all__ = ["parse_milliseconds", "parse_rate", "parse_retention", "parse_seeds", "parse_start"]
 
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s)")
 # A number that no rate may be is read, too: what bounds it is said where rates are checked.
@@ -16,6 +17,34 @@ _RATE = re.compile(
 )
 _MS = {"us": 0.001, "ms": 1.0, "s": 1_000.0}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0}
+
+_AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|min|h|d)")
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>B|[kMGT]B|[KMGT]iB)")
+_AGES = {**_SECONDS, "d": 86_400.0}
+_SIZES = {"B": 1} | {
+    unit: size
+    for power, letter in enumerate("KMGT", 1)
+    for unit, size in ((f"{letter}iB", 1024**power), (f"{letter.replace('K', 'k')}B", 1000**power))
+}
+
+
+def parse_retention(text: str) -> Retention:
+    """An age, a size and `consumed`, any of them, with commas between. Raises SettingsError."""
+    age_s: float | None = None
+    bytes_max: int | None = None
+    until_consumed = False
+    for part in text.split(","):
+        if (age := _AGE.fullmatch(part.strip())) is not None:
+            age_s = float(age["number"]) * _AGES[age["unit"]]
+        elif (size := _SIZE.fullmatch(part.strip())) is not None:
+            bytes_max = int(float(size["number"]) * _SIZES[size["unit"]])
+        elif part.strip() == "consumed":
+            until_consumed = True
+        else:
+            raise SettingsError(
+                f"--retain {text!r}: give an age, a size and consumed, any of them, such as 7d,10GB,consumed"
+            )
+    return Retention(age_s, bytes_max, until_consumed)
 
 
 def parse_milliseconds(text: str) -> float:

@@ -15,6 +15,7 @@ from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogCounters, LogSta
 from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, LogRequest
 from equipoise.hub.logs.log_watch import watch_log
 from equipoise.hub.logs.retries import LogRetries
+from equipoise.hub.logs.trimming import LogTrimming, RetentionOf
 from equipoise.hub.logs.waiting_read import WaitingRead
 from equipoise.resp.replies import error
 
@@ -72,6 +73,7 @@ class HubLogs:
         roll_bytes: int = ROLL_BYTES,
         release_log: ReleaseLog = _not_released,
         missing: Callable[[], str] = lambda: "",
+        retention_of: RetentionOf = lambda name: None,
         list_names: ListNames = lambda folders, tell: tell([]),
     ) -> None:
         """`missing`: what logs need and there is none of, as an error; empty: nothing."""
@@ -93,6 +95,7 @@ class HubLogs:
         # Reads that wait, in the order in which they came.
         self.waiting: dict[WaitingRead, None] = {}
         self._retries = LogRetries(self)
+        self._trimming = LogTrimming(self, retention_of)
 
     def of(self, name: bytes) -> LiveLog:
         """The topic's log, opened if need be."""
@@ -107,11 +110,15 @@ class HubLogs:
                 roll_log=self._roll_log,
                 roll_bytes=self.roll_bytes,
                 counters=self.counters,
-                changed=self._retries.follow,
+                changed=self._changed,
             )
             self.by_name[name] = found
             found.begin()
         return found
+
+    def _changed(self, live: LiveLog) -> None:
+        self._retries.follow(live)
+        self._trimming.follow(live)
 
     def at_hand(self, name: bytes) -> LiveLog | None:
         """The log, if a command may be run on it here and now."""

@@ -309,6 +309,7 @@ def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambd
         release_log=opener.release,
         missing=missing,
         list_names=opener.list_names,
+        retention_of=lambda name: None if (spec := core.specs.of_name(name)) is None else spec.retention,
     )
     durable = logs.durable = DurableTopics(core, logs)
     return logs

@@ -137,6 +137,8 @@ class LogScenario(Scenario):
     roll_bytes: int = 0
     # The older entries of a log are trimmed.
     trims: Times = NEVER
+    # Whether the first topic, which is durable then, keeps entries until all subscribers have acknowledged them.
+    is_consumed: bool = False
     # A topic gets another home.
     moves: Times = NEVER
     # A hub crashes and is started again; a hub stops in order and is started again.
@@ -257,5 +259,16 @@ LOG_SCENARIOS = (
         link_cuts=(0, 3),
         bookie_crashes=(0, 2),
         duration_s=5.0,
+    ),
+    _log_case(
+        "consumed",
+        "entries go once all durable subscribers have acknowledged them, and not before, while all come and go",
+        expectation=Expectation(properties=("kept", "one epoch", "marks")),
+        is_durable=True,
+        is_consumed=True,
+        subscribers=2,
+        subscriber_crashes=(1, 4),
+        moves=(0, 4),
+        crashes=(0, 2),
     ),
 )

@@ -283,6 +283,10 @@ class SubscriberTrack:
     gaps: list[int | None] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
+    @property
+    def values(self) -> set[bytes]:
+        return {got.value for got in self.got}
+
     def settle(self, ids: Iterable[bytes]) -> None:
         for at in ids:
             self.settled.setdefault(at, len(self.got))
@@ -317,7 +321,7 @@ class LogTrack:
     dead: list[tuple[bytes, bytes]] = field(default_factory=list)
     # What no subscriber can deal with; and whether entries are trimmed.
     poison: set[bytes] = field(default_factory=set)
-    is_trimmed: bool = False
+    is_consumed: bool = False
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ def _wrong_log(log: LogTrack) -> list[str]:
     if len(set(values)) != len(values):
         wrong.append("an entry is in it twice")
     latest: dict[str, int] = {}
+    got = {name: story.values for name, story in log.subscribers.items()}
     of_value = {value: at for at, value in log.final}
     # What was to be trimmed need not be there; what was trimmed must not.
     may_lack = max((_key(at) for at, _ in log.trimmed), default=(0, 0))
@@ -37,6 +38,12 @@ def _wrong_log(log: LogTrack) -> list[str]:
         # PUBLISH tells no id.
         at = told or of_value.get(value, b"")
         if at not in place and told and _key(told) < may_lack:
+            continue
+        if log.is_consumed and at not in place:
+            missing = [name for name, values in got.items() if value not in values]
+            if missing:
+                wrong.append(f"{value!r} was acknowledged, is trimmed, and {missing[0]} never got it")
+                break
             continue
         if at not in place or place[at][1] != value:
             wrong.append(f"{value!r} was acknowledged as {at!r}, and is not there")

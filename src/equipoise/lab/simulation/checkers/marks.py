@@ -30,7 +30,7 @@ def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
     place = {at: number for number, (at, _) in enumerate(log.final)}
     first: dict[bytes, None] = {}
     for number, got in enumerate(story.got):
-        if got.at not in place and not log.is_trimmed:
+        if got.at not in place and not log.is_consumed:
             wrong.append(f"it got {got.value!r} as {got.at!r}, which is not in the log")
             break
         if got.at not in first:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.scenarios.durable import LogScenario
 from equipoise.lab.simulation.cluster.region import TREE, Region, membership_settings
+from equipoise.lab.simulation.durable.log_client import PATIENCE_S, LogClient
 from equipoise.lab.simulation.durable.log_faults import SESSION_S, LogFaults
 from equipoise.lab.simulation.durable.subscribers import DEAD_LETTER, Subscribers, is_poison
 from equipoise.lab.simulation.durable.world import CLIENT_SETTINGS, keep_bookie
@@ -31,16 +31,14 @@ from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload.history import History, LogTrack
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.model import Durability, Member, TopicSpec
+from equipoise.model import Durability, Member, Retention, TopicSpec
 from equipoise.resp.replies import spell
 from equipoise.store import RemoteMemoryStore, StoreSettings
 from equipoise.store.records.topic_logs import TopicLogsStore
 
-__all__ = ["LogClient", "LogsWorld"]
+__all__ = ["LogsWorld"]
 
 SESSIONS = StoreSettings(session_timeout_s=SESSION_S, request_timeout_s=SESSION_S)
-# How long a client waits for an answer before it connects anew: a hub answers within five seconds.
-PATIENCE_S = 8.0
 HEALING_S = 60.0
 PAUSE_S = 0.05
 
@@ -64,47 +62,6 @@ class _LogRegion(Region):
         hub.use_logs(store, TREE, ledgers, lambda: self._quorum)
         if self._roll_bytes and hub.core.logs is not None:
             hub.core.logs.roll_bytes = self._roll_bytes
-
-
-class LogClient:
-    """Commands to one hub, over a connection that is made when it is needed."""
-
-    def __init__(self, pick: Callable[[], str]) -> None:
-        self._pick = pick
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._parser = hiredis.Reader()
-
-    async def ask(self, *commands: tuple[object, ...]) -> list[Any]:
-        """The replies, as far as they came; a connection that broke, or is silent, is given up."""
-        replies: list[Any] = []
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                if self._streams is None:
-                    self._parser = hiredis.Reader()
-                    self._streams = await asyncio.open_connection(self._pick(), PORT)
-                reader, writer = self._streams
-                words = [
-                    [str(word).encode() if not isinstance(word, bytes) else word for word in c]
-                    for c in commands
-                ]
-                writer.write(b"".join(map(spell, words)))
-                while len(replies) < len(commands):
-                    reply = self._parser.gets()
-                    if reply is False:
-                        data = await reader.read(65536)
-                        if not data:
-                            raise ConnectionError("closed")
-                        self._parser.feed(data)
-                    else:
-                        replies.append(reply)
-        except (OSError, TimeoutError):
-            self.close()
-        return replies
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
 
 
 class LogsWorld:
@@ -266,7 +223,10 @@ class LogsWorld:
         await region.begin()
         if self.scenario.is_durable:
             durable = Durability(*self.scenario.quorum)
-            await region.put_specs([TopicSpec(pattern=self.tracks[0].topic.encode(), durability=durable)])
+            retention = Retention(until_consumed=True) if self.scenario.is_consumed else None
+            self.tracks[0].is_consumed = self.scenario.is_consumed
+            pattern = self.tracks[0].topic.encode()
+            await region.put_specs([TopicSpec(pattern=pattern, durability=durable, retention=retention)])
         for name in self.bookies:
             self.boot(name)
         for name in self.names:
@@ -281,6 +241,9 @@ class LogsWorld:
     async def play(self) -> None:
         sim = self.sim
         watching = await self.begin()
+        if self.scenario.is_consumed:
+            # Before the first entry, so that none is consumed by all before all are there.
+            await sim.host("judge").spawn(self.subscribers.register(), name="register")
         clients = [f"c{number}" for number in range(1, self.scenario.clients + 1)]
         work = [sim.host(name).spawn(self._client(name), name=name) for name in clients]
         for number, track in enumerate(self.tracks):

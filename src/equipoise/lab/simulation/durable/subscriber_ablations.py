@@ -9,9 +9,10 @@ from equipoise.client.durable_subscription import DurableSubscription
 from equipoise.hub.logs import retries
 from equipoise.hub.logs.retries import LogRetries
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import marks
+from equipoise.lab.simulation.checkers import kept, marks
+from equipoise.log import retention
 from equipoise.log.consumer_group import ConsumerGroup, PendingEntry
-from equipoise.log.ids import EntryId
+from equipoise.log.ids import ID_MAX, EntryId, after
 
 __all__ = ["SUBSCRIBER_ABLATIONS"]
 
@@ -105,5 +106,12 @@ SUBSCRIBER_ABLATIONS = (
         "durable-retries",
         _without_token,
         seed=1,
+    ),
+    Ablation(
+        "trim-marks",
+        "an entry is kept until every durable subscriber has acknowledged it",
+        kept.NAME,
+        "durable-consumed",
+        _with(retention, "_first_needed", lambda group: after(group.last) or ID_MAX),
     ),
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import equipoise
 from equipoise.client import DurableMessage, DurableSubscription, Gap
 from equipoise.errors import EquipoiseError
+from equipoise.lab.simulation.durable.log_client import LogClient
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload.history import Got, LogTrack, SubscriberTrack
 
@@ -60,6 +61,17 @@ class Subscribers:
         key = GROUP if self._scenario.is_group else name
         story = SubscriberTrack(key, is_shared=self._scenario.is_group)
         return self._track.subscribers.setdefault(key, story)
+
+    async def register(self) -> None:
+        """Have a group for each of them."""
+        for name in self._names:
+            reply: object = None
+            while reply not in (b"OK", "BUSYGROUP"):
+                connection = LogClient(lambda: self._world.names[0])
+                words = ("XGROUP", "CREATE", self._track.topic, name, "0", "MKSTREAM")
+                reply = next(iter(await connection.ask(words)), None)
+                reply = "BUSYGROUP" if "BUSYGROUP" in str(reply) else reply
+                connection.close()
 
     def start(self) -> None:
         for name in self._names:

@@ -1,0 +1,58 @@
+"""A plain client of logs: commands to a hub, and their replies as far as they came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.resp.replies import spell
+
+__all__ = ["PATIENCE_S", "LogClient"]
+
+# How long a client waits for an answer before it connects anew: a hub answers within five seconds.
+PATIENCE_S = 8.0
+
+
+class LogClient:
+    """Commands to one hub, over a connection that is made when it is needed."""
+
+    def __init__(self, pick: Callable[[], str]) -> None:
+        self._pick = pick
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._parser = hiredis.Reader()
+
+    async def ask(self, *commands: tuple[object, ...]) -> list[Any]:
+        """The replies, as far as they came; a connection that broke, or is silent, is given up."""
+        replies: list[Any] = []
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if self._streams is None:
+                    self._parser = hiredis.Reader()
+                    self._streams = await asyncio.open_connection(self._pick(), PORT)
+                reader, writer = self._streams
+                words = [
+                    [str(word).encode() if not isinstance(word, bytes) else word for word in c]
+                    for c in commands
+                ]
+                writer.write(b"".join(map(spell, words)))
+                while len(replies) < len(commands):
+                    reply = self._parser.gets()
+                    if reply is False:
+                        data = await reader.read(65536)
+                        if not data:
+                            raise ConnectionError("closed")
+                        self._parser.feed(data)
+                    else:
+                        replies.append(reply)
+        except (OSError, TimeoutError):
+            self.close()
+        return replies
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None

@@ -1,0 +1,59 @@
+"""Which entries of a log may go: those that are too old, too many, or acknowledged by every group.
+
+An entry goes as soon as one of these holds. Its age is that of its id. Without a group nothing counts as consumed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from equipoise.log.consumer_group import ConsumerGroup
+from equipoise.log.ids import ID_MAX, ID_MIN, EntryId, after
+from equipoise.log.records import EntriesTrimmed
+from equipoise.log.topic_log import TopicLog
+
+__all__ = ["RetentionLimits", "trim_log"]
+
+
+class RetentionLimits(Protocol):
+    """What is kept, as a topic's spec has it. None: no limit."""
+
+    @property
+    def age_s(self) -> float | None: ...
+    @property
+    def bytes_max(self) -> int | None: ...
+    @property
+    def until_consumed(self) -> bool: ...
+
+
+def trim_log(log: TopicLog, limits: RetentionLimits, now_ms: int) -> int:
+    """Remove what may go; how many entries."""
+    first = ID_MIN
+    if limits.age_s is not None:
+        first = (max(0, now_ms - int(limits.age_s * 1_000)), 0)
+    if limits.bytes_max is not None and log.entries.bytes > limits.bytes_max:
+        first = max(first, _first_within(log, limits.bytes_max))
+    if limits.until_consumed and log.groups:
+        first = max(first, min(map(_first_needed, log.groups.values())))
+    count = log.entries.count
+    if not count or log.first >= first:
+        return 0
+    log.change(EntriesTrimmed(first))
+    return count - log.entries.count
+
+
+def _first_within(log: TopicLog, bytes_max: int) -> EntryId:
+    """The first of the last entries that have no more than so many bytes."""
+    size = log.entries.bytes
+    for at, piece in log.entries.range():
+        if size <= bytes_max:
+            return at
+        size -= len(piece)
+    return after(log.last) or ID_MAX
+
+
+def _first_needed(group: ConsumerGroup) -> EntryId:
+    """The first entry that the group has not acknowledged."""
+    if len(group.pending):
+        return group.pending.first()
+    return after(group.last) or ID_MAX
