@@ -159,6 +159,15 @@ Attributes = Annotated[
     ),
 ]
 
+Retain = Annotated[
+    str | None,
+    typer.Option(
+        help="What a durable topic keeps: an age, a size, consumed (until all subscribers have it), such as "
+        "7d,10GB,consumed.",
+        metavar="LIMITS",
+    ),
+]
+
 
 @app.command("set")
 def set_spec(
@@ -188,14 +197,7 @@ def set_spec(
         str | None,
         typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
     ] = None,
-    retain: Annotated[
-        str | None,
-        typer.Option(
-            help="What a durable topic keeps: an age, a size, consumed (until all subscribers have it), such as "
-            "7d,10GB,consumed.",
-            metavar="LIMITS",
-        ),
-    ] = None,
+    retain: Retain = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
     attributes: Attributes = None,
     timeout: Timeout = 10.0,
