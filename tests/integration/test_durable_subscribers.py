@@ -28,9 +28,8 @@ async def append(server: ServerProcess, number: int) -> None:
         while True:
             client = redis.asyncio.Redis(port=server.port, socket_timeout=PATIENCE_S)
             try:
-                await client.execute_command(
-                    "XADD", "t", "IDMP", "publisher", str(number), "*", "payload", str(number)
-                )
+                words = ("XADD", "t", "IDMP", "publisher", str(number), "*", "payload", str(number))
+                await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py has no types here
                 return
             except RedisError:
                 await asyncio.sleep(0.1)

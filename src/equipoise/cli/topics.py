@@ -162,8 +162,7 @@ Attributes = Annotated[
 Retain = Annotated[
     str | None,
     typer.Option(
-        help="What a durable topic keeps: an age, a size, consumed (until all subscribers have it), such as "
-        "7d,10GB,consumed.",
+        help="What a durable topic keeps: an age, a size, or until consumed, such as 7d,10GB,consumed.",
         metavar="LIMITS",
     ),
 ]
