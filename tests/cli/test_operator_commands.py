@@ -64,6 +64,25 @@ def test_topics_are_listed_once_with_all_hubs_added_up(system: System) -> None:
     subscriber.close()
 
 
+def test_filters_of_a_topic_are_listed_with_their_hubs(system: System) -> None:
+    subscriber = system.client("h1").pubsub()  # type: ignore[no-untyped-call]  # redis-py leaves it so
+    subscriber.psubscribe(
+        "$filter quotes volume>150", "$filter quotes volume > 150", "$filter quotes symbol = 'YHOO'"
+    )
+    for _ in range(3):
+        assert subscriber.get_message(timeout=TIMEOUT_S)["type"] == "psubscribe"
+    found = system.json("topics", "filters", "quotes")
+    assert [(row["hub"], row["filters"]) for row in found["hubs"]] == [("h1", 2), ("h2", 0)]
+    assert found["filters"] == [
+        {"filter": "volume > 150", "subscriptions": 2, "hubs": ["h1"]},
+        {"filter": 'symbol = "YHOO"', "subscriptions": 1, "hubs": ["h1"]},
+    ]
+    assert "and 1 more" in system.run("topics", "filters", "quotes", "--limit", "1")
+    shown = {row["hub"]: row.get("filters") for row in system.json("topics", "show", "quotes")["hubs"]}
+    assert shown["h1"] == 2
+    subscriber.close()
+
+
 def test_the_history_tells_who_did_what_and_why(system: System) -> None:
     system.run("move", "told", "h1", "--why", "its users are in Paris")
     (latest, *earlier) = system.json("plan", "history", "--limit", "100")

@@ -26,7 +26,7 @@ def test_a_row_says_where_a_topic_lives_and_how_it_is_used() -> None:
     subscriber.do("SUBSCRIBE", "news")
     client.do("PUBLISH", "news", "a")
     client.do("PUBLISH", "news", "b")
-    assert client.do("EQ.TOPIC", "news", "unknown") == [[b"news", b"open", b"hub", 1, 2, 2, b""], None]
+    assert client.do("EQ.TOPIC", "news", "unknown") == [[b"news", b"open", b"hub", 1, 2, 2, b"", 0], None]
 
 
 def test_pages_hold_every_topic_once() -> None:

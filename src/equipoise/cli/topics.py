@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from equipoise.cli.support.completion import hub_names, topic_names
+from equipoise.cli.support.filter_lists import list_filters
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.latency_status import PagesCa, TokenFile, latency_words, topic_latency
 from equipoise.cli.support.log_files import export_log, import_log
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command("export")(export_log)
 app.command("import")(import_log)
+app.command("filters")(list_filters)
 
 Pattern = Annotated[
     str, typer.Argument(metavar="PATTERN", help="Topic name or glob pattern, such as 'game.*'.")
@@ -135,7 +137,7 @@ def show(
         if latency is not None or (spec is not None and spec.latency_ms is not None):
             typer.echo(latency_words(latency))
         typer.echo()
-        headers = ("HUB", "STATE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
+        headers = ("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED")
         show_rows(headers, rows)
         if any("limit" in row for row in rows):
             typer.echo()
@@ -361,15 +363,16 @@ def _summed(answers: Mapping[str, list[Any]]) -> dict[bytes, dict[str, Any]]:
 
 
 def _row_facts(row: Any) -> dict[str, Any]:
-    # A hub of an earlier release says nothing of what waits.
-    _, state, home, subscribers, published, delivered, *waiting_for = row
+    # A hub of an earlier release says nothing of what waits, or of filters.
+    _, state, home, subscribers, published, delivered, *later = row
     return {
         "state": state.decode(),
         "home": home.decode() or None,
         "subscribers": subscribers,
         "published": published,
         "delivered": delivered,
-        "waiting_for": waiting_for[0].decode() or None if waiting_for else None,
+        "waiting_for": later[0].decode() or None if later else None,
+        "filters": later[1] if len(later) > 1 else 0,
     }
 
 

@@ -323,6 +323,35 @@ COLUMNS: tuple[Column, ...] = (
         _TOPIC,
         "messages that wait for this hub's share of the envelope at the end of the window; null as above",
     ),
+    Column(
+        "filters",
+        _T.LONG,
+        "filters",
+        _LOAD,
+        "different filters of this hub's clients, at the end of the window",
+    ),
+    Column(
+        "covers",
+        _T.LONG,
+        "filters",
+        _LOAD,
+        "filters that this hub asks of the hubs it follows, at the end of the window",
+    ),
+    Column(
+        "filter_matches",
+        _T.LONG,
+        "messages",
+        _LOAD,
+        "messages written to subscribers by filter, each as often as written; a part of `deliveries`",
+    ),
+    Column("matching_ns", _T.LONG, "ns", _LOAD, "time taken to find the filters that messages match"),
+    Column(
+        "kept_off_messages",
+        _T.LONG,
+        "messages",
+        _LOAD,
+        "messages not written to hubs that follow, since no filter there matches; once per hub",
+    ),
 )
 
 

@@ -148,7 +148,7 @@ def _place() -> Any:
     return _declared(Shape.PLACE, None, Aggregate.LOCATION, unit="s")
 
 
-_US = 1e-6
+_US, _NS = 1e-6, 1e-9
 NumberT = TypeVar("NumberT")
 WholeT = TypeVar("WholeT")
 FlagT = TypeVar("FlagT")
@@ -201,6 +201,13 @@ class TopicFields(Generic[NumberT, PlaceT]):
     log_entries: NumberT = _number(Aggregate.LAST, "log_entries", "entries")
     log_bytes: NumberT = _number(Aggregate.LAST, "log_bytes", "bytes")
     log_lag: NumberT = _number(Aggregate.LAST, "log_lag", "entries")
+    # Filters of subscribers, and those that hubs ask each other for: the fewest that cover them.
+    filters: NumberT = _number(Aggregate.LAST, "filters", "filters")
+    covers: NumberT = _number(Aggregate.LAST, "covers", "filters")
+    # Deliveries by filter, time taken to match, of one core, and messages that hubs did not have to send each other.
+    filter_matches_per_s: NumberT = _number(Aggregate.RATE, "filter_matches", "messages/s")
+    matching_ratio: NumberT = _number(Aggregate.RATE, "matching_ns", "cores", scale=_NS)
+    kept_off_per_s: NumberT = _number(Aggregate.RATE, "kept_off_messages", "messages/s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -247,6 +254,13 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     rest_publications_per_s: NumberT = _rest("messages/s")
     rest_deliveries_per_s: NumberT = _rest("messages/s")
     rest_out_bytes_per_s: NumberT = _rest("bytes/s")
+    # Filters of subscribers, and those that hubs ask each other for: the fewest that cover them.
+    filters: NumberT = _number(Aggregate.LAST, "filters", "filters")
+    covers: NumberT = _number(Aggregate.LAST, "covers", "filters")
+    # Deliveries by filter, time taken to match, of one core, and messages that hubs did not have to send each other.
+    filter_matches_per_s: NumberT = _number(Aggregate.RATE, "filter_matches", "messages/s")
+    matching_ratio: NumberT = _number(Aggregate.RATE, "matching_ns", "cores", scale=_NS)
+    kept_off_per_s: NumberT = _number(Aggregate.RATE, "kept_off_messages", "messages/s")
     # Where it is in the network. None: it has no coordinate yet.
     coordinate: PlaceT = _place()
 

@@ -35,6 +35,11 @@ SORTS = (
     "out_bytes_per_s",
     "publishers",
     "subscribers",
+    "filters",
+    "covers",
+    "filter_matches_per_s",
+    "matching_ratio",
+    "kept_off_per_s",
     "latency_s_p50",
     "latency_s_p90",
     "latency_s_p99",
@@ -56,6 +61,11 @@ HUB_NUMBERS = (
     "deliveries_per_s",
     "connections",
     "topics",
+    "filters",
+    "covers",
+    "filter_matches_per_s",
+    "matching_ratio",
+    "kept_off_per_s",
     "plan_version",
 )
 

@@ -100,6 +100,20 @@ METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] =
     ("equipoise_topic_out_bytes_per_second", "topic", "out_bytes_per_s", "Bytes sent per second."),
     ("equipoise_topic_publishers", "topic", "publishers", "Publishers."),
     ("equipoise_topic_subscribers", "topic", "subscribers", "Subscribers."),
+    ("equipoise_topic_filters", "topic", "filters", "Different filters of subscribers."),
+    ("equipoise_topic_filter_matches_per_second", "topic", "filter_matches_per_s", "Deliveries by filter."),
+    (
+        "equipoise_topic_matching_ratio",
+        "topic",
+        "matching_ratio",
+        "Time taken to match filters, of one core.",
+    ),
+    (
+        "equipoise_topic_kept_off_links_per_second",
+        "topic",
+        "kept_off_per_s",
+        "Messages that hubs did not have to send each other, since no filter there matches.",
+    ),
     (
         "equipoise_topic_latency_seconds_p50",
         "topic",

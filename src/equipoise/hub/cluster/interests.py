@@ -157,12 +157,7 @@ class Interests:
     @property
     def covers(self) -> int:
         """Filters that other hubs are asked for."""
-        return sum(
-            len(ask.sent)
-            for stream in self._narrow
-            if stream.interest
-            for ask in stream.interest.asks.values()
-        )
+        return sum(stream.interest.covers for stream in self._narrow if stream.interest is not None)
 
     # Whom it is asked of.
 

@@ -61,6 +61,8 @@ class _OwnStreams:
 
 
 class _NoInterests:
+    covers: Final = 0
+
     def filter_added(self, topic: Topic, filter: Filter) -> None: ...
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
 

@@ -53,6 +53,11 @@ class StreamInterest:
         self.waiters: list[Callable[[], None]] = []
         self.whole_claims = 0
 
+    @property
+    def covers(self) -> int:
+        """Filters that hubs have been asked for."""
+        return sum(len(ask.sent) for ask in self.asks.values())
+
     def take(self, changes: CoverChanges) -> None:
         for filter in changes.added:
             self.changes[filter] = True

@@ -1,16 +1,19 @@
-"""EQ.FILTER, EQ.FSUBSCRIBE, EQ.FUNSUBSCRIBE and EQ.COVER: filters explained, and subscriptions to them with positions.
+"""EQ.FILTER, EQ.FILTERS, EQ.FSUBSCRIBE and its kin: filters explained, listed, and subscribed to with positions.
 
-EQ.FILTER tells what a filter means without subscribing: what one types when nothing arrives. The others are for smart
-clients; plain ones subscribe by PSUBSCRIBE.
+EQ.FILTER tells what a filter means without subscribing: what one types when nothing arrives. EQ.FSUBSCRIBE,
+EQ.FUNSUBSCRIBE and EQ.COVER are for smart clients; plain ones subscribe by PSUBSCRIBE.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from equipoise.access import Action
 from equipoise.content.attributes import attributes_of, path_of, values_at
 from equipoise.content.parsing import FilterRequest, parse_filter
 from equipoise.errors import FilterError
+from equipoise.hub.access.denials import denial
 from equipoise.hub.commands.connection import NEEDS_RESP3
 from equipoise.hub.commands.pubsub import unsubscriber
 from equipoise.hub.commands.spec import CommandSpec, Handler
@@ -22,6 +25,7 @@ from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import objection, subscribe
 from equipoise.hub.data.topic import Topic
 from equipoise.resp.replies import OK, array, bulk, integer
+from equipoise.resp.requests import parse_integer
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["specs"]
 
+# Filters in one answer, of up to 4 KiB each; most have some 50 bytes.
+LISTED_MAX = 1_000
 # Digits of the number that a client gives a subscription: as many as a connection may have, and more.
 NUMBER_BYTES_MAX = 10
 
@@ -97,6 +103,24 @@ def cover(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     return OK
 
 
+def filters(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+    """EQ.FILTERS topic count → [filters, covers, [text, subscriptions] …]: the first so many that came."""
+    name, count = command[1], parse_integer(command[2])
+    if count is None or not 0 <= count <= LISTED_MAX:
+        return f"ERR count must be a number from 0 to {LISTED_MAX}"
+    if not session.may(Action.OBSERVE, name):
+        return denial(session, Action.OBSERVE, name)
+    topic = core.index.topics.get(name)
+    content = None if topic is None else topic.content
+    interest = None if topic is None or topic.stream is None else topic.stream.interest
+    rows = [
+        array((bulk(str(node.filter).encode()), integer(node.subscriptions)))
+        for node in islice(() if content is None else content.index, count)
+    ]
+    found = 0 if content is None else len(content.index)
+    return array((integer(found), integer(0 if interest is None else interest.covers), *rows))
+
+
 def specs() -> list[CommandSpec]:
     def of(name: str, arity: int, run: Handler, summary: str, *, is_quick: bool = False) -> CommandSpec:
         flags = ("loading", "stale", "fast") if is_quick else ("pubsub", "noscript", "loading", "stale")
@@ -114,6 +138,7 @@ def specs() -> list[CommandSpec]:
 
     return [
         of("eq.filter", -3, explain, "Tells what a filter means and matches.", is_quick=True),
+        of("eq.filters", 3, filters, "Lists the filters of this hub's clients on a topic.", is_quick=True),
         of("eq.fsubscribe", 4, fsubscribe, "Subscribes to what a filter matches of a topic, with positions."),
         of(
             "eq.funsubscribe",

@@ -138,7 +138,7 @@ def _may_see(session: Session, name: bytes) -> bool:
 
 
 def _row(core: HubCore, topic: Topic) -> bytes:
-    """Name, state, home (empty: no hub is alive for it), subscribers, messages in and out, why messages wait here."""
+    """Name, state, home (empty: no hub is alive), subscribers, messages in and out, why messages wait, filters."""
     stream, home = topic.stream, core.cluster.router.home(topic.name)
     state = "open" if stream is None else stream.state.value
     return array(
@@ -150,5 +150,6 @@ def _row(core: HubCore, topic: Topic) -> bytes:
             integer(topic.published),
             integer(topic.delivered),
             bulk(core.cluster.waiting_for(topic).encode()),
+            integer(0 if topic.content is None else len(topic.content.index)),
         )
     )

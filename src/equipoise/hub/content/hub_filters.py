@@ -29,6 +29,7 @@ __all__ = ["HubFilters", "LinkFilters", "LinkStats"]
 
 class _Meter(Protocol):
     def note_egress(self, messages: int, sent_bytes: int) -> None: ...
+    def note_matching(self, matches: int, matching_s: float, kept_off: int) -> None: ...
 
 
 class _Topic(Protocol):
@@ -151,18 +152,22 @@ class HubFilters:
                         found = hits.get(link)
                         if found is not None and (not found or found[-1] != i):
                             found.append(i)
-        self._stats.note_matching(self._stats.fine_now() - began_at)
-        is_silent = False
+        matching_s = self._stats.fine_now() - began_at
+        self._stats.note_matching(matching_s)
+        is_silent, kept_off = False, 0
         for link, found in hits.items():
             asked = self.links[link]
             if asked.takes_all:
                 found = list(range(len(payloads)))
             if asked.epoch != topic.epoch:
                 asked.epoch, asked.n = topic.epoch, first - 1
-            self._stats.kept_off += len(payloads) - len(found)
+            kept_off += len(payloads) - len(found)
             if found:
                 self._send(topic, link, asked, first, payloads, found)
             is_silent |= not found or found[-1] != len(payloads) - 1
+        self._stats.kept_off += kept_off
+        if topic.meter is not None:
+            topic.meter.note_matching(0, matching_s, kept_off)
         if is_silent:
             self._stats.note_silence(topic)
 

@@ -43,10 +43,22 @@ class _RunNotes(Protocol):
     messages: int
 
 
+class _Meter(Protocol):
+    def note_matching(self, matches: int, matching_s: float) -> None: ...
+
+
+class _Trunk(Protocol):
+    @property
+    def meter(self) -> _Meter | None: ...
+
+
 class _Topic(SpannedStream, Protocol):
     """The topic, or a lane of it, that a run is of."""
 
     delivered: int
+
+    @property
+    def trunk(self) -> _Trunk: ...
 
 
 class TopicFilter(FilterNode):
@@ -66,6 +78,10 @@ class TopicFilter(FilterNode):
     @property
     def is_wanted(self) -> bool:
         return bool(self.members) or self.smart is not None
+
+    @property
+    def subscriptions(self) -> int:
+        return sum(map(len, self.members.values())) + (0 if self.smart is None else self.smart.count)
 
     def add(self, session: Subscriber, text: bytes) -> None:
         known = self.members.get(session, ())
@@ -143,12 +159,13 @@ class TopicFilters:
         counts: list[int] = []
         hits: dict[SmartMembers, list[int]] = {}
         backlogs.messages = 1
+        matching_s = 0.0
         for i, payload in enumerate(payloads):
             began_at = stats.fine_now()
             attributes = attributes_of(payload, source)
             # A copy: a subscriber that is written to may be cut, and its filters with it.
             found = [] if attributes is None else listed(self.index.match(attributes))
-            stats.matching_s += stats.fine_now() - began_at
+            matching_s += stats.fine_now() - began_at
             count = 0
             if self.spans is not None:
                 for node in found:
@@ -159,8 +176,11 @@ class TopicFilters:
         if self.spans is not None:
             self.spans.deliver(backlogs, topic, first, payloads, hits)
         stats.messages += len(payloads)
+        stats.matching_s += matching_s
         delivered = sum(counts)
         stats.matches += delivered
+        if (meter := topic.trunk.meter) is not None:
+            meter.note_matching(delivered, matching_s)
         topic.delivered += delivered
         self.counts = counts
 

@@ -85,6 +85,10 @@ class Subscriptions(Protocol):
 class FilterInterests(Protocol):
     """Ask other hubs for what filters match."""
 
+    @property
+    def covers(self) -> int:
+        """Filters that they are asked for."""
+
     def filter_added(self, topic: Topic, filter: Filter) -> None:
         """The topic has a filter that none of this hub's clients had."""
 

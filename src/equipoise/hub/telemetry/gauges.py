@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.telemetry.load import load_ratio
 
 if TYPE_CHECKING:
+    from equipoise.hub.content.filtering import Filtering
     from equipoise.hub.data.backlog import Backlogs
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.session import Session
@@ -72,6 +73,8 @@ class _Hub(Protocol):
     def places(self) -> _Places: ...
     @property
     def cluster(self) -> OtherHubs: ...
+    @property
+    def filtering(self) -> Filtering: ...
 
 
 class Gauges:
@@ -141,6 +144,8 @@ class Gauges:
             "topics_home": self._homes.count(core),
             "coordinate": core.places.own_bytes(),
             "plan_version": core.cluster.router.version,
+            "filters": core.filtering.filters,
+            "covers": core.cluster.interests.covers,
             "memory_bytes_max": core.settings.telemetry.memory_bytes_max
             or self._process.memory_bytes_max()
             or None,

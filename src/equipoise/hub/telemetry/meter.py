@@ -50,9 +50,12 @@ class TopicMeter:
         "drops",
         "egress_bytes",
         "egress_messages",
+        "filter_matches",
         "ingress_bytes",
         "ingress_messages",
         "is_noted",
+        "kept_off_messages",
+        "matching_ns",
         "queued",
         "row",
         "seen",
@@ -77,6 +80,8 @@ class TopicMeter:
         self.ingress_messages = self.ingress_bytes = 0
         self.egress_messages = self.egress_bytes = 0
         self.cuts = self.drops = 0
+        # Messages to subscribers by filter, time of matching, and messages that other hubs did not have to be sent.
+        self.filter_matches = self.matching_ns = self.kept_off_messages = 0
         # The backlogs that messages of this topic were added to, each with when the first was; and the size of the
         # largest of them then.
         self.queued: dict[Queue, float] | None = None
@@ -107,6 +112,12 @@ class TopicMeter:
         self.is_noted = True
         self.egress_messages += messages
         self.egress_bytes += size_bytes
+
+    def note_matching(self, matches: int, matching_s: float, kept_off: int = 0) -> None:
+        self.is_noted = True
+        self.filter_matches += matches
+        self.matching_ns += int(matching_s * 1e9)
+        self.kept_off_messages += kept_off
 
     def note_queued(self, backlog: Queue, size_bytes: int, now: float) -> None:
         """A message waits in a backlog, which has become so large."""
@@ -144,7 +155,17 @@ COUNTED = {
 # Where in a row of counters the first of them is.
 PUBLISHED = 0
 # Columns that are counted on the meter, since few topics have them.
-NOTED = ("ingress_messages", "ingress_bytes", "egress_messages", "egress_bytes", "cuts", "drops")
+NOTED = (
+    "ingress_messages",
+    "ingress_bytes",
+    "egress_messages",
+    "egress_bytes",
+    "cuts",
+    "drops",
+    "filter_matches",
+    "matching_ns",
+    "kept_off_messages",
+)
 
 # Of topics that have done nothing yet, which are many where clients only subscribe.
 _ZEROS = (0,) * len(COUNTED)

@@ -153,6 +153,7 @@ class Slice:
             **_counted_notes(sums, meters, noted),
             "publishers": self._publishers(growth[PUBLISHED], noted),
             **self._audience_columns(core),
+            **_filter_columns(topics),
             **_greatest(sums, meters, noted, core.now()),
             **_limit_columns(topics),
             **core.places.renewing.columns_of(topics),
@@ -242,13 +243,15 @@ class Slice:
     def _audience_columns(self, core: _Hub) -> dict[str, Values]:
         """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
         audiences = [topic.audience for topic in self.topics]
-        if audiences != self._audiences or None in audiences or not self._heard:
+        # Subscribers by filter come and go without that.
+        is_filtered = any([topic.content for topic in self.topics])  # noqa: C419  # faster than a generator
+        if audiences != self._audiences or None in audiences or is_filtered or not self._heard:
             clients, relays = [], []
             for topic, meter in zip(self.topics, self._meters, strict=True):
                 # Without one a client has come or gone since the last message.
                 audience = topic.audience or core.audience_of(topic)
                 clients.append(audience.clients)
-                relays.append(len(audience.hubs))
+                relays.append(len(audience.hubs) + len(audience.narrow_hubs))
                 if not topic.n and not meter.ingress_messages:
                     # Nothing was published yet: compiled, it takes more memory than the topic.
                     topic.audience = None
@@ -331,6 +334,20 @@ def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int
             sums[name] += sum(column)
             values[name] = _one_or_each(column)
     return values
+
+
+def _filter_columns(topics: Sequence[Topic]) -> dict[str, Values]:
+    """Filters of clients here, and those that other hubs are asked for."""
+    contents = [topic.content for topic in topics]
+    interests = [None if topic.stream is None else topic.stream.interest for topic in topics]
+    return {
+        "filters": _one_or_each([0 if each is None else len(each.index) for each in contents])
+        if any(each is not None for each in contents)
+        else 0,
+        "covers": _one_or_each([0 if each is None else each.covers for each in interests])
+        if any(each is not None for each in interests)
+        else 0,
+    }
 
 
 def _greatest(

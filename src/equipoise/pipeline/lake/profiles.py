@@ -61,6 +61,10 @@ def topic_profiles(records: DataFrame) -> DataFrame:
         F.max("subscribers").alias("subscribers_max"),
         (F.max(_or_zero("queue_us_max")) / _US).alias("queue_delay_s_max"),
         F.sum(_or_zero("drops")).alias("drops"),
+        F.max(_or_zero("filters")).alias("filters_max"),
+        F.sum(_or_zero("filter_matches")).alias("filter_matches"),
+        (F.sum(_or_zero("matching_ns")) / 1e9).alias("matching_s"),
+        F.sum(_or_zero("kept_off_messages")).alias("kept_off_messages"),
     )
     published = F.col("publications") / F.col("window_s")
     return sums.join(quantiles(topics, by=["topic"], value=published, name="publications_per_s"), ["topic"])

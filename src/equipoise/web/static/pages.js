@@ -142,6 +142,8 @@ export function topic(place, id) {
       tile("lives at", now.homes.join(", ") || "nowhere"), tile("mode", now.mode), tile("published per second", number(now.publications_per_s, 1)),
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
       tile("latency p50", millis(now.latency_s_p50)), tile("latency p99", millis(now.latency_s_p99)), tile("slowest pair", millis(now.latency_s_max)), tile("worst by coordinates", estimated(now.latency_s_worst)), tile("at its home by coordinates", estimated(now.latency_s_expected)),
+      ...(now.filters ? [tile("filters", number(now.filters)), tile("delivered by filter per second", number(now.filter_matches_per_s, 1)),
+        tile("matching, of a core", `${number(100 * now.matching_ratio, 1)} %`), tile("kept off links per second", number(now.kept_off_per_s, 1))] : []),
       tile("limit", limitWords(now)), ...envelopeTiles(now.envelope), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     const curves = [now.curve.latency_s_p99, now.curve.latency_s_worst];
