@@ -338,16 +338,10 @@ def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int
 
 def _filter_columns(topics: Sequence[Topic]) -> dict[str, Values]:
     """Filters of clients here, and those that other hubs are asked for."""
-    contents = [topic.content for topic in topics]
+    filters = [0 if topic.content is None else len(topic.content.index) for topic in topics]
     interests = [None if topic.stream is None else topic.stream.interest for topic in topics]
-    return {
-        "filters": _one_or_each([0 if each is None else len(each.index) for each in contents])
-        if any(each is not None for each in contents)
-        else 0,
-        "covers": _one_or_each([0 if each is None else each.covers for each in interests])
-        if any(each is not None for each in interests)
-        else 0,
-    }
+    covers = [0 if interest is None else interest.covers for interest in interests]
+    return {"filters": _one_or_each(filters), "covers": _one_or_each(covers)}
 
 
 def _greatest(
