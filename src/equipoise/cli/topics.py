@@ -74,8 +74,7 @@ def list_topics(
         if as_json:
             show_json(rows)
             return
-        headers = ("TOPIC", "HOME", "MODE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED")
-        show_rows(headers, rows[:limit])
+        show_rows(("TOPIC", "HOME", "MODE", "SUBSCRIBERS", "PUBLISHED", "DELIVERED"), rows[:limit])
         if len(rows) > limit:
             typer.echo(f"and {len(rows) - limit:,} more: use --limit, --match or --json")
 
@@ -137,8 +136,7 @@ def show(
         if latency is not None or (spec is not None and spec.latency_ms is not None):
             typer.echo(latency_words(latency))
         typer.echo()
-        headers = ("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED")
-        show_rows(headers, rows)
+        show_rows(("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED"), rows)
         if any("limit" in row for row in rows):
             typer.echo()
             show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(_limit_row, rows)])
@@ -363,8 +361,7 @@ def _summed(answers: Mapping[str, list[Any]]) -> dict[bytes, dict[str, Any]]:
 
 
 def _row_facts(row: Any) -> dict[str, Any]:
-    # A hub of an earlier release says nothing of what waits, or of filters.
-    _, state, home, subscribers, published, delivered, *later = row
+    _, state, home, subscribers, published, delivered, *later = row  # Without `later` from earlier releases.
     return {
         "state": state.decode(),
         "home": home.decode() or None,
