@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,33 @@ async def test_it_survives_lost_connections_and_repeats_nothing_that_is_in_hand(
         async with bus_at(hub) as other, other.subscribe("t", durable="billing") as subscription:
             await other.publish("t", "2")
             assert texts(await take(subscription, 1)) == ["2"]
+
+
+@on_loop
+async def test_what_is_acknowledged_while_the_client_catches_up_does_not_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hub says what is pending, then records an ack, whose answer overtakes on the other connection."""
+    is_said, is_acked = asyncio.Event(), asyncio.Event()
+    async with keeping() as hub, bus_at(hub) as bus, bus.subscribe("t", durable="billing") as subscription:
+        await bus.publish("t", "0")
+        (first,) = await take(subscription, 1)
+        ask = subscription._reads.ask
+
+        async def ask_late(*words: bytes, timeout_s: float) -> Any:
+            reply = await ask(*words, timeout_s=timeout_s)
+            if words[-1] == b"0-0":
+                is_said.set()
+                await is_acked.wait()
+            return reply
+
+        monkeypatch.setattr(subscription._reads, "ask", ask_late)
+        subscription._reads.drop()
+        await is_said.wait()
+        await subscription.ack(first)
+        is_acked.set()
+        await bus.publish("t", "1")
+        assert texts(await take(subscription, 1)) == ["1"]
 
 
 @on_loop

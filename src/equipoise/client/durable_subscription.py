@@ -312,9 +312,14 @@ class DurableSubscription:
     async def _read_pending(self) -> None:
         """What a former connection, or a former process, has got and not acknowledged."""
         last = b"0-0"
-        while rows := _rows(await self._ask(*self._read_words(AHEAD_MESSAGES), last)):
+        while True:
+            # As it is now: what is settled on the other connection before the reply comes may be pending in the reply.
+            in_hand = frozenset(self._in_hand)
+            rows = _rows(await self._ask(*self._read_words(AHEAD_MESSAGES), last))
+            if not rows:
+                break
             last = rows[-1][0]
-            self._take([row for row in rows if row[0].decode() not in self._in_hand])
+            self._take([row for row in rows if row[0].decode() not in in_hand])
             trimmed = [at for at, fields, _ in rows if fields is None]
             if trimmed:
                 await self._ask(b"XACK", self._topic, self._group, *trimmed)

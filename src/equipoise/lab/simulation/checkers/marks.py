@@ -27,20 +27,13 @@ def check(history: History) -> list[Violation]:
 
 def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
     wrong: list[str] = []
-    place = {at: number for number, (at, _) in enumerate(log.final)}
+    known = {at for at, _ in log.final}
     first: dict[bytes, None] = {}
     for number, got in enumerate(story.got):
-        if got.at not in place and not log.is_consumed:
-            wrong.append(f"it got {got.value!r} as {got.at!r}, which is not in the log")
-            break
-        if got.at not in first:
-            first[got.at] = None
-        elif got.deliveries < 2:
-            wrong.append(f"{got.value!r} came again and was not told to be delivered again")
-            break
-        if story.settled.get(got.at, number + 1) <= story.born.get((got.subscriber, got.life), -1):
-            wrong.append(f"{got.value!r} came again to a process that started after it was acknowledged")
-            break
+        # Of all that is wrong with what came the first is told; what came later has come nevertheless.
+        if not wrong:
+            wrong += _wrong_delivery(log, story, number, is_known=got.at in known, is_again=got.at in first)
+        first[got.at] = None
     order = [_key(at) for at in first]
     if not story.is_shared and order != sorted(order):
         wrong.append("entries came for the first time in another order than that of the log")
@@ -49,6 +42,19 @@ def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
     if missing:
         wrong.append(f"{len(missing)} entries never came, the first is {missing[0]!r}: {story.troubles[-3:]}")
     return wrong
+
+
+def _wrong_delivery(
+    log: LogTrack, story: SubscriberTrack, number: int, *, is_known: bool, is_again: bool
+) -> list[str]:
+    got = story.got[number]
+    if not is_known and not log.is_consumed:
+        return [f"it got {got.value!r} as {got.at!r}, which is not in the log"]
+    if is_again and got.deliveries < 2:
+        return [f"{got.value!r} came again and was not told to be delivered again"]
+    if story.settled.get(got.at, number + 1) <= story.born.get((got.subscriber, got.life), -1):
+        return [f"{got.value!r} came again to a process that started after it was acknowledged"]
+    return []
 
 
 def _dead(log: LogTrack, story: SubscriberTrack) -> list[str]:

@@ -1,0 +1,30 @@
+"""The checker of durable subscribers on histories written by hand."""
+
+from __future__ import annotations
+
+from equipoise.lab.simulation.checkers import marks
+from equipoise.lab.workload.history import Got, History, LogTrack, SubscriberTrack
+
+
+def wrong(*deliveries: tuple[int, int], entries: int = 3) -> list[str]:
+    """What the checker says of one process that got these entries, each with the number of its delivery."""
+    log = LogTrack("t", final=[(b"%d-0" % number, b"v%d" % number) for number in range(1, entries + 1)])
+    story = SubscriberTrack("s")
+    story.got += [Got("s", 1, b"%d-0" % number, b"v%d" % number, count) for number, count in deliveries]
+    log.subscribers["s"] = story
+    return [violation.text for violation in marks.check(History(logs=[log]))]
+
+
+def test_entries_that_come_again_and_say_so_pass() -> None:
+    assert wrong((1, 1), (2, 1), (1, 2), (3, 1)) == []
+
+
+def test_what_comes_behind_a_wrong_delivery_is_not_missing() -> None:
+    (text,) = wrong((1, 1), (1, 1), (2, 1), (3, 1))
+    assert "b'v1' came again and was not told" in text
+
+
+def test_what_never_came_is_told_beside_a_wrong_delivery() -> None:
+    again, missing = wrong((1, 1), (1, 1), (3, 1))
+    assert "came again" in again
+    assert "1 entries never came, the first is b'v2'" in missing
