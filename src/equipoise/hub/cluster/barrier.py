@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.frames import DoneFrame
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
+from equipoise.hub.cluster.streams import State
 from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
@@ -96,30 +97,33 @@ class Barrier:
 
     def evaluate_all(self) -> None:
         """Ask about all topics anew."""
-        self._looked = None
-        self._evaluating.run(self._evaluate(list(self._cluster.core.index.topics.values())), self._evaluated)
+        self._begin(None)
 
     def follow(self) -> None:
         """The routing has changed. Ask about all topics, or about those whose shares are all that has changed.
 
-        The second only if this hub was done with the routing before, and no topic has yet to be told anything.
+        The second only if this hub was done with the routing before, and no topic has yet to learn anything. Topics
+        with which something is under way are asked about in any case: it goes by the plan's version.
         """
         changed = self._cluster.router.reshared
         is_done = changed is not None and self._own == changed.before and not self._evaluating.is_running
         if changed is None or not is_done or self._cluster.news.has_untold:
-            self.evaluate_all()
-            return
-        topics = self._cluster.core.index.topics
-        self._looked = None
-        known = [topics[name] for name in changed.topics if name in topics]
-        self._evaluating.run(self._evaluate(known), self._evaluated)
+            self._begin(None)
+        else:
+            self._begin(changed.topics)
 
-    def _evaluate(self, known: Sequence[Topic]) -> Iterator[None]:
+    def _begin(self, only: frozenset[bytes] | None) -> None:
+        self._looked = None
+        known = list(self._cluster.core.index.topics.values())
+        self._evaluating.run(self._evaluate(known, only), self._evaluated)
+
+    def _evaluate(self, known: Sequence[Topic], only: frozenset[bytes] | None) -> Iterator[None]:
         """Ask about topic after topic; one that is not reached yet goes on as under the plan before."""
         cluster = self._cluster
         topics = cluster.core.index.topics
         for i, topic in enumerate(known, 1):
-            if topics.get(topic.name) is topic:
+            is_asked = only is None or topic.name in only or _is_under_way(topic)
+            if is_asked and topics.get(topic.name) is topic:
                 cluster.news.tell(topic)
                 cluster.handover.evaluate(topic)
                 cluster.lanes.evaluate(topic)
@@ -151,3 +155,12 @@ class Barrier:
     def withdraw(self) -> None:
         """Say DONE again, once all topics have been asked about again."""
         self._own = None
+
+
+def _is_under_way(topic: Topic) -> bool:
+    """Whether anything is to happen to the topic that waits for other hubs or a plan."""
+    stream = topic.stream
+    if stream is None:
+        return topic.beside is not None
+    is_settled = stream.state in (State.OPEN, State.REMOTE) and stream.is_quiet and stream.joining is None
+    return not is_settled or topic.beside is not None
