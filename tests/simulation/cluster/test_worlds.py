@@ -66,6 +66,8 @@ MENDED = [
     # A subscriber by pattern was told of a dead feeder before the home of the topic knew of the death; a lane depended
     # on an epoch of the trunk that no subscriber had been told of.
     *[("cluster-replication-everything", seed) for seed in (113, 117)],
+    # A plan that changed shares alone passed over streams that waited for other hubs: they waited for ever.
+    *[("cluster-everything", seed) for seed in (553, 600, 793, 886, 994, 1551)],
     # What a dead hub had passed on to the home was sent again; the shares of limits did not grow after a failover.
     ("cluster-replication-crashes", 0),
     ("limits-everything", 15),
