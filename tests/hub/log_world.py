@@ -27,6 +27,8 @@ class LogWorld(World):
         self.ledgers = MemoryLedgers(self._confirmations.append)
         self.opened: dict[bytes, list[OpenLedger]] = {}
         self.is_leased = True
+        # Whether the store says so; else it is by the word of other hubs.
+        self.is_sole = True
         # Whether logs are opened as soon as they are asked for.
         self.opens = True
         self.to_open: list[LiveLog] = []
@@ -34,6 +36,7 @@ class LogWorld(World):
             self.shell,
             self._open,
             may_ack=lambda: self.is_leased,
+            is_sole=lambda: self.is_leased and self.is_sole,
             committed=lambda log, records: self.durable.committed(log, records),
         )
         self.durable = self.core.logs.durable = DurableTopics(self.core, self.core.logs)
@@ -59,6 +62,11 @@ class LogWorld(World):
                     state.apply_all(decode_run(data, "test"))
         before.append(await self.ledgers.create(live.name, len(before), Quorum(1, 1, 1)))
         self.shell.call_later(0, live.opened, FoundLog(state, before[-1], len(before)))
+        self.advance()
+
+    def confirm_one(self) -> None:
+        """The oldest append that is not confirmed."""
+        self._confirmations.popleft()()
         self.advance()
 
     def confirm(self) -> None:

@@ -185,6 +185,41 @@ def test_nothing_is_acknowledged_while_the_lease_has_run_out() -> None:
     assert client.read() == [b"1-2"]
 
 
+def test_without_the_store_a_read_waits_for_an_append_that_came_after_it() -> None:
+    world = LogWorld()
+    client, reader = world.client(), world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    world.is_sole = False
+    reader.send("XLEN", "t")
+    world.advance()
+    assert reader.read() == []
+    world.confirm()
+    assert reader.read() == [1]
+    assert world.runs(b"t")[-1] == []
+    # In flight, and so far perhaps confirmed before another hub fenced the ledger.
+    client.send("XADD", "t", "1-2", "f", "v")
+    world.advance()
+    reader.send("XLEN", "t")
+    world.advance()
+    world.confirm_one()
+    assert client.read() == [b"1-2"]
+    assert reader.read() == []
+    world.confirm()
+    assert reader.read() == [2]
+
+
+def test_without_the_store_nothing_old_is_read_once_another_hub_has_the_log() -> None:
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    world.is_sole = world.opens = False
+    asyncio.run(world.ledgers.recover(world.opened[b"t"][-1].ledger))
+    client.send("XLEN", "t")
+    world.confirm()
+    (reply,) = client.read()
+    assert str(reply).startswith("UNCERTAIN")
+
+
 def test_a_read_that_waits_gets_what_is_committed_in_the_order_of_waiting() -> None:
     world = LogWorld()
     first, second, writer = world.client(), world.client(), world.client()

@@ -53,6 +53,20 @@ def test_answers_that_come_late_or_twice_take_nothing_back() -> None:
     assert times.is_valid(11.9, [ANN])
 
 
+def test_a_hub_without_others_holds_it_without_the_store_but_may_not_be_the_only_one() -> None:
+    hubs = LeasedHubs("a")
+    hubs.begin()
+    lease, now = hubs["a"].core.lease, hubs["a"].core.now()
+    assert lease.is_valid(now)
+    assert not lease.is_sole(now)
+    lease.store_answered(now)
+    assert lease.is_sole(now + lease.term_s / 2)
+    assert not lease.is_sole(now + lease.term_s)
+    # It withdraws its `alive`: others need not wait until its session has ended.
+    lease.store_left()
+    assert not lease.is_sole(now)
+
+
 def test_an_answer_counts_for_the_incarnation_that_gave_it() -> None:
     times = LeaseTimes(TERM_S)
     times.peer_answered(("ann", 1), 9.0)

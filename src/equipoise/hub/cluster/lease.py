@@ -14,7 +14,9 @@ about the hub that comes after this one, which waits for a term once its barrier
     that this hub was dead, and had said "you are alive to me" for the last time before. This hub asked before that.
 
 So without the store hubs that hear each other go on, and a hub that is cut off alone stops. What is left: all hubs of
-a region, or its only one, are cut off from the store together while new hubs, unknown to them, start beside it.
+a region, or its only one, are cut off from the store together while new hubs, unknown to them, start beside it. A hub
+that counts no other as alive is such a one, even if others have only been away. So a lease by the word of hubs does not
+tell that no other hub has the logs (`is_sole`): that is asked of the bookies then.
 
 A write, not a read: a server of an ensemble that has lost its leader still answers reads.
 """
@@ -72,6 +74,10 @@ class LeaseTimes:
     def store_answered(self, asked_at: float) -> None:
         self._store_at = max(self._store_at, asked_at)
 
+    def store_left(self) -> None:
+        """What the store has carried out counts no more."""
+        self._store_at = _NEVER
+
     def peer_answered(self, peer: Life, asked_at: float) -> None:
         self._peer_at[peer] = max(self._peer_at.get(peer, _NEVER), asked_at)
 
@@ -82,7 +88,11 @@ class LeaseTimes:
     def is_valid(self, now: float, peers: Iterable[Life]) -> bool:
         """Whether the lease is held, given the other hubs that count as alive."""
         since = now - self.term_s
-        return self._store_at > since or all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
+        return self.is_by_store(now) or all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
+
+    def is_by_store(self, now: float) -> bool:
+        """Whether the store alone makes it valid."""
+        return self._store_at > now - self.term_s
 
     def held_until(self, peers: Iterable[Life]) -> float:
         """Until when it is held if no answer comes again."""
@@ -118,6 +128,10 @@ class Lease:
         if cluster is None:
             return True
         return cluster.is_seen and self._times.is_valid(now, self._peers(cluster))
+
+    def is_sole(self, now: float) -> bool:
+        """Whether no other hub can have claimed what this one owns: its session cannot have ended."""
+        return self._cluster is None or (self._cluster.is_seen and self._times.is_by_store(now))
 
     def held_until(self) -> float:
         """Until when it is held, as far as is known now; a moment that has passed: it is not held."""
@@ -164,6 +178,10 @@ class Lease:
     def store_answered(self, asked_at: float) -> None:
         """The store has carried out a write to the hub's `alive`, in its present session and life."""
         self._times.store_answered(asked_at)
+
+    def store_left(self) -> None:
+        """The hub is about to withdraw its `alive`: others may claim what it owns before its session ends."""
+        self._times.store_left()
 
     # Questions to other hubs, and theirs.
 

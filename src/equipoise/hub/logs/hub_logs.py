@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
-from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogCounters, LogStage, RollLog
+from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogStage, RollLog
+from equipoise.hub.logs.log_counters import LogCounters
 from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, LogRequest
 from equipoise.hub.logs.log_watch import watch_log
 from equipoise.hub.logs.retries import LogRetries
@@ -69,6 +70,7 @@ class HubLogs:
         *,
         may_ack: Callable[[], bool],
         committed: Callable[[LiveLog, Sequence[LogRecord]], None],
+        is_sole: Callable[[], bool] | None = None,
         roll_log: RollLog | None = None,
         roll_bytes: int = ROLL_BYTES,
         release_log: ReleaseLog = _not_released,
@@ -80,6 +82,7 @@ class HubLogs:
         self._shell = shell
         self._open_log = open_log
         self._may_ack = may_ack
+        self._is_sole = is_sole
         self._committed = committed
         self._roll_log = roll_log
         self.roll_bytes = roll_bytes
@@ -106,6 +109,7 @@ class HubLogs:
                 self._shell,
                 self._open_log,
                 may_ack=self._may_ack,
+                is_sole=self._is_sole,
                 committed=self._committed,
                 roll_log=self._roll_log,
                 roll_bytes=self.roll_bytes,

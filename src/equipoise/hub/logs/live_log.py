@@ -4,6 +4,9 @@ Commands run on a state that is ahead of what is committed. Every reply, of a re
 its command could see is committed. What the commands of one turn changed is one append, so that pipelined XADDs are
 one sync. Reads that wait are served at the end of a turn, before the append, in the order in which they came.
 
+Another hub may have gone on with the log, and have fenced the ledger, unless the store says otherwise (`is_sole`). Then
+a reply waits for an append that is made after its command came, if need be of an empty run.
+
 Always true:
     a reply that was given rests on committed records alone;
     while a ledger is rolled nothing is appended: its snapshot shows exactly what the ledgers before it hold;
@@ -17,13 +20,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.errors import LedgerError, LimitError
 from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.logs.log_counters import LogCounters
 from equipoise.log.errors import LogCommandError
 from equipoise.log.records import LogRecord, encode_run
 from equipoise.log.topic_log import TopicLog
@@ -39,7 +42,6 @@ __all__ = [
     "RUN_BYTES",
     "UNCERTAIN",
     "LiveLog",
-    "LogCounters",
     "LogStage",
     "OpenedLog",
     "RollLog",
@@ -68,17 +70,6 @@ Work = Callable[[TopicLog], bytes]
 
 # The log, the ledger to follow, and what the next one begins with.
 RollLog: TypeAlias = "Callable[[LiveLog, OpenLedger, LogSnapshot], None]"
-
-
-@dataclass(slots=True)
-class LogCounters:
-    """What became of the appends of all logs of a hub, since it started."""
-
-    commits: int = 0
-    # From the append to its confirmation, in seconds, summed up.
-    commit_s: float = 0.0
-    # How often a log was thrown away after a failed append, and folded anew.
-    failures: int = 0
 
 
 class LogStage(Enum):
@@ -111,6 +102,7 @@ class LiveLog:
         *,
         may_ack: Callable[[], bool],
         committed: Callable[[LiveLog, Sequence[LogRecord]], None],
+        is_sole: Callable[[], bool] | None = None,
         roll_log: RollLog | None = None,
         roll_bytes: int = ROLL_BYTES,
         counters: LogCounters | None = None,
@@ -118,6 +110,7 @@ class LiveLog:
     ) -> None:
         """`open_log` finds the log and calls `opened` or `not_opened` later, never from within.
 
+        `is_sole`: whether no other hub can have claimed the log; None: as `may_ack`.
         `roll_log` goes on in a new ledger and calls `rolled` or `not_rolled` later; None: ledgers are not rolled.
         `changed` is called when the log was opened, and each time it was appended to.
         """
@@ -130,6 +123,7 @@ class LiveLog:
         self._shell = shell
         self._open_log = open_log
         self._may_ack = may_ack
+        self._is_sole = is_sole or may_ack
         self._on_committed = committed
         self._roll_log = roll_log
         self._roll_bytes = roll_bytes
@@ -149,6 +143,8 @@ class LiveLog:
         self._counters = counters or LogCounters()
         self._on_changed = changed
         self._unappended_bytes = 0
+        # Whether a run is appended even if it is empty.
+        self._must_append = False
         self._is_scheduled = False
         self._tries = 0
         # While it is sealed: called with the ledger to close, if there is one.
@@ -203,7 +199,7 @@ class LiveLog:
                 self.append_now()
                 self._unappended_bytes = size
             answer = self._run(work)
-            if not self.is_ahead and self._may_ack():
+            if not self.is_ahead and self._is_sole():
                 return answer
             reply = Reply(expired=lambda: error(_LATE))
             self.when_committed(partial(_settle, reply, answer))
@@ -231,23 +227,22 @@ class LiveLog:
     @property
     def is_ahead(self) -> bool:
         """Whether the state shows what is not committed yet."""
-        return self._committed < self._appended or self.log.has_changes
+        return self._committed < self._appended or self._has_to_append
+
+    @property
+    def _has_to_append(self) -> bool:
+        return self.log.has_changes or self._must_append
 
     def when_committed(self, tell: Callable[[bool], None]) -> None:
         """Tell when all that the state shows now is committed, or that it is uncertain."""
+        if not self._is_sole() and not self._has_to_append:
+            # What is in flight may have been confirmed before another hub went on.
+            self._must_append = True
+            self._schedule()
         if self.is_ahead:
-            self._held.append((self._appended + self.log.has_changes, tell))
-        elif self._may_ack():
+            self._held.append((self._appended + self._has_to_append, tell))
+        else:
             tell(True)
-        else:
-            # Another hub may have gone on with the log: what this one shows may be old.
-            self._shell.call_later(_LEASE_S, self._tell_later, self._ledger, tell)
-
-    def _tell_later(self, ledger: OpenLedger | None, tell: Callable[[bool], None]) -> None:
-        if ledger is None or ledger is not self._ledger:
-            tell(False)
-        else:
-            self.when_committed(tell)
 
     def when_settled(self, tell: Callable[[bool], None]) -> None:
         """Tell once, while the ledger is rolled, when all that was appended to it is committed."""
@@ -278,10 +273,10 @@ class LiveLog:
             return
         for serve in list(self.readers.values()):
             serve()
-        records = self.log.take_changes()
         self._unappended_bytes = 0
-        if not records or self._ledger is None:
+        if not self._has_to_append or self._ledger is None:
             return
+        records, self._must_append = self.log.take_changes(), False
         self._appended += 1
         self._unconfirmed.append((records, self._shell.fine_now()))
         run = encode_run(records)
@@ -371,7 +366,7 @@ class LiveLog:
         sealed(ledger)
 
     def _must_wait(self) -> bool:
-        if self.log.has_changes:
+        if self._has_to_append:
             self.append_now()
         return self.is_ahead
 
@@ -386,6 +381,7 @@ class LiveLog:
         self._ledger = None
         self.log = TopicLog()
         self._appended = self._committed = 0
+        self._must_append = False
         self._unconfirmed.clear()
         settled, self._when_settled = self._when_settled, None
         if settled is not None:

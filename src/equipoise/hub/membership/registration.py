@@ -169,6 +169,7 @@ class Presence:
         """End this incarnation, and register another one when `may_return` returns."""
         # First: the hub must not register again as soon as it sees its node gone.
         self._may_return = may_return
+        self._hub.core.lease.store_left()
         try:
             await self._hubs.withdraw(self._name)
         except StoreError:
@@ -194,7 +195,7 @@ class Presence:
             self.give_up()
         else:
             self._told_load, self._told_specs = load_ratio, specs_version
-            if self._held == present == self._present:
+            if self._held == present == self._present and self._may_return is None:
                 self._hub.core.lease.store_answered(asked_at)
 
     async def _announce(self) -> None:

@@ -304,6 +304,7 @@ def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambd
         core.shell,
         opener.open,
         may_ack=lambda: core.lease.is_valid(core.now()),
+        is_sole=lambda: core.lease.is_sole(core.now()),
         committed=lambda log, records: durable.committed(log, records),
         roll_log=opener.roll,
         release_log=opener.release,

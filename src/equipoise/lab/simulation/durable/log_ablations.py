@@ -61,7 +61,16 @@ def _seal_at_once(live: LiveLog, sealed: Callable[[OpenLedger | None], None]) ->
 
 @contextmanager
 def _without_fence_and_lease() -> Iterator[None]:
-    with replaced(BookieLedgers, "recover", _look_only), replaced(Lease, "is_valid", lambda lease, now: True):
+    with replaced(BookieLedgers, "recover", _look_only), _without_lease():
+        yield
+
+
+@contextmanager
+def _without_lease() -> Iterator[None]:
+    with (
+        replaced(Lease, "is_valid", lambda lease, now: True),
+        replaced(Lease, "is_sole", lambda lease, now: True),
+    ):
         yield
 
 
@@ -138,8 +147,16 @@ LOG_ABLATIONS = (
         "a hub whose lease has run out answers nothing, no read either",
         log_views.PREFIXES,
         "durable-cut-off",
-        _with(Lease, "is_valid", lambda lease, now: True),
+        _without_lease,
         seed=5,
+    ),
+    Ablation(
+        "log-sole",
+        "a hub that holds its lease without the store asks the bookies whether another one has gone on with a log",
+        log_views.PREFIXES,
+        "durable-cut-off",
+        _with(Lease, "is_sole", Lease.is_valid),
+        seed=108,
     ),
     Ablation(
         "log-seal",
