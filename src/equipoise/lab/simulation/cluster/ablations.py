@@ -174,7 +174,7 @@ CLUSTER_ABLATIONS = (
         needless_gap.NAME,
         "cluster-skew",
         _with(RelayMerge, "may_open", _always),
-        seed=1,
+        seed=2,
     ),
     Ablation(
         "barrier",

@@ -67,7 +67,7 @@ CRASH_ABLATIONS = (
         once.NAME,
         "cluster-crashes",
         _with(Merging, "hub_lost", lambda self: None),
-        seed=11,
+        seed=24,
     ),
     Ablation(
         "feeders",
@@ -75,7 +75,7 @@ CRASH_ABLATIONS = (
         once.NAME,
         "cluster-store-zombies",
         _with(Feeders, "tear", lambda self, topic: None),
-        seed=12,
+        seed=60,
     ),
     Ablation(
         "seen-reports",
@@ -83,7 +83,7 @@ CRASH_ABLATIONS = (
         once.NAME,
         "cluster-failover",
         _with(Failover, "report", lambda self, stream, home=None: None),
-        seed=5,
+        seed=85,
     ),
     Ablation(
         "handed-over",
@@ -123,7 +123,7 @@ CRASH_ABLATIONS = (
         once.NAME,
         "cluster-crashes",
         _without_counting,
-        seed=10,
+        seed=24,
     ),
     Ablation(
         "lane-ends",

@@ -148,7 +148,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         _without_lease,
-        seed=5,
+        seed=23,
     ),
     Ablation(
         "log-sole",
@@ -172,7 +172,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         _telling_early,
-        seed=51,
+        seed=113,
     ),
     Ablation(
         "log-ledgers",

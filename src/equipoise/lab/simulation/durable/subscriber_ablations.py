@@ -68,7 +68,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         _with(ConsumerGroup, "is_displaced", lambda group, name: False),
-        seed=15,
+        seed=4,
     ),
     Ablation(
         "subscriber-pending",
@@ -105,7 +105,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-retries",
         _without_token,
-        seed=1,
+        seed=4,
     ),
     Ablation(
         "trim-marks",
