@@ -55,7 +55,7 @@ def running(label: str) -> Iterator[servers.ServerUnderTest]:
         words = kind.command(binary, port, folder)
         config = folder / "hub.toml"
         recorded = "false" if label == OFF else "true"
-        config.write_text(config.read_text() + f"[telemetry]\nis_recorded = {recorded}\n")
+        config.write_text(config.read_text() + f"[telemetry]\nenabled = {recorded}\n")
         return words
 
     with servers.running(dataclasses.replace(kind, command=command)) as server:
