@@ -21,7 +21,7 @@ def test_entries_that_come_again_and_say_so_pass() -> None:
 
 def test_what_comes_behind_a_wrong_delivery_is_not_missing() -> None:
     (text,) = wrong((1, 1), (1, 1), (2, 1), (3, 1))
-    assert "b'v1' came again and was not told" in text
+    assert "b'v1' came again and was not marked" in text
 
 
 def test_what_never_came_is_told_beside_a_wrong_delivery() -> None:

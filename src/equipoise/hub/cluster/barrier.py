@@ -107,7 +107,7 @@ class Barrier:
         """
         changed = self._cluster.router.reshared
         is_done = changed is not None and self._own == changed.before and not self._evaluating.is_running
-        if changed is None or not is_done or self._cluster.news.has_untold:
+        if changed is None or not is_done or self._cluster.news.has_pending:
             self._begin(None)
         else:
             self._begin(changed.topics)
@@ -133,7 +133,7 @@ class Barrier:
                 yield
 
     def _evaluated(self) -> None:
-        self._cluster.news.told_all()
+        self._cluster.news.all_learned()
         self.check()
         self._cluster.progressed()
 

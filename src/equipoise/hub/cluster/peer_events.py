@@ -29,28 +29,28 @@ class News:
     def __init__(self) -> None:
         # Counts the news there were; the last of them are those that some topic has yet to learn.
         self.latest = 0
-        self._untold: list[Tell] = []
+        self._pending: list[Tell] = []
 
     def add(self, tell: Tell) -> None:
         self.latest += 1
-        self._untold.append(tell)
+        self._pending.append(tell)
 
     def tell(self, topic: Topic) -> None:
         """Call this before a topic's stream, or one of its lanes', is looked at or changed."""
         trunk = topic.trunk
         if trunk.news == self.latest:
             return
-        first = trunk.news - (self.latest - len(self._untold))
+        first = trunk.news - (self.latest - len(self._pending))
         # First: what follows may come back here.
         trunk.news = self.latest
-        for tell in list(islice(self._untold, max(0, first), None)):
+        for tell in list(islice(self._pending, max(0, first), None)):
             tell(trunk)
             for lane in () if trunk.beside is None else list(trunk.beside.lanes.values()):
                 tell(lane)
 
     @property
-    def has_untold(self) -> bool:
-        return bool(self._untold)
+    def has_pending(self) -> bool:
+        return bool(self._pending)
 
-    def told_all(self) -> None:
-        self._untold.clear()
+    def all_learned(self) -> None:
+        self._pending.clear()

@@ -245,8 +245,11 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "everything",
-        "all of this at once: hubs, bookies, store and links fail while logs move and go on in new ledgers",
+        "all of this at once: hubs, bookies, subscribers, store and links fail while logs move and roll",
+        expectation=_SUBSCRIBERS,
         is_durable=True,
+        subscribers=2,
+        subscriber_crashes=(0, 2),
         bookies=4,
         roll_bytes=2_000,
         moves=(1, 5),

@@ -51,7 +51,7 @@ def _wrong_delivery(
     if not is_known and not log.is_consumed:
         return [f"it got {got.value!r} as {got.at!r}, which is not in the log"]
     if is_again and got.deliveries < 2:
-        return [f"{got.value!r} came again and was not told to be delivered again"]
+        return [f"{got.value!r} came again and was not marked as redelivered"]
     if story.settled.get(got.at, number + 1) <= story.born.get((got.subscriber, got.life), -1):
         return [f"{got.value!r} came again to a process that started after it was acknowledged"]
     return []

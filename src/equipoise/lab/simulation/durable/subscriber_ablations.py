@@ -79,7 +79,7 @@ SUBSCRIBER_ABLATIONS = (
     ),
     Ablation(
         "subscriber-count",
-        "what a former process may have dealt with is told to be delivered again",
+        "what a former process may have dealt with is marked as redelivered",
         marks.NAME,
         "durable-marks",
         _uncounted,
