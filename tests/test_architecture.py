@@ -11,12 +11,12 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from equipoise.cli.main import COMMANDS
+from support.sources import tree_of
 
 SRC = Path(__file__).resolve().parents[1] / "src"
 ROOT = SRC / "equipoise"
@@ -147,11 +147,6 @@ def modules() -> list[Path]:
 def dotted(path: Path) -> str:
     parts = path.relative_to(SRC).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, str | None]]:

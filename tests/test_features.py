@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.sources import tree_of
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROOT = REPOSITORY / "src" / "equipoise"
 PAGE = (REPOSITORY / "ARCHITECTURE.md").read_text()
@@ -43,7 +45,7 @@ def test_the_table_has_the_features_that_a_newcomer_looks_for() -> None:
 
 @pytest.mark.parametrize(("feature", "file", "symbol"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_feature_is_where_the_table_says(feature: str, file: str, symbol: str) -> None:
-    body = ast.parse((ROOT / file).read_text()).body
+    body = tree_of(ROOT / file).body
     names = {
         node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     }

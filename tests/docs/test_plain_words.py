@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.sources import tree_of
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RIDDLES = re.compile(
     r"\b(whoever|whomever|whosoever|somebody|nobody|anybody|everybody|is told of|are told of|is said of|was said of|"
@@ -49,7 +51,7 @@ def test_a_command_names_its_subjects(path: Path) -> None:
 def test_errors_name_their_subjects() -> None:
     found: list[str] = []
     for path in sorted((REPOSITORY / "src" / "equipoise").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Raise) and node.exc is not None:
                 texts = [
                     part.value
