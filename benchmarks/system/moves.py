@@ -30,6 +30,7 @@ from equipoise.client import Gap
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
 from equipoise.profile.environment import tell
+from equipoise.profile.meters import process_cpu_s
 from equipoise.store import PlanStore, Tree, open_store
 
 HUBS = 3
@@ -40,6 +41,8 @@ TOPICS_PER_SUBSCRIBER, TOPICS_PER_PUBLISHER = 4, 6
 RATE = 20.0
 # A message counts as in flight during a move if it was published within so many seconds after the commit.
 DURING_S = 0.5
+# How often this process looks how late its own loop is.
+TICK_S = 0.002
 
 
 @dataclass
@@ -149,6 +152,32 @@ class Crowd:
             await asyncio.sleep(self._rng.expovariate(RATE))
 
 
+class LoopWatch:
+    """How late the loop of this process is, which all clients share: what waits here has waited for no hub."""
+
+    def __init__(self) -> None:
+        # (at, late by), in seconds.
+        self.lags: list[tuple[float, float]] = []
+
+    async def run(self) -> None:
+        while True:
+            due = time.monotonic() + TICK_S
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            self.lags.append((now, now - due))
+
+    def worst_ms(self, begin: float, end: float) -> float:
+        return 1e3 * max((lag for at, lag in self.lags if begin <= at <= end), default=0.0)
+
+
+async def _process_at(port: int) -> int:
+    """The process id that a hub states in INFO."""
+    client = redis.asyncio.Redis(port=port)
+    found = await client.info("server")
+    await client.aclose()
+    return int(found["process_id"])
+
+
 def _bytes(name: str | bytes) -> bytes:
     return name.encode() if isinstance(name, str) else name
 
@@ -191,14 +220,19 @@ async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
         ports = [system.layout.known_port(f"hub-{number + 1}") for number in range(HUBS)]
         store = await open_store(system.store_url)
         plans = PlanStore(store, Tree(), writer="benchmark")
-        crowd = Crowd(ports, random.Random(1))
-        tasks = crowd.start()
+        hubs = [await _process_at(port) for port in ports]
+        crowd, watch = Crowd(ports, random.Random(1)), LoopWatch()
+        tasks = [*crowd.start(), asyncio.create_task(watch.run())]
         async with asyncio.timeout(120):
             await crowd.all_ready.wait()
         await asyncio.sleep(seconds)
-        moved_at = []
+        moved_at, busy = [], []
         for turn in range(rounds):
+            before = [*map(process_cpu_s, hubs), time.process_time()]
             moved_at.append(await move_all(plans, turn + 1))
+            await asyncio.sleep(DURING_S)
+            after = [*map(process_cpu_s, hubs), time.process_time()]
+            busy.append([round(1e3 * (one - other)) for one, other in zip(after, before, strict=True)])
             await asyncio.sleep(seconds)
         crowd.is_over.set()
         await asyncio.sleep(2.0)
@@ -210,7 +244,13 @@ async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await store.close()
-    return {**verdict, **latencies(crowd, moved_at)}
+    lags = [watch.worst_ms(at, at + DURING_S) for at in moved_at]
+    return {
+        **verdict,
+        **latencies(crowd, moved_at),
+        "moving_cpu_ms_hubs_and_clients": busy,
+        "moving_client_lag_ms_max": lags,
+    }
 
 
 def latencies(crowd: Crowd, moved_at: list[float]) -> dict[str, float]:

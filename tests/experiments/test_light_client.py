@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from equipoise.lab.simulation.light_client.client import LightClient
+from equipoise.lab.simulation.light_client.link import LightSubscription
 from equipoise.model import Entry, Member, Mode, Plan
 from experiments.small_worlds import SmallWorld, play
 
@@ -88,6 +89,32 @@ def test_a_topic_that_becomes_replicated_and_single_again_loses_nothing(mode: Mo
         await talk.finish()
         assert sorted(talk.heard) == list(range(200))
         assert world.meter.lost == 0
+
+    play(story, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> None:
+    """1. A subscriber is spread over two homes. 2. A third one begins a lane: both would bring it, too, for ever."""
+
+    async def story(world: SmallWorld) -> None:
+        await world.begin()
+        world.fleet.commit(plan(["hub-1"]))
+        talk = Talk(world)
+        await talk.begin()
+        for homes in (HUBS[:2], HUBS):
+            await talk.say(40)
+            world.fleet.commit(plan(homes, Mode.ALL_SUBSCRIBERS))
+        await talk.say(100)
+        await talk.finish()
+        assert sorted(talk.heard) == list(range(180))
+        assert world.meter.lost == 0
+        streams = talk.ear._heard[TOPIC].merge._streams
+        found = {
+            name: [source.link.hub.host for source in stream.intakes if isinstance(source, LightSubscription)]
+            for name, stream in streams.items()
+        }
+        assert found == {b"": ["hub-1"], b"hub-2": ["hub-2"], b"hub-3": ["hub-3"]}
 
     play(story, seed=seed)
 

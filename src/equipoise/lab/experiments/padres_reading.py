@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from equipoise.lab.experiments.padres_world import BrokerSample, FederationRun
 from equipoise.lab.experiments.result import Claim, Figure, Line, Panel
 
 __all__ = [
     "WITHIN",
+    "edge_loads",
     "exactly_once",
     "index_at",
     "least_left",
@@ -57,6 +59,22 @@ def index_at(run: FederationRun, time_s: float) -> int:
 def subscribers_at(run: FederationRun, time_s: float) -> list[int]:
     at = index_at(run, time_s)
     return [samples[at].subscribers for samples in run.edges.values()]
+
+
+def edge_loads(run: FederationRun, begin_s: float, end_s: float) -> list[tuple[float, float]]:
+    """Of each edge, its input ratio and the messages per second that come to it: means over this time."""
+    chosen = [at for at, time_s in enumerate(run.times_s) if begin_s < time_s <= end_s]
+    return [
+        (
+            _mean([samples[at].input_ratio for at in chosen]),
+            _mean([samples[at].input_ratio / samples[at].delay_s for at in chosen if samples[at].delay_s]),
+        )
+        for samples in run.edges.values()
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else 0.0
 
 
 def overhead(run: FederationRun, begin_s: float, end_s: float) -> float:

@@ -90,14 +90,15 @@ def _split(cell: _Cell, seconds: float, seed: int) -> FourSplits:
     trace_seed = 1_000 * seed + cell.run
     topic = LimitedTopic(workload, seconds, trace_seed)
     elsewhere = LimitedTopic(workload, seconds, trace_seed, is_profiled_elsewhere=True)
-    stated = choose(partial(topic.split, SplitPolicy.CORRELATION), 1)
+    hubs = choose(partial(topic.split, SplitPolicy.CORRELATION), 1).hubs
+    stated = topic.split(SplitPolicy.CORRELATION, hubs, is_compared=True)
     return FourSplits(
         max_min=choose(partial(topic.split, SplitPolicy.MAX_MIN), 1),
-        forced=topic.split(SplitPolicy.MAX_MIN, stated.hubs),
+        forced=topic.split(SplitPolicy.MAX_MIN, hubs),
         stated=stated,
         found=choose(topic.best_found, 1),
-        found_alike=topic.best_found(stated.hubs),
-        elsewhere=elsewhere.split(SplitPolicy.CORRELATION, stated.hubs),
+        found_alike=topic.best_found(hubs),
+        elsewhere=elsewhere.split(SplitPolicy.CORRELATION, hubs, is_compared=True),
     )
 
 

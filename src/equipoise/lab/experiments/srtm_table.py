@@ -78,7 +78,7 @@ def _row(cell: tuple[bool, int, int], scale: GroupScale, seed: int) -> _Row:
         measured=_measured(topic),
         fit=fit,
         job_s=job_s,
-        after=topic.seated(seats),
+        after=topic.seated(seats, is_compared=True),
         hubs_of_trace=topic.fit_found(MARGIN).hubs,
     )
 

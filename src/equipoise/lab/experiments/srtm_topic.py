@@ -8,6 +8,7 @@ delayed. Latency is waiting for tokens, queueing and processing; networks are no
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -63,8 +64,8 @@ class Split:
     hubs: int
     latency_s: float
     worst_hub_s: float
-    # With the same seats behind one bucket.
-    undivided_s: float
+    # With the same seats behind one bucket; NaN where that was not asked for: it takes a replay of its own.
+    undivided_s: float = math.nan
 
     @property
     def penalty_s(self) -> float:
@@ -99,6 +100,8 @@ class LimitedTopic:
         self._loads = loads
         self._background: list[ArrivalTrace | None] = [None] * HUBS
         self._seconds = seconds
+        # By the number of hubs.
+        self._best_found: dict[int, Split] = {}
 
     def rooms(self) -> list[HubRoom]:
         """Room by counts of messages, as the paper has it."""
@@ -114,7 +117,14 @@ class LimitedTopic:
             for hub, load in enumerate(self._loads)
         ]
 
-    def split(self, policy: SplitPolicy, count: int | None, rooms: Sequence[HubRoom] | None = None) -> Split:
+    def split(
+        self,
+        policy: SplitPolicy,
+        count: int | None,
+        rooms: Sequence[HubRoom] | None = None,
+        *,
+        is_compared: bool = False,
+    ) -> Split:
         """Spread the topic by a policy over `count` hubs, or as many as the policy counts."""
         rng = np.random.default_rng([self._seed, 1])
         publishers = [
@@ -127,7 +137,7 @@ class LimitedTopic:
 
         found = distribute(policy, publishers, rooms or self.rooms(), shuffle=shuffle, count=count)
         seats = np.array([int(found.seats[publisher.name]) for publisher in publishers], np.int64)
-        return self.seated(seats)
+        return self.seated(seats, is_compared=is_compared)
 
     def dealt_by_order(self, order: Ints, count: int) -> Split:
         """The first `count` hubs, with publishers dealt in this order."""
@@ -135,13 +145,14 @@ class LimitedTopic:
         seats[order] = np.arange(self.workload.count) % count
         return self.seated(seats)
 
-    def seated(self, seats: Ints) -> Split:
-        divided, whole = self._replay(seats, is_divided=True), self._replay(seats, is_divided=False)
+    def seated(self, seats: Ints, *, is_compared: bool = False) -> Split:
+        """`is_compared`: with one undivided bucket."""
+        divided = self._replay(seats, is_divided=True)
+        undivided_s = math.nan
+        if is_compared:
+            undivided_s = self._replay(seats, is_divided=False).quantile_s(QUANTILE)
         return Split(
-            len(np.unique(seats)),
-            divided.quantile_s(QUANTILE),
-            max(divided.by_hub_s(QUANTILE)),
-            whole.quantile_s(QUANTILE),
+            len(np.unique(seats)), divided.quantile_s(QUANTILE), max(divided.by_hub_s(QUANTILE)), undivided_s
         )
 
     def latencies_s(self, seats: Ints, quantiles: Iterable[float]) -> list[float]:
@@ -183,7 +194,10 @@ class LimitedTopic:
 
     def best_found(self, count: int) -> Split:
         """The best of the found orders."""
-        return min((self.dealt_by_order(order, count) for order in self.found_orders), key=_latency)
+        if count not in self._best_found:
+            dealt = (self.dealt_by_order(order, count) for order in self.found_orders)
+            self._best_found[count] = min(dealt, key=_latency)
+        return self._best_found[count]
 
 
 def _latency(split: Split) -> float:

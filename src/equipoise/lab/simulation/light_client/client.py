@@ -35,6 +35,8 @@ __all__ = ["LightClient"]
 IDLE_S = 10.0
 # Before a lost connection is made again.
 RETRY_S = 1.0
+# Between two looks whether a topic is wholly at one hub, so that it can be spread over its homes.
+RESEAT_S = 0.1
 ROUTES_MAX = 10_000
 _LINK_NAME_BYTES = 16
 _PING = encode_request(b"PING")
@@ -255,17 +257,27 @@ class LightClient:
 
     def _seat(self, heard: Hearing, route: Route) -> None:
         """Take the topic where it lives."""
-        if route.mode is Mode.ALL_SUBSCRIBERS:
-            if not any(heard.merge.sources.values()):
-                # First from one hub that names all streams: the homes may be others by now.
-                if not heard.merge.wanted:
-                    heard.merge.want([self._take(heard, route.subscribe_at or route.homes[0], is_own=False)])
-                return
-            subscriptions = [self._take(heard, home, is_own=True) for home in route.homes]
-        else:
+        if route.mode is not Mode.ALL_SUBSCRIBERS:
             assert route.subscribe_at is not None, "it was told"
-            subscriptions = [self._take(heard, route.subscribe_at, is_own=False)]
-        heard.merge.want(subscriptions)
+            heard.merge.want([self._take(heard, route.subscribe_at, is_own=False)])
+            return
+        merge, homes = heard.merge, route.homes
+        spread = {subscription.link.hub for subscription in heard.wanted if subscription.is_own}
+        if (spread and spread != set(homes)) or not any(merge.sources.values()):
+            # First from one hub that names all streams: homes have changed, and may be others yet again. A hub that
+            # brings its own streams goes on bringing each lane that began after it was asked.
+            if spread or not merge.wanted:
+                merge.want([self._take(heard, route.subscribe_at or homes[0], is_own=False)])
+        elif merge.is_changing and not spread:
+            # What is left over of the former homes has to be left first.
+            self._loop.call_later(RESEAT_S, self._reseat, heard)
+        else:
+            merge.want([self._take(heard, home, is_own=True) for home in homes])
+
+    def _reseat(self, heard: Hearing) -> None:
+        route = self._routes.get(heard.topic)
+        if route is not None and self._heard.get(heard.topic) is heard and not self._is_closed:
+            self._seat(heard, route)
 
     def _take(self, heard: Hearing, hub: Endpoint, *, is_own: bool) -> LightSubscription:
         link = self._link(hub)

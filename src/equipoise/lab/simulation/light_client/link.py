@@ -217,6 +217,13 @@ class Hearing:
             if isinstance(subscription, LightSubscription)
         ]
 
+    @property
+    def wanted(self) -> list[LightSubscription]:
+        """Where it is to be subscribed to."""
+        return [
+            subscription for subscription in self.merge.wanted if isinstance(subscription, LightSubscription)
+        ]
+
     def leave(self) -> None:
         for subscription in list(self.merge.sources):
             subscription.leave()
