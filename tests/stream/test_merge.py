@@ -279,6 +279,17 @@ def test_a_lane_whose_hub_died_is_a_gap_of_unknown_size() -> None:
     assert topic.taken == "<None>"
 
 
+def test_a_lane_that_ends_in_a_later_epoch_is_over_behind_a_gap_of_unknown_size() -> None:
+    """A hub died that may have had messages for the lane, so that it went on in another epoch, and none came."""
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 3, 0)
+    topic.send(topic.old, 1, "x", epoch=3, stream=LANE)
+    topic.merge.depends(topic.old, TRUNK, LANE, 3, 5)
+    topic.send(topic.old, 1, "a")
+    topic.merge.ended(topic.old, LANE, 4, 0)
+    assert topic.taken == "x <None> a"
+
+
 def test_a_lane_that_a_hub_with_everything_does_not_know_is_over() -> None:
     topic = Topic()
     home = Source("home", is_own=True)

@@ -281,7 +281,8 @@ class TopicMerge:
                 missed = stream.cursor.open(epoch, after_epoch, after_n, at)
                 if missed != 0:
                     self._sink.on_messages(epoch, at + 1, [], missed)
-            case Ended(epoch, n) if epoch == 0 or epoch == stream.cursor.epoch:
+            case Ended(epoch, n) if epoch == 0 or epoch >= stream.cursor.epoch:
+                # In a later epoch: the lane went on behind a loss, and ended before another message came.
                 missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
                 self._end(stream)
                 if missed != 0:

@@ -6,7 +6,8 @@ into it, in their place, and every hub with subscribers of both streams holds wh
 passed the position that the dependency names. The hub that numbers waits itself, before it gives the message a
 position, so that nothing of its own has to be held back from its subscribers.
 
-Waiting never goes in a circle: a dependency names only positions that were given before it was. It ends, too, when the
+Waiting never goes in a circle: a dependency names only positions that were given before it was; one on the whole of a
+dead hub's lane, which a hub that was declared dead too early may number on, gives way. Waiting ends, too, when the
 other stream has ended here or its hub is dead.
 
 Always true: `blocked` holds every stream in which something waits for another stream of its topic.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.lane_state import Beside
+from equipoise.hub.cluster.lane_state import Beside, Lane
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AfterFrame
 from equipoise.hub.cluster.ports import ClusterPort
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["Dependencies"]
 
 
+# The position of a dependency on all that there is of a lane in the epoch: its hub is dead.
+WHOLE = 2**53 - 1
+
+
 class _Lanes(Protocol):
+    def of(self, topic: Topic) -> list[Lane]: ...
     def settle(self) -> None: ...
 
 
@@ -88,6 +94,9 @@ class Dependencies:
         if other is None or (other.epoch, other.n) >= tag[1:]:
             return True
         stream = other.stream
+        if tag.n == WHOLE and isinstance(other, Lane) and other.deaths and self._is_stuck(other):
+            # The lane waits for what comes behind this: its hub went on after others had declared it dead.
+            return True
         if stream is None or stream.state.is_home:
             return True
         if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk, tag.stream)):
@@ -98,6 +107,12 @@ class Dependencies:
             isinstance(arrival.part, Messages | FilteredRun) for arrival in stream.pending
         )
         return stream.state is State.OPENING and ending is not None and is_fed and ending[1:] >= tag[1:]
+
+    def _is_stuck(self, lane: Lane) -> bool:
+        """Whether what waits of a lane waits for another stream."""
+        pending = () if lane.stream is None else lane.stream.pending
+        head = next((one.part for one in pending if isinstance(one.part, Dependency)), None)
+        return head is not None and (head.n == WHOLE or not self.is_passed(lane.trunk, head))
 
     def moved(self, topic: Topic) -> None:
         """One of a topic's streams has come further here, or has ended: streams that wait for that go on."""
@@ -157,7 +172,18 @@ class Dependencies:
                 links.update(dict.fromkeys(self._cluster.patterns.links(topic)))
             for link in links:
                 link.write(frame)
-            self._cluster.listening.push(topic, _after_push(topic, tag))
+            if tag.n < WHOLE:
+                self._cluster.listening.push(topic, _after_push(topic, tag))
+
+    def lane_died(self, lane: Lane) -> None:
+        """Clients of the dead hub go on at others: what is numbered here from now on comes after all of its lane.
+
+        Other hubs may have messages of the lane that still wait there, and more than have come here.
+        """
+        if lane.epoch:
+            for topic in (lane.trunk, *self._cluster.lanes.of(lane.trunk)):
+                if topic is not lane and topic.is_home:
+                    self.mark(topic, (Dependency(lane.lane, lane.epoch, WHOLE),))
 
     def marks_of(self, topic: Topic) -> list[Dependency]:
         after = {} if topic.beside is None else topic.beside.after
@@ -170,7 +196,8 @@ class Dependencies:
 
     def greet_session(self, topic: Topic, session: Session) -> None:
         for tag in self.marks_of(topic):
-            session.push(_after_push(topic, tag))
+            if tag.n < WHOLE:
+                session.push(_after_push(topic, tag))
 
     def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None:
         """Forget dependencies on lanes that are over, and were so the last time: other hubs may learn of that later."""

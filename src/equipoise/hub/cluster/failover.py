@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.topics import Topic
-    from equipoise.stream.submission import Ack, Path
+    from equipoise.stream.submission import Ack, Path, Submission
 
 __all__ = ["Failover"]
 
@@ -55,6 +55,7 @@ class _Handover(Protocol):
 class _Ingress(Protocol):
     def drain(self, stream: Stream) -> None: ...
     def give_up(self, stream: Stream, acks: list[Ack]) -> None: ...
+    def is_void(self, item: Submission) -> bool: ...
 
 
 class _Cluster(ClusterPort, Protocol):
@@ -227,7 +228,17 @@ class Failover:
         """The topic has been opened here without a known end: what waits is numbered first, and may be a repetition."""
         stream = topic.stream
         waiting = () if stream is None else stream.admission.waiting.values()
-        count = sum(item.messages for items in waiting for item in items)
+        count = sum(self._positions(items) for items in waiting)
         if count and topic.limit is None:
             for link in links:
                 link.send(AgainFrame(topic.name, topic.epoch, count))
+
+    def _positions(self, items: Iterable[Submission]) -> int:
+        """How many positions messages of one path take. A loss has some only if a message follows it."""
+        numbered = losses = 0
+        for item in items:
+            if not self._cluster.ingress.is_void(item):
+                losses += item.lost
+                if item.payloads:
+                    numbered, losses = numbered + losses + len(item.payloads), 0
+        return numbered

@@ -283,7 +283,7 @@ class Ingress:
     def _pass(self, stream: Stream, item: Submission) -> None:
         if stream.state.is_home:
             self._number(stream.topic, self._within_room(stream, item))
-        elif self._is_void(item):
+        elif self.is_void(item):
             self._drop(stream.topic, item)
         elif len(item.path) >= HOPS_MAX:
             self.dropped += item.messages
@@ -301,7 +301,7 @@ class Ingress:
         stream.admission.put_first(item._replace(payloads=item.payloads[room:], after=(), sequence=rest))
         return item._replace(payloads=item.payloads[:room])
 
-    def _is_void(self, item: Submission) -> bool:
+    def is_void(self, item: Submission) -> bool:
         """Whether a hub that the messages have passed is dead: what was sent after them may be here already."""
         dead = self._cluster.router.dead
         return bool(item.path) and (item.path == GONE or not dead.keys().isdisjoint(item.path))
@@ -312,7 +312,7 @@ class Ingress:
 
     def _number(self, topic: Topic, item: Submission) -> None:
         """Give the messages their positions. Losses before them have some, too: subscribers see what is missing."""
-        if self._is_void(item):
+        if self.is_void(item):
             self._drop(topic, item)
             return
         if item.after:

@@ -67,6 +67,7 @@ class _Relays(Protocol):
 
 
 class _Dependencies(Protocol):
+    def lane_died(self, lane: Lane) -> None: ...
     def forget(self, stream: Stream) -> None: ...
     def moved(self, topic: Topic) -> None: ...
     def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None: ...
@@ -234,6 +235,7 @@ class Lanes:
         if has_died:
             lane.deaths -= 1
             self._cluster.merging.torn(stream)
+            self._cluster.tags.lane_died(lane)
         if (epoch and not facts.dropped and not facts.is_over) or (
             has_died and (lane.deaths or not facts.is_over)
         ):
@@ -375,10 +377,7 @@ class Lanes:
                 del self.known[name]
         for lane in [lane for lane in self._cluster.core.index.lanes.values() if lane.hub == hub]:
             self._cluster.news.tell(lane)
-            if lane.beside is not None and lane.beside.absent:
-                # Who got it from that hub itself hears of this nowhere else.
-                lane.beside.absent.clear()
-                lane.told_epoch = lane.told_epoch or 1
+            self._tell_absent(lane)
             stream = lane.stream
             if stream is not None and stream.pending:
                 lane.deaths += 1
@@ -386,3 +385,15 @@ class Lanes:
                 self._cluster.merging.lane_died(stream, hub)
             else:
                 self._remove(lane, 0, 0)
+                self._cluster.tags.lane_died(lane)
+
+    def _tell_absent(self, lane: Lane) -> None:
+        """The hub of the lane is dead: those who got the lane from that hub itself hear of its end nowhere else."""
+        if lane.beside is None or not lane.beside.absent:
+            return
+        absent = [session for session in lane.members if session in lane.beside.absent]
+        lane.beside.absent.clear()
+        if not lane.told_epoch:
+            # It has not begun here: the other subscribers do not know it.
+            for session in absent:
+                session.write(ended_push(lane, 0, 0))

@@ -178,11 +178,9 @@ class Merging:
         self._advance(stream)
 
     def hub_lost(self) -> None:
-        """A hub is dead, or what it had sent is void: any topic that is heard here by pattern may miss messages.
+        """A hub is dead, or what it had sent is void: subscribers by pattern get a gap, since no position says so.
 
-        Subscribers by name see that by positions and epochs. Those by pattern do not: a topic that they have never met
-        may be concerned, and one that is numbered anew may only have been idle. So they get a gap, at once. Where parts
-        of a stream wait, they get it again between those and what follows.
+        Where parts of a stream wait, they get it again between those and what follows.
         """
         tell_hub_gap(self._cluster.core)
         self._torn.update(self._waiting)
@@ -279,8 +277,7 @@ class Merging:
         self._waiting[stream] = None
         self.pending_bytes += arrival.size
         if self.pending_bytes > self._pending_bytes_max:
-            # Give up the old source of this stream: subscribers learn of the hole by its positions.
-            self.overflows += 1
+            self.overflows += 1  # Subscribers learn of the hole by its positions.
             if self._cluster.tags.skip(stream):
                 return
             self._leave(stream, stream.source)
@@ -305,6 +302,9 @@ class Merging:
                 elif not has_begun:
                     stream.topic.n = n
             case Ended(epoch, n):
+                if epoch > stream.topic.epoch > 0:
+                    # The lane went on behind a loss, and ended before another message came.
+                    self._skip(stream, epoch, n + 1)
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
                 self._open(stream, part)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from equipoise.access import Users
+from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import Cluster
 from equipoise.hub.membership.process import leave
@@ -42,6 +43,8 @@ class HostProcess:
 
 
 PORT = 6399
+# Until a supervisor starts a hub again that has ended by itself.
+SUPERVISOR_S = 1.0
 # A hub that has users wants an executor to check secrets on; the simulated loop calls inline and never uses it.
 IDLE_EXECUTOR = ThreadPoolExecutor(1)
 
@@ -79,8 +82,18 @@ class SimulatedHub:
         self.host.spawn(self.serve(), name="hub")
 
     async def serve(self) -> None:
-        """Be a hub, on the host itself, for as long as its attendant goes on."""
-        await self._attend(self)
+        """Be a hub, on the host itself, for as long as its attendant goes on.
+
+        A hub that refuses to start, since its name is still taken in the store, is started again, as by a supervisor.
+        """
+        while True:
+            try:
+                return await self._attend(self)
+            except SettingsError:
+                hub, self.hub = self.hub, None
+                if hub is not None:
+                    await hub.stop()
+                await asyncio.sleep(SUPERVISOR_S)
 
     async def listen(self, users: Users | None = None) -> Hub:
         """For the attendant: start the hub."""

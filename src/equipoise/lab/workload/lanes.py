@@ -60,8 +60,8 @@ class LaneTopic:
         has_moved = True
         while has_moved:
             has_moved = False
-            for (stream, _), queue in list(self.queues.items()):
-                while queue and self._take(stream, queue[0]):
+            for (stream, hub), queue in list(self.queues.items()):
+                while queue and self._take(stream, hub, queue[0]):
                     queue.popleft()
                     has_moved = True
             for lane, at in list(self.joining.items()):
@@ -70,7 +70,7 @@ class LaneTopic:
                     self.gathered.add(lane)
                     self.owner.say_rest(self)
 
-    def _take(self, stream: bytes, item: Item) -> bool:
+    def _take(self, stream: bytes, hub: str, item: Item) -> bool:
         known = self.at.get(stream)
         if item.mark is not None:
             other, at = item.mark
@@ -95,8 +95,11 @@ class LaneTopic:
         if item.at[0] > known[0]:
             # It names no end that it follows: a hub is dead that numbered the stream, or had messages for it.
             self.miss(None)
-        elif item.at != (known[0], known[1] + 1):
-            return False
+        elif item.at[1] > known[1] + 1:
+            if any(one == stream and other != hub for one, other in self.queues):
+                # Another hub gives the stream, too, and may bring what lies between.
+                return False
+            self.miss(item.at[1] - known[1] - 1)
         assert item.payload is not None
         self.at[stream] = item.at
         self.owner.receive(asyncio.get_running_loop().time(), self.name.decode(), item.payload)
@@ -117,10 +120,11 @@ class LaneTopic:
     def _end(self, stream: bytes, known: Position | None, at: Position) -> bool:
         if known is not None and at[0] == known[0] and known < at:
             return False
-        if known is not None and (at[0] == 0 or at[0] == known[0]):
-            if not at[0]:
+        if known is not None and (at[0] == 0 or at[0] >= known[0]):
+            if at[0] != known[0]:
+                # Its hub is dead; or one is that may have had messages for the lane, and none has come since.
                 self.miss(None)
-            self.over[stream] = known[0]
+            self.over[stream] = max(at[0], known[0])
             del self.at[stream]
             self.joining.pop(stream, None)
             self.gathered.discard(stream)

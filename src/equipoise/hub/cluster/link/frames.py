@@ -93,7 +93,8 @@ class EgressFrame(Frame, frozen=True):
 class AfterFrame(Frame, frozen=True):
     """What follows in this stream, in its epoch, comes after a position of another stream of the topic.
 
-    The other stream is the lane of the hub `stream`, or the trunk if that is empty.
+    The other stream is the lane of the hub `stream`, or the trunk if that is empty. n = 2**53 - 1: after all that there
+    is of the lane in that epoch.
     """
 
     verb = b"EQ.L.AFTER"

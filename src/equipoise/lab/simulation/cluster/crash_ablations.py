@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
@@ -14,7 +15,7 @@ from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import once
+from equipoise.lab.simulation.checkers import once, order
 from equipoise.stream.admission import Admission
 from equipoise.stream.cursor import Cursor, Verdict
 
@@ -132,5 +133,13 @@ CRASH_ABLATIONS = (
         "cluster-unlimited",
         _with(Merging, "lane_died", _end_at_once),
         seed=1995,
+    ),
+    Ablation(
+        "dead-lanes",
+        "what is numbered after a hub's death comes after all of that hub's lane",
+        order.NAME,
+        "cluster-replication-everything",
+        _with(Dependencies, "lane_died", lambda self, lane: None),
+        seed=430,
     ),
 )
