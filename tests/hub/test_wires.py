@@ -43,6 +43,9 @@ class WireWorld(World):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.begin()
+
+    def begin(self) -> None:
         self.problems: list[BaseException] = []
         self.clients: list[WireClient] = []
         self._soon: list[tuple[Callable[..., object], tuple[object, ...]]] = []

@@ -78,6 +78,10 @@ class Bucket:
         self._level = min(self.level(now), depth)
         self.rate, self.depth = rate, depth
 
+    def go_on(self, level: int, at: int) -> None:
+        """Go on from a level at a moment: what took tokens meanwhile has kept it, by the rules of this bucket."""
+        self._level, self._at = level, at
+
     def fill(self, level: int) -> None:
         """Set the level, as of the last moment: what is known of it has come from elsewhere."""
         self._level = max(0, min(level, self.depth))

@@ -52,7 +52,7 @@ class Tokens(Protocol):
 
     def now(self) -> int: ...
     def room(self, topic: Topic) -> int: ...
-    def spend(self, limit: TopicLimit, count: int) -> None: ...
+    def take(self, topic: Topic, count: int) -> bool: ...
     def serve(self, topic: Topic) -> None: ...
     def look_at(self, topic: Topic, limit: TopicLimit) -> None: ...
 
@@ -72,18 +72,21 @@ class LimitedClients:
         """Publish for a client: the reply to each message, or one to all that comes when the last may go."""
         limit = topic.limit
         assert limit is not None, "asked of limited topics"
-        count, after = len(payloads), self._owed_after(topic, limit)
-        if limit.queue is None:
-            if topic.stream is None and not after and self._tokens.room(topic) >= count:
-                self._tokens.spend(limit, count)
-                self._core.publish(topic, payloads)
-                return self._core.audience_of(topic).reply
-            if self._passes(topic, limit, count):
-                if not self._cluster.ways.admit(topic, payloads, after):
-                    return error(NO_ROOM)
-                return self._cluster.ways.answer(topic, count)
+        count = len(payloads)
+        if self._tokens.take(topic, count):
+            return self.publish(topic, payloads)
+        after = self._owed_after(topic, limit)
+        if limit.queue is None and self._passes(topic, limit, count):
+            if not self._cluster.ways.admit(topic, payloads, after):
+                return error(NO_ROOM)
+            return self._cluster.ways.answer(topic, count)
         reply = Reply(wait_s=None)
         return self._wait(topic, limit, reply, payloads, after)
+
+    def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+        """Publish what has its tokens; the reply to each message, empty where `own_replies` has them."""
+        self._core.publish(topic, payloads)
+        return self._core.audience_of(topic).reply
 
     def submit_positioned(
         self,
@@ -149,6 +152,7 @@ class LimitedClients:
         if not self.budget.has_room(one.size):
             self._keep_order(limit, one, None)
             return self._refusal(topic, limit, None, len(payloads))
+        limit.take_back()
         queue = limit.queue = limit.queue or ClientQueue(limit.client_turns)
         self.budget.used += one.size
         self.budget.messages += len(payloads)

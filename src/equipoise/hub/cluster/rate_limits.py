@@ -21,7 +21,7 @@ from equipoise.hub.cluster.link.frames import Tag, TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.share_keeper import ShareKeeper
 from equipoise.hub.cluster.stall_watch import StallWatch
-from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
+from equipoise.hub.cluster.topic_limit import CLIENTS, Admissions, TopicLimit
 from equipoise.hub.data.turns import LongWork
 from equipoise.limits import nanoseconds
 from equipoise.stream.submission import Budget, Gate, NextHop, Path, Submission, WaitReason
@@ -98,7 +98,8 @@ class RateLimits:
         self.shares = ShareKeeper(cluster)
         self.clients = LimitedClients(cluster, self)
         self.submit, self.ready = self.clients.submit, self.clients.ready
-        self.submit_positioned = self.clients.submit_positioned
+        self.submit_positioned, self.publish = self.clients.submit_positioned, self.clients.publish
+        self._admissions = Admissions()
         self.stalls = StallWatch(cluster.core.shell)
         self._work = LongWork(cluster.core.turns)
         self._held_until = -1
@@ -106,14 +107,13 @@ class RateLimits:
         self._pushed = 0
         self._timer: Timer | None = None
         self._timer_at = 0
-        # Of this hub, in all topics.
-        self.admitted = 0
 
     def now(self) -> int:
         return nanoseconds(self._core.shell.fine_now())
 
     def close(self) -> None:
         self._work.cancel()
+        self._admissions.take_back()
         self.stalls.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -130,8 +130,8 @@ class RateLimits:
                 self._free(topic, limit)
             return
         if limit is None:
-            limit = topic.limit = TopicLimit(envelope, nanoseconds(spec.wait_s), self.now)
-            topic.is_gated = True
+            limit = topic.limit = TopicLimit(envelope, nanoseconds(spec.wait_s), self.now, self._admissions)
+            topic.gate()
             if topic.stream is not None:
                 limit.is_claimed = topic.stream.preparer is not None
                 self.guard(topic.stream)
@@ -178,8 +178,9 @@ class RateLimits:
 
     def _free(self, topic: Topic, limit: TopicLimit) -> None:
         """The limit is taken away: all that waits goes on."""
+        limit.take_back()
         topic.limit = None
-        topic.is_gated = topic.is_watched
+        topic.gate()
         stream = topic.stream
         if stream is not None:
             stream.admission.tokens = None
@@ -204,12 +205,52 @@ class RateLimits:
     def spend(self, limit: TopicLimit, count: int) -> None:
         """Messages get their positions."""
         now = self.now()
-        is_paid = limit.bucket.take(count, now, self.stalls.since(now))
+        is_paid = limit.take(count, now, self.stalls.since(now))
         assert is_paid, "the gate has counted the tokens"
         self.stalls.used()
-        limit.note_drained(now)
-        limit.admitted += count
-        self.admitted += count
+
+    def take(self, topic: Topic, count: int) -> bool:
+        """Take tokens for so many messages that a client publishes now, if they may go at once."""
+        limit = topic.limit
+        if (
+            limit is None
+            or limit.queue is not None
+            or limit.owed_after
+            or limit.ring
+            or topic.stream is not None
+        ):
+            return False
+        now = self.now()
+        if not self._holds_lease(now) or not limit.take(count, now, self.stalls.since(now)):
+            return False
+        self.stalls.used()
+        return True
+
+    def give_back(self, topic: Topic, count: int) -> None:
+        """Tokens that were taken just now are not used after all."""
+        if topic.limit is not None:
+            topic.limit.give_back(count)
+
+    def lend(self, topic: Topic) -> None:
+        """Let the compiled part admit by itself for some milliseconds, if messages may go as they come."""
+        limit = topic.limit
+        if (
+            limit is None
+            or limit.queue is not None
+            or limit.owed_after
+            or limit.ring
+            or topic.stream is not None
+        ):
+            return
+        now = self.now()
+        if self._holds_lease(now):
+            self.stalls.used()
+            limit.lend(now, self._held_until, self.stalls)
+
+    @property
+    def admitted(self) -> int:
+        """Messages that got their positions here, of all limited topics."""
+        return self._admissions.count
 
     def _holds_lease(self, now: int) -> bool:
         if now >= self._held_until:

@@ -2,7 +2,9 @@
 
 Tokens that come while a bucket is full are lost. That is right for a topic at rest, and wrong for messages that lie in
 the kernel while the loop is busy elsewhere: by their arrival they had those tokens. So a timer runs while limited
-topics are used, and where it is late, buckets are judged as of when it ran before (`Bucket.level`, `since`).
+topics are used, and where it is late, buckets are judged as of when it ran before (`Bucket.level`, `since`). A loop
+that goes on after a stall may read before it runs timers, so a timer that should have run by now is late, too.
+`hub/shell/_sockets.c` reads the attributes, and judges as `since` does.
 
 Always true: what is given by it is at most CREDIT_NS of the rate, the slack that the promise to subscribers has.
 """
@@ -23,6 +25,7 @@ CREDIT_NS = 20_000_000
 INTERVAL_S = 0.01
 # The loop's clock counts milliseconds, so a timer of a loop that is idle is late by up to two of them.
 LATE_NS = 3_000_000
+LATE_AFTER_NS = nanoseconds(INTERVAL_S) + LATE_NS
 # Looks without a message in between, after which there is no need to look.
 IDLE_LOOKS = 100
 
@@ -50,7 +53,9 @@ class StallWatch:
 
     def since(self, now: int) -> int:
         """Since when the messages that are found now may have waited; 0: the loop has not stood still."""
-        return max(self._since, now - CREDIT_NS) if self._since else 0
+        is_late = now >= self._looked_at + LATE_AFTER_NS and self._timer is not None
+        since = self._looked_at if is_late else self._since
+        return max(since, now - CREDIT_NS) if since else 0
 
     def close(self) -> None:
         if self._timer is not None:
@@ -61,7 +66,7 @@ class StallWatch:
         self._timer = self._shell.call_later(INTERVAL_S, self._look)
 
     def _look(self) -> None:
-        is_late = nanoseconds(self._shell.fine_now()) - self._looked_at > nanoseconds(INTERVAL_S) + LATE_NS
+        is_late = nanoseconds(self._shell.fine_now()) >= self._looked_at + LATE_AFTER_NS
         self._since = self._looked_at if is_late else 0
         self._idle = 0 if self.is_used else self._idle + 1
         self.is_used = False

@@ -127,6 +127,15 @@ class _NoLimits:
     def ready(self, topic: Topic) -> int:
         raise AssertionError("no topic is limited")
 
+    def take(self, topic: Topic, count: int) -> bool:
+        raise AssertionError("no topic is limited")
+
+    def give_back(self, topic: Topic, count: int) -> None:
+        raise AssertionError("no topic is limited")
+
+    def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+        raise AssertionError("no topic is limited")
+
     def specs_changed(self, done: Callable[[], object]) -> None:
         done()
 

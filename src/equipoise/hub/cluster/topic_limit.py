@@ -3,6 +3,9 @@
 Two kinds of parties wait. Messages of other hubs are in the stream's admission, by path. Commands of this hub's own
 clients wait in a `ClientQueue` at the trunk; in the ring of turns they are one party that counts as many as they are.
 
+The compiled part may have the bucket for some milliseconds, to admit messages while nothing waits (`lend`). It is taken
+back by the first in Python that looks at it.
+
 Always true: what the bucket has belongs to this hub alone; where another hub numbers the stream, its share is nothing.
 """
 
@@ -18,10 +21,19 @@ from equipoise.stream.submission import Path
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.client_queue import ClientQueue
+    from equipoise.hub.cluster.stall_watch import StallWatch
     from equipoise.stream.admission import Admission
     from equipoise.stream.parts import Dependency
 
-__all__ = ["CLIENTS", "CarriedLevel", "LimitWindow", "TopicLimit", "limit_window", "waiting_messages"]
+__all__ = [
+    "CLIENTS",
+    "Admissions",
+    "CarriedLevel",
+    "LimitWindow",
+    "TopicLimit",
+    "limit_window",
+    "waiting_messages",
+]
 
 # A home that takes longer to acknowledge has messages waiting: more than a round trip between continents.
 SLOW_ACK_NS = 250_000_000
@@ -42,25 +54,65 @@ class CarriedLevel(NamedTuple):
         return Share(self.bucket.rate, self.bucket.depth)
 
 
+# A level or a depth for the compiled part: whole tokens, and units.
+Parts = tuple[int, int]
+
+
+class LentBucket(Protocol):
+    """Has a bucket's state while the compiled part admits by it: `hub/shell/_sockets.c` makes and uses it."""
+
+    def lend(
+        self, level: Parts, at: int, depth: Parts, rate: int, until: int, stalls: StallWatch, /
+    ) -> None: ...
+    def take_back(self) -> tuple[Parts, int, int, Parts] | None:
+        """Level, its moment, messages admitted, and the lowest level since; None if it is not lent."""
+
+
+class Admissions:
+    """Messages that got tokens at one hub, of all limited topics. Owned by RateLimits."""
+
+    __slots__ = ("_count", "lent")
+
+    def __init__(self) -> None:
+        self._count = 0
+        # Those whose buckets the compiled part has: they have more to tell.
+        self.lent: set[TopicLimit] = set()
+
+    def add(self, count: int) -> None:
+        self._count += count
+
+    def take_back(self) -> None:
+        """The compiled part has no bucket any more."""
+        for limit in list(self.lent):
+            limit.take_back()
+
+    @property
+    def count(self) -> int:
+        self.take_back()
+        return self._count
+
+
 class TopicLimit:
     """Owned by one topic, or one lane, that has an envelope. Changes through `RateLimits`."""
 
     __slots__ = (
+        "_admissions",
+        "_admitted",
+        "_bucket",
+        "_drained",
         "ack_ns",
-        "admitted",
-        "bucket",
         "carried",
         "client_turns",
         "delay_ns",
         "delay_ns_max",
         "delayed",
-        "drained",
         "due_at",
         "envelope",
         "granted",
         "is_claimed",
         "is_fresh",
         "is_served",
+        "lent",
         "mirror",
         "now",
         "owed_after",
@@ -76,7 +128,12 @@ class TopicLimit:
         "wanted",
     )
 
-    def __init__(self, envelope: Envelope, wait_ns: int, now: Callable[[], int]) -> None:
+    def __init__(
+        self, envelope: Envelope, wait_ns: int, now: Callable[[], int], admissions: Admissions
+    ) -> None:
+        self._admissions = admissions
+        # None: the compiled part has not asked for the bucket.
+        self.lent: LentBucket | None = None
         self.envelope = envelope
         self.wait_ns = wait_ns
         self.now = now
@@ -84,7 +141,7 @@ class TopicLimit:
         # What this hub may use, and what the plan gives it: the first is smaller until no other hub can use it.
         self.share = NOTHING
         self.wanted = NOTHING
-        self.bucket = Bucket(0, 0, at)
+        self._bucket = Bucket(0, 0, at)
         # Whether its past is not known: see Tenure.
         self.is_fresh = True
         # Whether another hub has offered the topic, and so may have numbered it after the barrier passed.
@@ -111,7 +168,7 @@ class TopicLimit:
         # When messages were sent ahead to the home that it has not acknowledged; how long it took with the last one.
         self.sent_at: deque[int] = deque()
         self.ack_ns = 0
-        self.admitted = 0
+        self._admitted = 0
         self.refused = 0
         # Commands of this hub's clients that had to wait and were admitted; what they have waited, in sum and at most.
         self.delayed = 0
@@ -119,7 +176,65 @@ class TopicLimit:
         self.delay_ns_max = 0
         # In this window of telemetry: the longest such wait; the most that was missing from a full bucket, in units.
         self.waited_ns = 0
-        self.drained = 0
+        self._drained = 0
+
+    @property
+    def bucket(self) -> Bucket:
+        """Not lent any more. Look it up anew each time."""
+        if self in self._admissions.lent:
+            self.take_back()
+        return self._bucket
+
+    @bucket.setter
+    def bucket(self, bucket: Bucket) -> None:
+        self.take_back()
+        self._bucket = bucket
+
+    @property
+    def admitted(self) -> int:
+        self.take_back()
+        return self._admitted
+
+    def lend(self, now: int, until: int, stalls: StallWatch) -> None:
+        """Let the compiled part take tokens, until a moment at most."""
+        lent, bucket = self.lent, self.bucket
+        if lent is not None:
+            level = divmod(bucket.level(now, stalls.since(now)), TOKEN)
+            lent.lend(level, now, divmod(bucket.depth, TOKEN), bucket.rate, until, stalls)
+            self._admissions.lent.add(self)
+
+    def take_back(self) -> None:
+        """The compiled part takes no more tokens; what it has taken is counted."""
+        self._admissions.lent.discard(self)
+        found = None if self.lent is None else self.lent.take_back()
+        if found is None:
+            return
+        level, at, admitted, least = found
+        self._bucket.go_on(level[0] * TOKEN + level[1], at)
+        if admitted:
+            self._note_admitted(admitted, least[0] * TOKEN + least[1])
+
+    def _note_admitted(self, count: int, level: int) -> None:
+        self._admitted += count
+        self._admissions.add(count)
+        missing = self._bucket.depth - level
+        if missing > self._drained:
+            self._drained = missing
+
+    def take(self, count: int, now: int, since: int) -> bool:
+        """Take tokens for so many messages, which get their positions now; False, and none, if there are too few."""
+        bucket = self.bucket
+        if not bucket.take(count, now, since):
+            return False
+        self._note_admitted(count, bucket.level(now))
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Messages that tokens were taken for just now are not published after all."""
+        bucket, now = self.bucket, self.now()
+        bucket.fill(bucket.level(now) + count * TOKEN)
+        self._admitted -= count
+        self._admissions.add(-count)
 
     @property
     def is_engaged(self) -> bool:
@@ -174,11 +289,11 @@ class TopicLimit:
         self.delay_ns_max = max(self.delay_ns_max, waited_ns)
         self.waited_ns = max(self.waited_ns, waited_ns)
 
-    def note_drained(self, now: int) -> None:
-        """Tokens have been taken."""
-        missing = self.bucket.depth - self.bucket.level(now)
-        if missing > self.drained:
-            self.drained = missing
+    def drained(self) -> int:
+        """The most that was missing from a full bucket in this window, in units; the next window begins."""
+        self.take_back()
+        drained, self._drained = self._drained, 0
+        return drained
 
     def retry_ms(self, wait_ns: int | None) -> int:
         """When to try again, as an error says it."""
@@ -230,9 +345,9 @@ def limit_window(streams: Sequence[LimitedStream]) -> LimitWindow:
     limits = [(stream, stream.limit) for stream in streams if stream.limit is not None]
     waited_ns, drained = 0, 0
     for stream, limit in limits:
-        waited_ns = max(waited_ns, limit.waited_ns)
-        drained += limit.drained if stream.is_home else 0
-        limit.waited_ns = limit.drained = 0
+        waited_ns, limit.waited_ns = max(waited_ns, limit.waited_ns), 0
+        missing = limit.drained()
+        drained += missing if stream.is_home else 0
     is_numbering = any(stream.is_home for stream, _ in limits)
     waiting = waiting_messages(streams) if is_numbering else 0
     return LimitWindow(waited_ns // 1_000, -(-drained // TOKEN) + waiting, waiting)

@@ -175,6 +175,15 @@ class LimitedTopics(Protocol):
     def ready(self, topic: Topic) -> int:
         """Messages that a pipelined client may publish in one run."""
 
+    def take(self, topic: Topic, count: int) -> bool:
+        """Take the tokens of so many messages, if they may go at once; `publish` is to follow."""
+
+    def give_back(self, topic: Topic, count: int) -> None:
+        """Tokens that were taken just now are not used after all."""
+
+    def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+        """Publish what tokens were taken for: the reply to each message, empty where `own_replies` has them."""
+
     def specs_changed(self, done: Callable[[], object]) -> None:
         """Other specs hold; `done` once every topic goes by them."""
 

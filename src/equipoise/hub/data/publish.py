@@ -9,7 +9,7 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.data.reply import Reply
@@ -87,7 +87,7 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
     """Gather a mixed batch by topic, if no subscriber can tell the difference; the replies in order.
 
     A subscriber sees the order between two topics only if it gets both. So all topics but one must have no subscribers
-    but clients with a single subscription, and no topic may have a reply that comes later.
+    but clients with a single subscription, and no topic may have a reply that comes later: limited ones have tokens.
     """
     topics, payloads = batch
     runs: dict[bytes, list[bytes]] = {}
@@ -105,10 +105,15 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
     is_shared = [not core.audience_of(topic).is_exclusive for topic in known]
     if sum(is_shared) > 1 or any(_has_own_way(topic) for topic in known):
         return None
+    limited = [topic for topic in known if topic.limit is not None]
+    if limited and not _take_for_all(core, limited, runs):
+        return None
     replies: dict[bytes, bytes] = {}
     for name, topic in found.items():
         if isinstance(topic, str):
             replies[name] = core.refuse(topic, times=len(runs[name]))
+        elif topic.limit is not None:
+            replies[name] = core.cluster.limits.publish(topic, runs[name])
         else:
             reply = core.submit(topic, runs[name])
             assert isinstance(reply, bytes), "a topic that is simply open answers at once"
@@ -117,8 +122,21 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
 
 
 def _has_own_way(topic: Topic) -> bool:
-    """Whether its messages may wait, or have replies of their own."""
-    return topic.stream is not None or topic.is_gated or topic.content is not None
+    """Whether its messages may wait for more than tokens, or have replies of their own."""
+    if topic.stream is not None or topic.content is not None:
+        return True
+    return topic.is_gated and (topic.is_watched or topic.limit is None)
+
+
+def _take_for_all(core: SessionHost, limited: Sequence[Topic], runs: Mapping[bytes, Sequence[bytes]]) -> bool:
+    """Take the tokens of all messages, or none."""
+    limits = core.cluster.limits
+    for i, topic in enumerate(limited):
+        if not limits.take(topic, len(runs[topic.name])):
+            for other in limited[:i]:
+                limits.give_back(other, len(runs[other.name]))
+            return False
+    return True
 
 
 def _is_limited(core: SessionHost, session: Session, name: bytes) -> bool:
@@ -135,8 +153,11 @@ def _publish_limited(
     Behind the first that has to wait, the session goes on as with any reply that it owes.
     """
     topics, payloads = batch
-    replies: list[bytes | Reply] = []
     start, count, name = 0, len(topics), topics[0]
+    at_once = _publish_at_once(core, session, name, payloads)
+    if at_once is not None:
+        return (at_once,), None
+    replies: list[bytes | Reply] = []
     while start < count:
         topic = core.index.topics.get(name)
         room = 0 if topic is None else core.cluster.limits.ready(topic)
@@ -146,6 +167,16 @@ def _publish_limited(
         if start < count and (isinstance(replies[-1], Reply) or core.now() > until):
             return replies, Publishes(topics[start:], payloads[start:])
     return replies, None
+
+
+def _publish_at_once(
+    core: SessionHost, session: Session, name: bytes, payloads: Sequence[bytes]
+) -> bytes | None:
+    """Publish messages of a limited topic if it has tokens for all of them: the replies; None if it has not."""
+    topic = core.topic_to_publish(session, name)
+    if isinstance(topic, str) or topic.is_watched or not core.cluster.limits.take(topic, len(payloads)):
+        return None
+    return core.cluster.limits.publish(topic, payloads) * len(payloads) or own_replies(topic)
 
 
 def _publish_in_order(

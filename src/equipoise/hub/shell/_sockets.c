@@ -13,7 +13,12 @@ A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/p
 `Session.receive`, `publish_run` and `HubCore.publish` if nothing about it is special. What is special in any way is left
 to them, with every byte from the first command on that was not executed here.
 
+A topic with a rate envelope is not special while it has tokens and nothing waits for them: then the hub lends its bucket
+(`RateLimits.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
+Python takes it back first.
+
 Always true:
+    a lent bucket has what the bucket would have, to the unit, and is used within its term only;
     a wire's callbacks are never called after `connection_lost`, and that is called once, in a turn of its own;
     a wire holds at most the high-water mark and one piece before its protocol is asked to pause;
     while its reading is paused, a wire notices neither FIN nor RST, as with uvloop.
@@ -32,6 +37,7 @@ Always true:
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* As uvloop's: what is read at once, and when a protocol learns that its transport is full, and that it is not. */
@@ -52,6 +58,8 @@ typedef struct {
     PyObject *core;
     PyObject *call_soon;
     PyObject *on_error;
+    /* The hub's fine clock; NULL: that of the kernel, CLOCK_MONOTONIC. */
+    PyObject *clock;
     /* Wires with something to send at the end of the turn; references are held. */
     struct Wire **dirty;
     Py_ssize_t dirty_count, dirty_room;
@@ -77,7 +85,22 @@ typedef struct Wire {
 
 enum { WANTS_IN = 1, WANTS_OUT = 2 };
 
-static PyTypeObject WireType;
+/* The state of a limited topic's bucket while the compiled part has it. Owned by its TopicLimit. */
+typedef struct {
+    PyObject_HEAD
+    int is_lent;
+    /* Knows whether the hub stands still; held while the bucket is lent. */
+    PyObject *stalls;
+    /* In units, as in limits/bucket.py; `least` is the lowest level that was left. */
+    __int128 level, depth, least;
+    /* Nanoseconds; millionths of a message per second; messages. */
+    int64_t at, until, rate, admitted;
+} LentBucket;
+
+#define TOKEN ((__int128)1000000000000000)
+
+static PyTypeObject WireType, LentBucketType;
+static PyObject *str_shell, *str_fine_now, *str_cluster, *str_limits, *str_lend;
 static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
 static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
 static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
@@ -85,7 +108,7 @@ static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
 static struct {
     int is_known;
-    PyTypeObject *session, *topic, *audience;
+    PyTypeObject *session, *topic, *audience, *limit, *stalls;
     /* Of the function that plain_encoder returns; its first cell holds the frame's head. */
     PyObject *encoder_code;
     PyObject *replies_on, *may_publish;
@@ -95,10 +118,12 @@ static struct {
     /* RequestReader, RequestLimits, Stats */
     Py_ssize_t unfinished, error, limits, payload_bytes_max, input_bytes, commands;
     /* Topic */
-    Py_ssize_t t_name, t_is_gated, t_stream, t_content, t_audience, t_publisher, t_n, t_published, t_bytes_in, t_bytes_out,
+    Py_ssize_t t_name, t_is_gated, t_is_watched, t_limit, t_log, t_stream, t_content, t_audience, t_publisher, t_n, t_published, t_bytes_in, t_bytes_out,
         t_delivered;
     /* Audience */
     Py_ssize_t a_version, a_is_plain, a_receivers, a_groups, a_reply;
+    /* TopicLimit, StallWatch */
+    Py_ssize_t l_lent, w_looked_at, w_since, w_timer;
 } at;
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
@@ -508,6 +533,113 @@ static PyTypeObject WireType = {
     .tp_getset = wire_attributes,
 };
 
+/* --- buckets */
+
+/* As CREDIT_NS and LATE_AFTER_NS of stall_watch.py. */
+#define CREDIT_NS 20000000
+#define LATE_AFTER_NS 13000000
+
+/* As StallWatch.since: since when messages that are found now may have waited; 0: the loop has not stood still. */
+static int64_t stalled_since(PyObject *stalls, int64_t now) {
+    int64_t looked_at = PyLong_AsLongLong(SLOT(stalls, at.w_looked_at));
+    int64_t since = PyLong_AsLongLong(SLOT(stalls, at.w_since));
+    if (now >= looked_at + LATE_AFTER_NS && SLOT(stalls, at.w_timer) != Py_None)
+        since = looked_at;
+    return !since || since > now - CREDIT_NS ? since : now - CREDIT_NS;
+}
+
+/* The hub gives the bucket away until a moment. */
+static PyObject *lent_lend(LentBucket *b, PyObject *args) {
+    long long tokens, units, moment, rate, depth_tokens, depth_units, until;
+    PyObject *stalls;
+    if (!PyArg_ParseTuple(args, "(LL)L(LL)LLO", &tokens, &units, &moment, &depth_tokens, &depth_units, &rate, &until,
+                          &stalls))
+        return NULL;
+    if (!at.is_known || Py_TYPE(stalls) != at.stalls) {
+        PyErr_Format(PyExc_TypeError, "%R is no StallWatch", stalls);
+        return NULL;
+    }
+    b->level = b->least = tokens * TOKEN + units;
+    b->depth = depth_tokens * TOKEN + depth_units;
+    b->at = moment;
+    b->rate = rate;
+    b->until = until;
+    b->admitted = 0;
+    Py_INCREF(stalls);
+    Py_XSETREF(b->stalls, stalls);
+    b->is_lent = 1;
+    Py_RETURN_NONE;
+}
+
+/* ((tokens, units), moment, messages admitted, (tokens, units) of the lowest level); None if it was not lent. */
+static PyObject *lent_take_back(LentBucket *b, PyObject *none) {
+    if (!b->is_lent)
+        Py_RETURN_NONE;
+    b->is_lent = 0;
+    Py_CLEAR(b->stalls);
+    return Py_BuildValue("(LL)LL(LL)", (long long)(b->level / TOKEN), (long long)(b->level % TOKEN), (long long)b->at,
+                         (long long)b->admitted, (long long)(b->least / TOKEN), (long long)(b->least % TOKEN));
+}
+
+/* As Bucket.level. */
+static void lent_fill(LentBucket *b, int64_t now) {
+    int64_t passed = now - b->at, since = stalled_since(b->stalls, now), stood = 0;
+    if (passed <= 0)
+        return;
+    if (since)
+        stood = now - since < passed ? now - since : passed;
+    if (stood < passed) {
+        b->level += (__int128)(passed - stood) * b->rate;
+        if (b->level > b->depth)
+            b->level = b->depth;
+    }
+    b->level += (__int128)stood * b->rate;
+    b->at = now;
+}
+
+/* Take as many tokens as there are, up to `wanted`. As Bucket.take. */
+static Py_ssize_t lent_take(LentBucket *b, int64_t now, Py_ssize_t wanted) {
+    if (!b->is_lent || now >= b->until)
+        return 0;
+    lent_fill(b, now);
+    Py_ssize_t count = b->level >= wanted * TOKEN ? wanted : (Py_ssize_t)(b->level / TOKEN);
+    b->level -= count * TOKEN;
+    b->admitted += count;
+    if (count && b->level < b->least)
+        b->least = b->level;
+    return count;
+}
+
+/* For tests: what `publish` does. */
+static PyObject *lent_take_some(LentBucket *b, PyObject *args) {
+    Py_ssize_t wanted;
+    long long now;
+    if (!PyArg_ParseTuple(args, "nL", &wanted, &now))
+        return NULL;
+    return PyLong_FromSsize_t(lent_take(b, now, wanted));
+}
+
+static void lent_dealloc(LentBucket *b) {
+    Py_XDECREF(b->stalls);
+    Py_TYPE(b)->tp_free((PyObject *)b);
+}
+
+static PyMethodDef lent_methods[] = {
+    {"lend", (PyCFunction)lent_lend, METH_VARARGS, NULL},
+    {"take", (PyCFunction)lent_take_some, METH_VARARGS, NULL},
+    {"take_back", (PyCFunction)lent_take_back, METH_NOARGS, NULL},
+    {NULL}};
+
+static PyTypeObject LentBucketType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "equipoise.hub.shell._sockets.LentBucket",
+    .tp_basicsize = sizeof(LentBucket),
+    .tp_dealloc = (destructor)lent_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A bucket's state while the compiled part has it.",
+    .tp_methods = lent_methods,
+    .tp_new = PyType_GenericNew,
+};
+
 /* --- publishing */
 
 typedef struct {
@@ -639,6 +771,12 @@ static int write_to(PyObject *core, PyObject *session, PyObject *topic, Py_ssize
     return problem;
 }
 
+/* Whether nothing but tokens stands before messages of a topic with a gate: no recorder of arrivals, no log. */
+static int is_only_limited(PyObject *topic) {
+    return SLOT(topic, at.t_is_watched) == Py_False && SLOT(topic, at.t_log) == Py_None &&
+           Py_TYPE(SLOT(topic, at.t_limit)) == at.limit;
+}
+
 /* The topic, with a reference, if its messages take the plain way; NULL if not, or with an exception. */
 static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish *message) {
     PyObject *name = PyBytes_FromStringAndSize(message->topic, message->topic_size);
@@ -646,8 +784,9 @@ static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish 
         return NULL;
     PyObject *topic = PyDict_GetItemWithError(topics, name);
     Py_DECREF(name);
-    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_is_gated) != Py_False ||
-        SLOT(topic, at.t_stream) != Py_None || SLOT(topic, at.t_content) != Py_None)
+    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_stream) != Py_None ||
+        SLOT(topic, at.t_content) != Py_None ||
+        (SLOT(topic, at.t_is_gated) != Py_False && !is_only_limited(topic)))
         return NULL;
     PyObject *audience = SLOT(topic, at.t_audience);
     if (Py_TYPE(audience) != at.audience || SLOT(audience, at.a_is_plain) != Py_True)
@@ -764,9 +903,59 @@ static int is_permitted(PyObject *session, PyObject *topic) {
     return is_true;
 }
 
+/* The fine clock in nanoseconds, as `nanoseconds(shell.fine_now())`; -1 with an exception. */
+static int64_t fine_now(Poller *p) {
+    if (p->clock != NULL) {
+        PyObject *seconds = PyObject_CallNoArgs(p->clock);
+        double value = seconds ? PyFloat_AsDouble(seconds) : -1;
+        Py_XDECREF(seconds);
+        return PyErr_Occurred() ? -1 : (int64_t)(value * 1e9);
+    }
+    struct timespec moment;
+    clock_gettime(CLOCK_MONOTONIC, &moment);
+    return moment.tv_sec * (int64_t)1000000000 + moment.tv_nsec;
+}
+
+/* Have the topic's bucket lent, if the hub does so; -1 with an exception. */
+static int borrow_bucket(PyObject *core, PyObject *topic) {
+    PyObject *cluster = PyObject_GetAttr(core, str_cluster);
+    PyObject *limits = cluster ? PyObject_GetAttr(cluster, str_limits) : NULL;
+    PyObject *done = limits ? PyObject_CallMethodOneArg(limits, str_lend, topic) : NULL;
+    Py_XDECREF(cluster);
+    Py_XDECREF(limits);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* Of a run of messages to a limited topic, how many have tokens, which are taken; -1 with an exception. */
+static Py_ssize_t admit(Poller *p, PyObject *topic, int64_t now, Py_ssize_t wanted) {
+    PyObject *limit = SLOT(topic, at.t_limit);
+    LentBucket *bucket = (LentBucket *)SLOT(limit, at.l_lent);
+    if ((PyObject *)bucket == Py_None) {
+        PyObject *made = PyObject_CallNoArgs((PyObject *)&LentBucketType);
+        if (made == NULL)
+            return -1;
+        set_slot(limit, at.l_lent, made);
+        Py_DECREF(made);
+        bucket = (LentBucket *)made;
+    }
+    if (Py_TYPE(bucket) != &LentBucketType)
+        return 0;
+    if ((!bucket->is_lent || now >= bucket->until) && borrow_bucket(p->core, topic) < 0)
+        return -1;
+    /* Asking for it may have changed everything. */
+    limit = SLOT(topic, at.t_limit);
+    if (Py_TYPE(limit) != at.limit || (PyObject *)bucket != SLOT(limit, at.l_lent))
+        return 0;
+    return lent_take(bucket, now, wanted);
+}
+
 /* Execute the PUBLISH commands at the beginning that are plain in every way. How many bytes they had, or -1. */
-static Py_ssize_t publish(PyObject *core, PyObject *session, const char *data, Py_ssize_t size) {
+static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssize_t size) {
+    PyObject *core = p->core;
     Publish messages[COMMANDS_MAX];
+    /* When limited topics of this chunk are judged: once for all of them. */
+    int64_t judged_at = 0;
     if (!at.is_known || size < (Py_ssize_t)PUBLISH_HEAD_SIZE || memcmp(data, PUBLISH_HEAD, PUBLISH_HEAD_SIZE) ||
         Py_TYPE(session) != at.session || !is_plain_session(session))
         return 0;
@@ -808,6 +997,13 @@ static Py_ssize_t publish(PyObject *core, PyObject *session, const char *data, P
         Py_XDECREF(version);
         if (topic != NULL && is_open != Py_True && is_permitted(session, topic) <= 0)
             Py_CLEAR(topic);
+        if (topic != NULL && SLOT(topic, at.t_is_gated) != Py_False) {
+            if (!judged_at)
+                judged_at = fine_now(p);
+            length = judged_at < 0 ? -1 : admit(p, topic, judged_at, length);
+            if (length <= 0)
+                Py_CLEAR(topic);
+        }
         if (topic == NULL) {
             if (PyErr_Occurred())
                 used = -1;
@@ -863,7 +1059,7 @@ out:
 
 static int receive(Wire *w, const char *data, Py_ssize_t size) {
     PyObject *session = Py_NewRef(w->session);
-    Py_ssize_t used = publish(w->poller->core, session, data, size);
+    Py_ssize_t used = publish(w->poller, session, data, size);
     if (used < 0 || used == size) {
         Py_DECREF(session);
         return used < 0 ? -1 : 0;
@@ -971,6 +1167,21 @@ static PyObject *poller_close(Poller *p, PyObject *none) {
     Py_RETURN_NONE;
 }
 
+/* The clock that the hub judges arrivals by. Asked directly where it is the kernel's. */
+static int find_clock(Poller *p) {
+    PyObject *shell = PyObject_GetAttr(p->core, str_shell), *time = PyImport_ImportModule("time");
+    PyObject *clock = shell ? PyObject_GetAttr(shell, str_fine_now) : NULL;
+    PyObject *monotonic = time ? PyObject_GetAttrString(time, "monotonic") : NULL;
+    int problem = clock == NULL || monotonic == NULL;
+    if (!problem && clock != monotonic)
+        p->clock = Py_NewRef(clock);
+    Py_XDECREF(shell);
+    Py_XDECREF(time);
+    Py_XDECREF(clock);
+    Py_XDECREF(monotonic);
+    return problem ? -1 : 0;
+}
+
 static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     PyObject *core, *call_soon, *on_error;
     if (!PyArg_ParseTuple(args, "OOO", &core, &call_soon, &on_error))
@@ -978,6 +1189,8 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     p->core = Py_NewRef(core);
     p->call_soon = Py_NewRef(call_soon);
     p->on_error = Py_NewRef(on_error);
+    if (find_clock(p) < 0)
+        return -1;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     p->buffer = PyMem_Malloc(READ_BYTES);
     if (p->epoll < 0 || p->buffer == NULL) {
@@ -995,6 +1208,7 @@ static void poller_dealloc(Poller *p) {
     Py_XDECREF(p->core);
     Py_XDECREF(p->call_soon);
     Py_XDECREF(p->on_error);
+    Py_XDECREF(p->clock);
     Py_TYPE(p)->tp_free((PyObject *)p);
 }
 
@@ -1034,9 +1248,9 @@ static int find_slot(PyObject *type, const char *name, Py_ssize_t *offset) {
 
 /* The hub's own types, whose attributes `publish` reads and changes where they are. */
 static PyObject *learn(PyObject *module, PyObject *args) {
-    PyObject *session, *reader, *limits, *stats, *topic, *audience, *encoder, *replies_on, *may_publish;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &encoder,
-                          &replies_on, &may_publish))
+    PyObject *session, *reader, *limits, *stats, *topic, *audience, *limit, *stalls, *encoder, *replies_on, *may_publish;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &limit, &stalls,
+                          &encoder, &replies_on, &may_publish))
         return NULL;
     struct {
         PyObject *type;
@@ -1066,6 +1280,9 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {stats, "commands", &at.commands},
         {topic, "name", &at.t_name},
         {topic, "is_gated", &at.t_is_gated},
+        {topic, "is_watched", &at.t_is_watched},
+        {topic, "limit", &at.t_limit},
+        {topic, "log", &at.t_log},
         {topic, "stream", &at.t_stream},
         {topic, "content", &at.t_content},
         {topic, "audience", &at.t_audience},
@@ -1080,6 +1297,10 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {audience, "receivers", &at.a_receivers},
         {audience, "groups", &at.a_groups},
         {audience, "reply", &at.a_reply},
+        {limit, "lent", &at.l_lent},
+        {stalls, "_looked_at", &at.w_looked_at},
+        {stalls, "_since", &at.w_since},
+        {stalls, "_timer", &at.w_timer},
     };
     at.is_known = 0;
     if (!PyFunction_Check(encoder) || PyFunction_GET_CLOSURE(encoder) == NULL ||
@@ -1093,6 +1314,8 @@ static PyObject *learn(PyObject *module, PyObject *args) {
     at.session = (PyTypeObject *)Py_NewRef(session);
     at.topic = (PyTypeObject *)Py_NewRef(topic);
     at.audience = (PyTypeObject *)Py_NewRef(audience);
+    at.limit = (PyTypeObject *)Py_NewRef(limit);
+    at.stalls = (PyTypeObject *)Py_NewRef(stalls);
     at.encoder_code = Py_NewRef(PyFunction_GET_CODE(encoder));
     at.replies_on = Py_NewRef(replies_on);
     at.may_publish = Py_NewRef(may_publish);
@@ -1125,15 +1348,19 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_messages, "messages"},     {&str_now, "now"},
         {&str_metering, "metering"},     {&str_published_by, "published_by"},
         {&str_end, "_end"},              {&str_may, "may"},
+        {&str_shell, "shell"},           {&str_fine_now, "fine_now"},
+        {&str_cluster, "cluster"},       {&str_limits, "limits"},
+        {&str_lend, "lend"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)
             return NULL;
-    if (PyType_Ready(&WireType) < 0 || PyType_Ready(&PollerType) < 0)
+    if (PyType_Ready(&WireType) < 0 || PyType_Ready(&PollerType) < 0 || PyType_Ready(&LentBucketType) < 0)
         return NULL;
     PyObject *made = PyModule_Create(&module);
     if (made == NULL || PyModule_AddObjectRef(made, "Wire", (PyObject *)&WireType) < 0 ||
-        PyModule_AddObjectRef(made, "Poller", (PyObject *)&PollerType) < 0)
+        PyModule_AddObjectRef(made, "Poller", (PyObject *)&PollerType) < 0 ||
+        PyModule_AddObjectRef(made, "LentBucket", (PyObject *)&LentBucketType) < 0)
         return NULL;
     return made;
 }

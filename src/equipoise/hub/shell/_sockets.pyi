@@ -27,6 +27,22 @@ class Poller:
     def fileno(self) -> int: ...
     def close(self) -> None: ...
 
+class LentBucket:
+    """A bucket's state while the compiled part has it."""
+
+    def lend(
+        self,
+        level: tuple[int, int],
+        at: int,
+        depth: tuple[int, int],
+        rate: int,
+        until: int,
+        stalls: object,
+        /,
+    ) -> None: ...
+    def take(self, wanted: int, now: int, /) -> int: ...
+    def take_back(self) -> tuple[tuple[int, int], int, int, tuple[int, int]] | None: ...
+
 def learn(
     session: type,
     reader: type,
@@ -34,6 +50,8 @@ def learn(
     stats: type,
     topic: type,
     audience: type,
+    limit: type,
+    stalls: type,
     encoder: Callable[..., bytes],
     replies_on: object,
     may_publish: object,

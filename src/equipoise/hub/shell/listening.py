@@ -15,6 +15,8 @@ import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.access import Action
+from equipoise.hub.cluster.stall_watch import StallWatch
+from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.session import Session
@@ -34,7 +36,7 @@ log = logging.getLogger("equipoise.hub")
 try:
     from equipoise.hub.shell import _sockets as wires
 
-    _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience)
+    _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience, TopicLimit, StallWatch)
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
 except ImportError:
     # Not built: no compiler, or another system.
