@@ -77,13 +77,15 @@ class Knowledge:
 
 
 def hub_views(
-    hubs: Mapping[str, HubSeen], plan: Plan, *, releasable: set[str], releasing: str = ""
+    hubs: Mapping[str, HubSeen], plan: Plan, specs: Specs, *, releasable: set[str], releasing: str = ""
 ) -> list[HubView]:
     """The hubs that are alive, by what the store knows of them.
 
-    A member without weight is being drained by an operator, unless the planner itself is emptying it.
+    A member without weight is being drained by an operator, unless the planner itself is emptying it. One of a release
+    that keeps no rate limits is, too, while there are any.
     """
     views = []
+    needs_limits = any(spec.rate_per_s is not None for spec in specs)
     for name in sorted(hubs):
         seen = hubs[name]
         if seen.alive is None:
@@ -95,7 +97,8 @@ def hub_views(
                 site=seen.facts.site,
                 rack=seen.facts.rack,
                 incarnation=seen.facts.incarnation,
-                is_draining=member is not None and member.weight == 0 and name != releasing,
+                is_draining=(member is not None and member.weight == 0 and name != releasing)
+                or (needs_limits and not seen.facts.keeps_limits),
                 is_releasable=name in releasable,
             )
         )

@@ -165,7 +165,7 @@ class Controller:
         if view is None or self._memory is None:
             return False
         known = self.knowledge
-        seen = view.with_store(hub_views(known.hubs, known.plan, releasable=set()))
+        seen = view.with_store(hub_views(known.hubs, known.plan, known.specs, releasable=set()))
         if self.status.state is ControllerState.FROZEN:
             # For want of a view, which is here; a policy that fails gets its next chance in time.
             return "decide" not in self._problems

@@ -70,7 +70,13 @@ def absent_since(known: Known) -> dict[str, float]:
 
 def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundOutcome:
     frozen = _why_frozen(known, settings)
-    alive = hub_views(known.hubs, known.plan, releasable=set(known.wanted), releasing=known.memory.releasing)
+    alive = hub_views(
+        known.hubs,
+        known.plan,
+        known.specs,
+        releasable=set(known.wanted),
+        releasing=known.memory.releasing,
+    )
     if frozen:
         return _freeze(known, policy, alive, frozen)
     assert known.view is not None, "without one it is frozen"

@@ -216,8 +216,11 @@ def check_limits(region: str, limited: Sequence[str], unable: Sequence[str]) -> 
     topics = f"region {region}: {len(limited)} {'pattern has' if len(limited) == 1 else 'patterns have'} a rate limit"
     if not unable:
         return CheckResult("rate limits", CheckStatus.OK, f"{topics}, and every live hub keeps it")
-    fact = f"{topics} that {', '.join(sorted(unable))} cannot keep"
-    step = f"install this release there and restart the hub, or drain it: equipoise hubs drain {min(unable)}"
+    fact = f"{topics} that {', '.join(sorted(unable))} cannot keep: such a hub is given no topics"
+    step = (
+        f"install this release there and restart the hub, then give it a share again: "
+        f"equipoise hubs weigh {min(unable)} 1"
+    )
     return CheckResult("rate limits", CheckStatus.WARNING, fact, step)
 
 

@@ -21,15 +21,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from equipoise.access import Users
-from equipoise.errors import ClosedError, StoreError
+from equipoise.errors import ClosedError, PlanRaceError, StoreError
 from equipoise.hub.cluster.router import Routing
 from equipoise.hub.membership.acl_sync import Rules
 from equipoise.hub.membership.join import enter
+from equipoise.hub.membership.limit_guard import without_limited_topics
 from equipoise.hub.membership.liveness import Glances, Sight
 from equipoise.hub.membership.partition import Partition
 from equipoise.hub.membership.region_guard import RegionGuard
@@ -39,7 +40,7 @@ from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.model import Member, Plan, quantise_weight
 from equipoise.store.contract import Read, SessionState, Store
 from equipoise.store.executor import HEAVY_ENTRIES, offload
-from equipoise.store.records.hubs import HubsStore
+from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.leader import LeaderStore
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.records.specs import StoredSpecs
@@ -285,6 +286,8 @@ class Membership:
         if own is None or own.alive is None or own.facts.incarnation != self._presence.life:
             self._presence.give_up()
             return
+        if await self._amends(plan, seen):
+            return
         hubs = self._sight.conclude(seen, plan, plan_id, now=self._now())
         cluster = self._hub.cluster
         assert cluster is not None, "it was joined when this was made"
@@ -297,6 +300,18 @@ class Membership:
             self.ready.set()
         else:
             await self._enter(plan)
+
+    async def _amends(self, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
+        """Whether another plan is on its way here: this one gives limited topics to a hub that keeps no limits."""
+        change = without_limited_topics(plan, seen, self._specs.stored.specs)
+        if change is None:
+            return False
+        log.warning("plan %d is amended: it gives limited topics to hubs that keep no limits", plan.version)
+        try:
+            await self._plans.commit(change)
+        except PlanRaceError:
+            pass
+        return True
 
     async def _enter(self, plan: Plan) -> None:
         settings = self._settings

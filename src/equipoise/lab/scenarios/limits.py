@@ -183,6 +183,18 @@ LIMITS_SCENARIOS = (
         expectation=LIMITED,
     ),
     _limits(
+        "old-hub",
+        "a hub of a release without rate limits joins, and an operator moves topics",
+        has_store=True,
+        joins=(1, 1),
+        without_limits=("new-1",),
+        moves=(0, 3),
+        ring_changes=(0, 1),
+        link_resets=(0, 2),
+        duration_s=5.0,
+        expectation=LIMITED,
+    ),
+    _limits(
         "relays",
         "messages of limited topics come through other hubs, over links that break",
         moves=(0, 2),

@@ -100,6 +100,8 @@ class ClusterScenario(Scenario):
     clock_steps: Times = NEVER
     # Hubs that send each other whole topics only, as those of earlier releases do.
     whole_links: tuple[str, ...] = ()
+    # Hubs of a release that keeps no rate limits.
+    without_limits: tuple[str, ...] = ()
     # Fields of the hub's cluster settings, by name.
     cluster_settings: Mapping[str, int | float | str] = field(default_factory=dict)
     # Changes of the plan: a topic gets another home; members get other weights, so that many topics move; a topic gets

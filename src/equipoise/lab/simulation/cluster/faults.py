@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from random import Random
 
 from equipoise.lab.scenarios import ClusterScenario
+from equipoise.lab.simulation.cluster.old_release import without_limits
 from equipoise.lab.simulation.cluster.region import STORE
 from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
 from equipoise.lab.simulation.simulated_hub import SimulatedHub
@@ -336,7 +337,8 @@ class ClusterFaults:
 
 async def play(world: ClusterWorld) -> None:
     """One run: changes and faults first, then everything is healed and progress is demanded."""
-    with world.watched_losses(), world.watched_admissions():
+    old = without_limits(world.scenario.without_limits)
+    with world.watched_losses(), world.watched_admissions(), old:
         await world.start()
         measuring = world.measure()
         ClusterFaults(world).begin()

@@ -13,10 +13,12 @@ from equipoise.hub.cluster.share_keeper import ShareKeeper
 from equipoise.hub.cluster.tenure import Sole, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
+from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up, progress
 from equipoise.limits import Bucket, TurnRing, nanoseconds
+from equipoise.model import Plan
 from equipoise.stream.submission import Submission
 
 __all__ = ["LIMIT_ABLATIONS"]
@@ -63,6 +65,10 @@ def _send_all_ahead(clients: LimitedClients, topic: Topic, limit: TopicLimit, co
 
 def _by_the_wall(limits: RateLimits) -> int:
     return nanoseconds(limits._core.shell.wall_time())
+
+
+async def _never(membership: Membership, plan: Plan, seen: object) -> bool:
+    return False
 
 
 @contextmanager
@@ -146,6 +152,13 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-crashes",
         _serve_before_specs,
+    ),
+    Ablation(
+        "able-hubs",
+        "a plan that gives limited topics to a hub without limits is amended before it is applied",
+        envelope.NAME,
+        "limits-old-hub",
+        _with(Membership, "_amends", _never),
     ),
     Ablation(
         "one-gate",

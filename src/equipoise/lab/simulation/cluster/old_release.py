@@ -1,0 +1,50 @@
+"""Hubs of a release before rate limits, beside those of this one.
+
+Such a hub announces no limits, keeps none, and goes by any plan. All else is as in this release: what differs is what
+the others have to cope with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import cast
+
+import msgspec
+
+from equipoise.hub.cluster.rate_limits import RateLimits
+from equipoise.hub.data.topic import Topic
+from equipoise.hub.membership.membership import Membership
+from equipoise.hub.membership.registration import Presence
+from equipoise.lab.simulation.ablation import replaced
+from equipoise.model import Plan, TopicSpec
+from equipoise.store import HubSeen
+from equipoise.store.records.hubs import HubFacts
+
+__all__ = ["without_limits"]
+
+
+@contextmanager
+def without_limits(names: Collection[str]) -> Iterator[None]:
+    """Hubs of these names run a release that keeps no rate limits."""
+    if not names:
+        yield
+        return
+    facts, adopt, amends = Presence._facts, RateLimits.adopt, Membership._amends
+
+    def old_facts(presence: Presence) -> HubFacts:
+        own = cast("HubFacts", cast("property", facts).__get__(presence))
+        return msgspec.structs.replace(own, keeps_limits=own.hub not in names)
+
+    def old_adopt(limits: RateLimits, topic: Topic, spec: TopicSpec | None) -> None:
+        adopt(limits, topic, None if limits._core.settings.name in names else spec)
+
+    async def old_amends(membership: Membership, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
+        return membership._name not in names and await amends(membership, plan, seen)
+
+    with (
+        replaced(Presence, "_facts", property(old_facts)),
+        replaced(RateLimits, "adopt", old_adopt),
+        replaced(Membership, "_amends", old_amends),
+    ):
+        yield
