@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from equipoise.client.publishing import PING, Publishing, late
@@ -17,15 +17,19 @@ __all__ = ["flush"]
 _Ping = tuple[Ticket, TopicPublisher | None, Link]
 
 
-async def flush(publishing: Publishing, links: Sequence[Link], timeout_s: float, *, is_last: bool) -> None:
+async def flush(
+    publishing: Publishing, links: Callable[[], Sequence[Link]], timeout_s: float, *, is_last: bool
+) -> None:
     """Wait until everything submitted so far is answered; raise the first failure without receipt.
+
+    `links` names those there are now: what waits for another hub may go over a link that is made meanwhile.
 
     The time stands still while a topic is above its rate limit, unless the bus is about to be closed (`is_last`).
     """
     loop = asyncio.get_running_loop()
     # Answers come in order, so the answer to a ping says that all before it have come, or are deferred.
     pings: list[_Ping] = []
-    for link in links:
+    for link in links():
         if link.connection is not None and link.outbox.is_busy:
             pings.append((Ticket(PING, 0, loop.create_future()), None, link))
             link.outbox.put(pings[-1][0])
@@ -59,9 +63,9 @@ async def _answers_to(publishing: Publishing, pings: list[_Ping], timeout_s: flo
 
 
 async def _deferred_answers(
-    publishing: Publishing, links: Sequence[Link], timeout_s: float, *, is_last: bool
+    publishing: Publishing, links: Callable[[], Sequence[Link]], timeout_s: float, *, is_last: bool
 ) -> None:
-    connections = [link.connection for link in links if link.connection is not None]
+    connections = [link.connection for link in links() if link.connection is not None]
     deferred = [connection.in_flight.deferred for connection in connections]
     answered = [one.answered() for one in deferred if len(one)]
     if not await _wait(publishing, answered, timeout_s, is_last=is_last):

@@ -72,6 +72,10 @@ MENDED = [
     ("cluster-replication-everything", 430),
     # The next home announced repetitions that had died with the hub they came through: new subscribers waited for them.
     ("cluster-replication-everything", 471),
+    # A flush did not wait for publishes that a hub had deferred, over a link made during the flush.
+    ("cluster-routed-everything", 406),
+    # A hub that found its name still taken in the store gave up, and no supervisor started it again.
+    ("cluster-store-everything", 447),
     # Subscribers were told of the end of a lane that they did not know.
     ("cluster-replication-everything", 476),
     # A plan that changed shares alone passed over streams that waited for other hubs: they waited for ever.

@@ -94,7 +94,7 @@ class ClientRouter:
         return LogLink(self._dialer, self.known_hubs, self._rng)
 
     async def flush(self, timeout_s: float, *, is_last: bool = False) -> None:
-        await flush(self.publishing, self._links.all, timeout_s, is_last=is_last)
+        await flush(self.publishing, lambda: self._links.all, timeout_s, is_last=is_last)
 
     def _end(self, error: EquipoiseError, *, is_clean: bool) -> None:
         for timer in (self._ticking, self._sweeping):
