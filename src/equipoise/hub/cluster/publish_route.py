@@ -171,7 +171,7 @@ class PublishRouting:
             return
         if way.now != way.target and self._is_settled(trunk, way.now):
             self._note(trunk, way)
-            way.now, way.is_due = way.target, bool(way.after)
+            way.now, way.is_due, way.is_unused = way.target, bool(way.after), True
         while stream.admission.routing and way.now == way.target:
             self._send(stream, way, stream.admission.take_routing())
 
@@ -190,8 +190,7 @@ class PublishRouting:
             # A hub where messages of the lane still wait delivers them first.
             way.after[lane.lane] = at
         way.target = self._target(lane.trunk)
-        way.now = way.target
-        way.is_due = bool(way.after)
+        way.now, way.is_due, way.is_unused = way.target, bool(way.after), True
         self.progressed(lane.trunk)
 
     def unsure(self, topic: Topic) -> None:
@@ -214,8 +213,11 @@ class PublishRouting:
         return trunk if way is None else self._find(trunk, way.now) or trunk
 
     def position(self, trunk: Topic) -> Tag:
-        """How far the messages of our clients have come, in the stream that they go to."""
+        """How far the messages of our clients have come, in the stream that the last of them went to."""
         way = None if trunk.stream is None else trunk.stream.way
+        if way is not None and way.is_unused and way.after:
+            name = next(reversed(way.after))
+            return Tag(name, *way.after[name])
         found = None if way is None else self._find(trunk, way.now)
         if found is None:
             found = trunk
@@ -232,6 +234,7 @@ class PublishRouting:
         if way.is_due:
             way.is_due = False
             item = item._replace(after=(*item.after, *self.after(stream.topic)))
+        way.is_unused = False
         return self._cluster.ingress.submit(self._find(stream.topic, way.now) or stream.topic, item)
 
     def _target(self, topic: Topic) -> bytes:

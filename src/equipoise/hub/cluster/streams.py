@@ -29,11 +29,12 @@ __all__ = ["PublishRoute", "State", "Stream"]
 class PublishRoute:
     """Where the messages of this hub's clients to one topic go. Owned by its trunk's Stream."""
 
-    __slots__ = ("after", "is_due", "now", "target")
+    __slots__ = ("after", "is_due", "is_unused", "now", "target")
 
     def __init__(self) -> None:
-        # The stream that messages went to last, and the one that they are to go to.
+        # The stream that messages go to, and whether none has gone there yet; and the one that they are to go to.
         self.now = TRUNK
+        self.is_unused = False
         self.target = TRUNK
         # What the next message comes after, by stream, the latest last; and whether it has to say so.
         self.after: dict[bytes, tuple[int, int]] = {}
