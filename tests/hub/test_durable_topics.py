@@ -88,9 +88,8 @@ def test_a_receipt_has_the_position_of_the_last_message() -> None:
     world.advance()
     assert first.read() == []
     world.confirm()
-    topic = world.core.index.topics[b"d.t"]
-    assert first.read() == [[b"", topic.epoch, 2, 0]]
-    assert second.read() == [[b"", topic.epoch, 3, 0]]
+    assert first.read() == [[b"", 1, 2, 0]]
+    assert second.read() == [[b"", 1, 3, 0]]
 
 
 def test_a_transaction_with_messages_is_one_append() -> None:
@@ -100,7 +99,7 @@ def test_a_transaction_with_messages_is_one_append() -> None:
     assert [len(run) for run in world.runs(b"d.t")] == [2]
 
 
-def test_what_is_uncertain_is_not_delivered_by_this_owner() -> None:
+def test_what_was_uncertain_is_delivered_once_the_log_is_found_to_have_it() -> None:
     world = durable_world()
     subscriber, publisher = subscribed(world, "d.t"), world.client()
     world.do(publisher, "PUBLISH", "d.t", "first")
@@ -110,7 +109,69 @@ def test_what_is_uncertain_is_not_delivered_by_this_owner() -> None:
     world.confirm()
     (reply,) = publisher.read()
     assert reply.startswith("UNCERTAIN")
-    assert [message[2] for message in subscriber.read()] == [b"first"]
+    assert [message[2] for message in subscriber.read()] == [b"first", b"second"]
+    assert world.do(publisher, "XLEN", "d.t") == 2
+
+
+def test_positions_are_numbers_in_the_log_for_ever() -> None:
+    world = durable_world()
+    publisher, subscriber = world.client(), world.client(3)
+    subscriber.send("EQ.SUBSCRIBE", "d.t")
+    assert subscriber.read() == [[b"eq.subscribe", b"d.t", 1, 1, 0]]
+    world.do(publisher, "PUBLISH", "d.t", "a")
+    world.do(publisher, "DEL", "d.t")
+    world.do(publisher, "XADD", "d.t", "*", "payload", "b")
+    assert subscriber.read() == [[b"eq.message", b"d.t", 1, n, value] for n, value in ((1, b"a"), (2, b"b"))]
+
+
+def test_a_subscriber_that_comes_back_gets_what_it_missed_first() -> None:
+    world = durable_world()
+    publisher, subscriber = world.client(), world.client(3)
+    for value in "abc":
+        world.do(publisher, "PUBLISH", "d.t", value)
+    subscriber.send("EQ.RESUME", "d.t", "1")
+    world.confirm()
+    world.do(publisher, "PUBLISH", "d.t", "d")
+    confirmed, *messages = subscriber.read()
+    assert confirmed == [b"eq.subscribe", b"d.t", 1, 1, 1]
+    assert messages == [
+        [b"eq.message", b"d.t", 1, n, value] for n, value in ((2, b"b"), (3, b"c"), (4, b"d"))
+    ]
+
+
+def test_a_subscriber_comes_back_behind_what_is_not_committed_yet() -> None:
+    world = durable_world()
+    publisher, subscriber = world.client(), world.client(3)
+    world.do(publisher, "PUBLISH", "d.t", "a")
+    publisher.send("PUBLISH", "d.t", "b")
+    subscriber.send("EQ.RESUME", "d.t", "1")
+    assert subscriber.read() == []
+    world.confirm()
+    assert [push[:5] for push in subscriber.read()] == [
+        [b"eq.subscribe", b"d.t", 1, 1, 1],
+        [b"eq.message", b"d.t", 1, 2, b"b"],
+    ]
+
+
+def test_resuming_an_ordinary_topic_is_subscribing_to_it() -> None:
+    world = durable_world()
+    subscriber = world.client(3)
+    subscriber.send("EQ.RESUME", "other", "7")
+    ((verb, name, *_, n),) = subscriber.read()
+    assert (verb, name, n) == (b"eq.subscribe", b"other", 0)
+    subscriber.send("EQ.RESUME", "other", "x")
+    assert subscriber.read()[0].startswith("ERR n is")
+
+
+def test_smart_subscribers_come_again_when_their_topic_becomes_durable() -> None:
+    world = LogWorld()
+    plain, smart = subscribed(world, "d.t"), world.client(3)
+    smart.send("EQ.SUBSCRIBE", "d.t")
+    world.core.specs.follow(DURABLE, 1)
+    world.durable.follow(world.core.index.topics.values())
+    assert len(world.core.sessions) == 1
+    world.do(world.client(), "PUBLISH", "d.t", "kept")
+    assert plain.read() == [[b"message", b"d.t", b"kept"]]
 
 
 def test_a_topic_becomes_durable_and_plain_again_with_its_spec() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from equipoise.errors import DamagedError
@@ -136,10 +137,11 @@ def test_a_run_that_is_damaged_is_refused_by_name() -> None:
             decode_run(data, "ledger 7, entry 3")
 
 
-def test_a_deleted_log_is_as_if_it_had_never_been() -> None:
+def test_a_deleted_log_is_as_if_it_had_never_been_but_for_the_numbers() -> None:
     logs = busy_log()
+    number = logs.logs[b"t"].entries.number
     assert logs.run("DEL", "t") == b":1\r\n"
-    assert logs.logs[b"t"].snapshot() == TopicLog().snapshot()
+    assert logs.logs[b"t"].snapshot() == msgspec.structs.replace(TopicLog().snapshot(), number=number)
     assert logs.run("XADD", "t", "1-1", "f", "v") == b"$3\r\n1-1\r\n"
 
 
@@ -226,3 +228,29 @@ def test_setting_what_is_set_forgets_nothing_and_can_make_the_log() -> None:
     first = logs.run("XADD", "t", "IDMP", "p", "1", "*", "f", "v")
     assert logs.run("XCFGSET", "t", "IDMP-MAXSIZE", "5", "MKSTREAM") == b"+OK\r\n"
     assert logs.run("XADD", "t", "IDMP", "p", "1", "*", "f", "v") == first
+
+
+def test_entries_keep_their_numbers_whatever_is_deleted() -> None:
+    logs = Logs()
+    for number in range(1, 301):
+        logs.run("XADD", "t", f"{number}-0", "f", "v")
+    log = logs.logs[b"t"]
+    logs.run("XDEL", "t", "60-0", *(f"{number}-0" for number in range(101, 201)))
+    logs.run("XTRIM", "t", "MINID", "50-0")
+
+    def behind(number: int, of: TopicLog = log) -> list[int]:
+        return [n for n, _ in of.entries.behind(number)]
+
+    kept = [*range(50, 60), *range(61, 101), *range(201, 301)]
+    assert behind(0) == kept
+    assert behind(60) == behind(59) == kept[10:]
+    assert behind(150) == kept[50:]
+    assert behind(299) == [300]
+    assert behind(300) == []
+    logs.run("DEL", "t")
+    logs.run("XADD", "t", "*", "f", "v")
+    assert behind(0) == [301]
+    restored = TopicLog()
+    restored.apply(log.snapshot())
+    restored.change(EntryAdded(2**50, 0, b"*0\r\n"))
+    assert behind(0, restored) == [302]

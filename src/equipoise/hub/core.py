@@ -95,7 +95,7 @@ class HubCore:
             memory_bytes=shell.memory_bytes(),
             now=shell.now,
             call_later=shell.call_later,
-            cut=self._cut_slow,
+            cut=self.cut_subscriber,
             touch=self.metering.touch,
         )
         self.admission = ConnectionLimits(self.limits, now=shell.now, call_later=shell.call_later)
@@ -243,9 +243,9 @@ class HubCore:
         if self.sessions.pop(session.id, None) is not None:
             self.quotas.give_back(Resource.CONNECTIONS, owner_of(session.user))
 
-    def _cut_slow(self, session: Subscriber, reason: str) -> None:
-        assert isinstance(session, Session), "only sessions subscribe"
-        self.cut(session, reason, is_slow=True)
+    def cut_subscriber(self, subscriber: Subscriber, reason: str, *, is_slow: bool = True) -> None:
+        assert isinstance(subscriber, Session), "only sessions subscribe"
+        self.cut(subscriber, reason, is_slow=is_slow)
 
     # --- commands
 

@@ -3,6 +3,9 @@
 A block holds up to a hundred consecutive entries, the deleted ones among them counted, as Redis's nodes do: trimming
 with `~` removes whole blocks only. An entry is kept in the form in which it is sent to readers.
 
+Entries are numbered from 1 in the order in which they were added, over all that the log ever had: a number is never
+given twice, whatever was deleted since.
+
 Always true:
     ids rise, within a block and from block to block;
     a block has at least one entry that is not deleted.
@@ -16,16 +19,18 @@ from itertools import islice
 
 from equipoise.log.ids import EntryId
 
-__all__ = ["BLOCK_ENTRIES", "Entries", "fields_of"]
+__all__ = ["BLOCK_ENTRIES", "Entries", "body_of", "fields_of"]
 
 # Redis's `stream-node-max-entries`.
 BLOCK_ENTRIES = 100
 
 
 class _Block:
-    __slots__ = ("ids", "live", "pieces")
+    __slots__ = ("ids", "live", "number", "pieces")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        # Of the first entry.
+        self.number = number
         self.ids: list[EntryId] = []
         # The entries as they are sent: an array of id and fields. None: deleted.
         self.pieces: list[bytes | None] = []
@@ -35,9 +40,11 @@ class _Block:
 class Entries:
     """Owned by a TopicLog."""
 
-    __slots__ = ("_blocks", "_firsts", "bytes", "count")
+    __slots__ = ("_blocks", "_firsts", "bytes", "count", "number")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        # Of the last entry that was ever added.
+        self.number = number
         self._blocks: list[_Block] = []
         # The first id that each block was begun with.
         self._firsts: list[EntryId] = []
@@ -52,8 +59,9 @@ class Entries:
     def add(self, at: EntryId, piece: bytes) -> None:
         """Behind all others."""
         block = self._blocks[-1] if self._blocks else None
+        self.number += 1
         if block is None or len(block.ids) >= BLOCK_ENTRIES:
-            block = _Block()
+            block = _Block(self.number)
             self._blocks.append(block)
             self._firsts.append(at)
         block.ids.append(at)
@@ -96,6 +104,14 @@ class Entries:
                 piece = pieces[i]
                 if piece is not None:
                     yield ids[i], piece
+
+    def behind(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """The entries behind the one of this number, with theirs. Not to be used after a change."""
+        low = max(0, bisect_right(self._blocks, number, key=lambda block: block.number) - 1)
+        for block in self._blocks[low:]:
+            for of_piece, piece in enumerate(block.pieces, block.number):
+                if of_piece > number and piece is not None:
+                    yield of_piece, piece
 
     def steps(self, start: EntryId, step: int, limit: int) -> tuple[int, list[EntryId]]:
         """How many entries there are from `start` on, and the id of every `step`-th of them, at most `limit` ids."""
@@ -186,10 +202,19 @@ class Entries:
         return (block, i) if i < len(block.ids) and block.ids[i] == at else None
 
 
+def body_of(piece: bytes) -> bytes:
+    """The fields of an entry as they are stored, out of the entry as it is sent: an array of its id and of them."""
+    return piece[_fields_at(piece) :]
+
+
+def _fields_at(piece: bytes) -> int:
+    """Behind the array's beginning, and the id's length and id."""
+    return piece.index(b"*", piece.index(b"\r\n", piece.index(b"$")))
+
+
 def fields_of(piece: bytes) -> list[bytes]:
-    """The fields and values of an entry as it is sent: an array of its id and of the fields."""
-    # Behind the array's beginning, and the id's length and id.
-    at = piece.index(b"*", piece.index(b"\r\n", piece.index(b"$")))
+    """The fields and values of an entry as it is sent."""
+    at = _fields_at(piece)
     end = piece.index(b"\r\n", at)
     fields: list[bytes] = []
     for _ in range(int(piece[at + 1 : end])):

@@ -246,6 +246,8 @@ class LogSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
     duration_s: int = 0
     tokens_max: int = 0
     sequences: tuple[SequenceRow, ...] = ()
+    # Of the last entry ever added.
+    number: int = 0
 
 
 LogRecord = (

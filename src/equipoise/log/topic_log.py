@@ -32,12 +32,13 @@ class TopicLog:
     def __init__(self) -> None:
         # Records that are applied and not taken yet.
         self._changes: list[r.LogRecord] = []
+        self.entries = Entries()
         self._clear()
 
     def _clear(self) -> None:
         # Whether there is a log: one without entries may have been created, or emptied.
         self.exists = False
-        self.entries = Entries()
+        self.entries = Entries(self.entries.number)
         # The id and the number of the last entry ever added, and the greatest id ever deleted by XDEL.
         self.last: EntryId = ID_MIN
         self.entries_added = 0
@@ -208,6 +209,7 @@ class TopicLog:
             duration_s=self.token_duration_s,
             tokens_max=self.tokens_max,
             sequences=self.sequences.rows(),
+            number=self.entries.number,
         )
 
     def _restore(self, record: r.LogSnapshot) -> None:
@@ -216,6 +218,8 @@ class TopicLog:
         self._clear()
         self.entries = entries
         entries.trim(record.first)
+        # Snapshots of earlier releases do not say.
+        entries.number = max(entries.number, record.number or record.entries_added)
         self.exists, self.last = record.exists, record.last
         self.entries_added, self.max_deleted = record.entries_added, record.max_deleted
         self.token_duration_s, self.tokens_max = record.duration_s, record.tokens_max

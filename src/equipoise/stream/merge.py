@@ -45,18 +45,18 @@ class TopicMerge:
         "_over",
         "_sink",
         "_streams",
-        "_trunk",
         "_waiting",
         "_was_away",
         "sources",
+        "trunk",
         "wanted",
     )
 
     def __init__(self, sink: Sink, bytes_max: int) -> None:
         self._sink = sink
         self._bytes_max = bytes_max
-        self._trunk = MergedStream(TRUNK)
-        self._streams: dict[bytes, MergedStream] = {TRUNK: self._trunk}
+        self.trunk = MergedStream(TRUNK)
+        self._streams: dict[bytes, MergedStream] = {TRUNK: self.trunk}
         # By lane, the last epoch of it that is over.
         self._over: dict[bytes, int] = {}
         self._waiting = WaitingParts()
@@ -85,12 +85,12 @@ class TopicMerge:
         """What a change, or a stream, waits for; None: nothing."""
         if self._is_changing or self._waiting.intakes:
             return (frozenset(self.sources), tuple(intake.start for intake in self._waiting.intakes))
-        return self._trunk.cursor.behind
+        return self.trunk.cursor.behind
 
     def give_up_waiting(self) -> None:
         """Wait no longer: what no source has brought is lost."""
-        if self._trunk.cursor.behind is not None:
-            self._sink.on_live(self._trunk.cursor.resume(*self._trunk.cursor.behind, may_lag=False))
+        if self.trunk.cursor.behind is not None:
+            self._sink.on_live(self.trunk.cursor.resume(*self.trunk.cursor.behind, may_lag=False))
         self._is_advancing = True
         self._skip_waiting(-1)
         self._is_advancing = False
@@ -148,8 +148,8 @@ class TopicMerge:
 
     def begin_plain(self, source: Source) -> None:
         """The source's server knows no positions: what comes is taken as it comes."""
-        self._trunk.cursor = Cursor()
-        intake = self._trunk.intakes[source] = Intake(self._trunk, source, self._trunk.cursor.position)
+        self.trunk.cursor = Cursor()
+        intake = self.trunk.intakes[source] = Intake(self.trunk, source, self.trunk.cursor.position)
         intake.is_caught_up = True
 
     def greeted(self, source: Source) -> None:
@@ -335,7 +335,7 @@ class TopicMerge:
 
     def _drop_source(self, source: Source) -> None:
         """Nothing comes from the source any more: streams for which it alone had caught up go on from another."""
-        self._was_away |= not source.is_own and self._trunk.cursor.epoch >= 0
+        self._was_away |= not source.is_own and self.trunk.cursor.epoch >= 0
         for stream in list(self._streams.values()):
             intake = stream.intakes.pop(source, None)
             if intake is None:

@@ -20,6 +20,10 @@ TRUNK = b""
 """The name of the stream that every topic has. A lane has the name of its hub."""
 
 
+DURABLE_EPOCH = 1
+"""The epoch that clients see of a durable topic, for ever: n is the number of an entry in its log."""
+
+
 class Position(NamedTuple):
     """Ordered: a later position of the same stream compares greater."""
 

@@ -18,6 +18,7 @@ from equipoise.client.wire.codec import decode_name
 from equipoise.errors import EquipoiseError
 from equipoise.stream.cursor import PatternCursor
 from equipoise.stream.merge import TopicMerge
+from equipoise.stream.position import DURABLE_EPOCH
 from equipoise.stream.sources import Source
 
 
@@ -91,6 +92,12 @@ class TopicChannel(Channel):
     @property
     def key(self) -> tuple[bytes, bytes]:
         return self.name, self.where
+
+    @property
+    def resume_at(self) -> int | None:
+        """Of a durable topic, the number of the last message: a hub can go on from there. None: it cannot."""
+        epoch, n = self.merge.trunk.cursor.position
+        return n if epoch == DURABLE_EPOCH else None
 
     def on_live(self, missed: int | None) -> None:
         """The stream comes from here on."""

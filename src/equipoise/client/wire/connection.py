@@ -69,6 +69,8 @@ class Connection(asyncio.Protocol):
         self.is_heard = False
         # False once the peer has shown that it does not know positions: a plain Redis.
         self.has_positions = True
+        # Whether it goes on with a durable topic from a position.
+        self.can_resume = True
         # What the link is called at the peer, and the peer's address: as it was dialled, or as the peer says.
         self.link = b""
         self.hub = b""

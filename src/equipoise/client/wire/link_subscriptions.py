@@ -36,6 +36,7 @@ _SUBSCRIBE = (b"subscribe", b"psubscribe", b"own", b"fsubscribe")
 _UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown", b"funsubscribe")
 _POSITIONED = b"eq."
 _PING = encode_request(b"PING")
+_LATE = "TRYAGAIN this hub could not carry out the command"  # It is asked again.
 
 
 class SubscriptionOwner(Protocol):
@@ -201,6 +202,9 @@ class LinkSubscriptions:
         if connection.has_positions or subscription.kind == FILTERED:
             verb = _POSITIONED + verb
         connection.in_flight.add(_SubscribeRequest(verb, subscription, refuse))
+        if verb == b"eq.subscribe" and connection.can_resume and subscription.channel.resume_at is not None:
+            verb = b"eq.resume"
+            words.append(b"%d" % subscription.channel.resume_at)
         connection.send(encode_request(verb.upper(), *words))
 
     def _is_current(self, subscription: AnySubscription) -> bool:
@@ -211,12 +215,17 @@ class LinkSubscriptions:
             return
         if is_unknown_command(error) and "EQ." in error.text.upper() and not subscription.is_own:
             if subscription.kind != FILTERED:
-                connection.has_positions = False
+                is_resumed = "EQ.RESUME" in error.text.upper()
+                connection.can_resume &= not is_resumed
+                connection.has_positions &= is_resumed
                 self._subscribe(connection, subscription)
                 return
             error = RefusedError(
                 f"{error.text}; the server has no filters: use an Equipoise hub of this release"
             )
+        if error.text.startswith(_LATE):
+            self._subscribe(connection, subscription)
+            return
         self._drop(subscription)
         self._owner.on_refused(subscription, error)
 

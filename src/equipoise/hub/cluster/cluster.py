@@ -73,6 +73,7 @@ class Cluster:
         self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = Merging(self, settings.pending_bytes_max)
+        self.caught_up = self.merging.wake
         self.asked = AskedFilters(self)
         self.interests = Interests(self)
         self.handover = HandoverEngine(self)
@@ -289,7 +290,7 @@ class Cluster:
         def tell(topic: Topic) -> None:
             if topic.stream is not None:
                 self.ingress.void(topic.stream, link.hub, may_be_lost=True)
-                self.merging.detached(topic.stream, link.hub)
+                self.merging.peer_gone(topic.stream, link.hub, is_gone=False)
 
         self.news.add(tell)
         # Behind that: what waited for room comes after what was lost.
@@ -376,24 +377,22 @@ class Cluster:
 
     def close(self) -> None:
         self._is_over = True
-        timed = (
-            self._tidying,
-            self.asked,
-            self.interests,
-            self.limits,
-            self.moves,
-            self.telling,
-            self.counts,
-            self.calls,
-        )
-        for part in timed:
+        timed = (self._tidying, self.asked, self.interests, self.limits, self.moves, self.telling)
+        for part in (*timed, self.counts, self.calls):
             part.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
         self.out.clear()
 
+    def _take_in_late(self, topic: Topic, link: OutLink, ticket: int) -> None:
+        if topic.is_home and self.out.get(link.hub) is link:
+            self.take_in(topic, link, ticket)
+
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
+        if topic.log is not None and not topic.log.may_begin:
+            topic.log.waiters.append(lambda: self._take_in_late(topic, link, ticket))
+            return
         self.core.index.add_relay(topic, link)
         self.asked.taken_in(topic, link)
         link.send(AttachedFrame(topic.key, ticket, topic.epoch, topic.n))

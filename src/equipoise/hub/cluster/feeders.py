@@ -116,6 +116,9 @@ class Feeders:
 
     def tear(self, topic: Topic, *, is_told: bool = False) -> None:
         """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message."""
+        if topic.log is not None:
+            # What was acknowledged is in its log.
+            return
         cluster, epoch = self._cluster, self._cluster.core.new_epoch(topic.epoch)
         cluster.merging.count_loss(topic, epoch, 0)
         if not is_told:

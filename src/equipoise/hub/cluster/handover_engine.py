@@ -339,7 +339,9 @@ class HandoverEngine:
             cluster.tags.greet(topic, link)
         if topic.limit is not None:
             cluster.limits.closing(topic, effect.hub)
-        cluster.tell(effect.hub, CloseFrame(topic.name, topic.epoch, topic.n))
+        # Of a durable topic whose log was never looked at the end is unknown.
+        is_known = topic.log is None or topic.log.is_numbered
+        cluster.tell(effect.hub, CloseFrame(topic.name, topic.epoch, topic.n if is_known else 0))
 
     def _open(self, stream: Stream, effect: OpenEpoch) -> None:
         cluster, topic = self._cluster, stream.topic
@@ -348,9 +350,10 @@ class HandoverEngine:
         cluster.merging.unfollow(stream)
         cluster.merging.drop_pending(stream)
         opened = cluster.core.new_epoch(max(epoch, topic.epoch))
-        cluster.announce(topic, opened, epoch, n)
-        cluster.merging.count_loss(topic, epoch or opened, n)
-        topic.jump(opened, 0)
+        if topic.log is None:
+            cluster.announce(topic, opened, epoch, n)
+            cluster.merging.count_loss(topic, epoch or opened, n)
+        topic.jump(opened, 0 if topic.log is None else topic.log.take_over(n))
         if topic.beside is not None:
             topic.beside.opened = (opened, epoch, n)
         if topic.limit is not None:

@@ -133,6 +133,10 @@ class LogCalls:
         self._put(key, call)
         return reply
 
+    def open_here(self, key: bytes) -> LiveLog | None:
+        """The log, opened if need be, if its home is here."""
+        return self._logs.of(key) if self._logs is not None and self._is_home(key) else None
+
     def watch(
         self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
     ) -> Callable[[], None]:

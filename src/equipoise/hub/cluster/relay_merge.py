@@ -1,8 +1,8 @@
 """Carry out the merge of streams at a hub where they are not numbered: attach, deliver, pass on, leave.
 
-Which hub a stream is followed at, and when a part is due, is decided in stream/relay.py. This module sends the frames,
-delivers messages to clients and to the hubs behind this one, and bounds what waits. A topic's lanes are followed in the
-same way, each at the hub that numbers it. What depends on another of the topic's streams waits for it (`dependencies`).
+stream/relay.py decides at which hub a stream is followed, and when a part is due. This module sends frames, delivers to
+clients and to hubs behind this one, and bounds what waits. Lanes are followed in the same way, each at the hub that
+numbers it. What depends on another of the topic's streams waits for it (`dependencies`).
 
 Always true:
     positions are passed on as the home gave them, each once, in rising order;
@@ -83,7 +83,7 @@ class Merging:
         self.pending_bytes = 0
         # Streams whose waiting parts had to be given up for want of room.
         self.overflows = 0
-        # Streams in which something waits; and those in which it did when a hub was lost, until it has been taken.
+        # Streams in which something waits; those in which it did when a hub was lost, until it has been taken.
         self._waiting: dict[Stream, None] = {}
         self._torn: set[Stream] = set()
 
@@ -165,15 +165,9 @@ class Merging:
         for hub in stream.unfollow():
             self._leave(stream, hub)
 
-    def peer_gone(self, stream: Stream, hub: str) -> None:
-        """The hub is dead, or its link began anew and nothing is known of it: what it had not sent never comes."""
-        stream.lost(hub, is_gone=True)
-        self._cluster.interests.left(stream, hub)
-        self._advance(stream)
-
-    def detached(self, stream: Stream, hub: str) -> None:
-        """The hub has not received what we asked of it: it is asked again."""
-        stream.lost(hub, is_gone=False)
+    def peer_gone(self, stream: Stream, hub: str, *, is_gone: bool = True) -> None:
+        """The hub is dead, or its link began anew: what it had not sent never comes. Else it is asked again."""
+        stream.lost(hub, is_gone=is_gone)
         self._cluster.interests.left(stream, hub)
         self._advance(stream)
 
@@ -217,7 +211,7 @@ class Merging:
         self._advance(stream)
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
-        """Leave out what the stream still has up to this position."""
+        """Leave out what the stream has up to this position."""
         self._jump(stream, epoch, n)
         self._advance(stream, has_moved=True)
 
@@ -235,9 +229,8 @@ class Merging:
     # Inside.
 
     def _advance(self, stream: Stream, *, has_moved: bool = False, is_message: bool = False) -> None:
-        """Do what has become possible: take what is due, change the source, answer who waits.
-
-        A message that is merely delivered changes nothing for the handover, unless this hub waits for an end.
+        """Take what is due, change the source, answer who waits. A message that is merely delivered changes nothing for
+        the handover, unless this hub waits for an end.
         """
         while (stream.pending and self._take_due(stream)) or (stream.join_at and self._switch(stream)):
             has_moved, is_message = True, False
@@ -313,6 +306,9 @@ class Merging:
 
     def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
         topic = stream.topic
+        if topic.log is not None:
+            topic.log.relay(epoch, first, payloads)
+            return
         if epoch != topic.epoch or first != topic.n + 1:
             if topic.lane and stream.source is None and epoch != topic.epoch:
                 # The answer to a question that was asked again: the lane begins here with the answer to the last one.
@@ -357,17 +353,21 @@ class Merging:
         frame = encode(OpenedFrame(topic.name, epoch, hub, after_epoch, after_n))
         for link in topic.relays or ():
             link.write(frame)
-        self._cluster.announce(topic, epoch, after_epoch, after_n)
-        self.count_loss(topic, after_epoch or epoch, after_n)
-        if topic.epoch and hub and not after_epoch:
-            # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
-            tell_topic_gap(self._cluster.core, topic)
-        topic.jump(epoch, 0)
+        if topic.log is None:
+            self._cluster.announce(topic, epoch, after_epoch, after_n)
+            self.count_loss(topic, after_epoch or epoch, after_n)
+            if topic.epoch and hub and not after_epoch:
+                # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
+                tell_topic_gap(self._cluster.core, topic)
+        # The positions of a durable topic go on.
+        topic.jump(epoch, 0 if topic.log is None else topic.n)
 
     def _jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Nothing before this position will come any more."""
         topic = stream.topic
-        if (epoch, n) > (topic.epoch, topic.n):
+        if topic.log is not None:
+            topic.log.relay(epoch, n + 1, ())
+        elif (epoch, n) > (topic.epoch, topic.n):
             if not topic.lane:
                 # What depends on that position may come in a lane before the next message of the trunk does.
                 self._cluster.announce(topic, epoch, 0, 0, n)

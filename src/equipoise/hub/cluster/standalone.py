@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from equipoise.content.filter import Filter
     from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.reply import Reply
@@ -182,6 +183,9 @@ class Standalone:
         raise AssertionError("only a hub among others has topics with a Stream")
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
+        raise AssertionError("only a hub among others has topics with a Stream")
+
+    def caught_up(self, stream: Stream) -> None:
         raise AssertionError("only a hub among others has topics with a Stream")
 
     def waiting_for(self, topic: Topic) -> str:

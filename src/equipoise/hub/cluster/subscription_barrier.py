@@ -148,6 +148,7 @@ class Listening:
                 self._stand(topic, wait)
             for name in (*(request.topic for request in filtered), *(() if kind.is_pattern else names)):
                 self._stand_by_name(session, name, left_out, wait)
+                self._await_number(name, wait)
         if former is not None:
             _call_all(former.releases)
         if wait.is_over_at_once():
@@ -180,6 +181,12 @@ class Listening:
         absent = None if isinstance(found, str) else left_out(found)
         if not isinstance(found, str) and absent is not None:
             self._stand(found, wait, absent)
+
+    def _await_number(self, name: bytes, wait: Wait) -> None:
+        """Wait until the log of a durable topic whose home is here says where the topic stands."""
+        topic = self._cluster.core.index.topics.get(name)
+        if topic is not None and topic.log is not None and topic.is_home and not topic.log.may_begin:
+            wait.join(topic.log.waiters)
 
     def _give_up(self, session: Session) -> None:
         """The client has gone, or was asked to try again."""
@@ -305,7 +312,7 @@ class Listening:
                         session.push(lane_push(stream))
                 else:
                     words = (bulk(b"eq.trunk"), bulk(stream.name))
-                    session.push(push((*words, integer(stream.epoch), integer(stream.n)), 3))
+                    session.push(push((*words, integer(stream.shown_epoch), integer(stream.n)), 3))
             elif kind is Kind.OWN and stream.beside is not None and stream.beside.opened is not None:
                 session.push(
                     push((bulk(b"eq.opened"), bulk(topic.name), *map(integer, stream.beside.opened)), 3)

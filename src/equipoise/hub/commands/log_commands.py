@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import RESERVED, denial, too_long
+from equipoise.hub.commands import resuming
 from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.spec import CommandSpec, Handler, container
 from equipoise.hub.data.reply import Reply
@@ -234,6 +235,7 @@ def names(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
 def specs() -> list[CommandSpec]:
     write, fast_write = ("write", "denyoom"), ("write", "denyoom", "fast")
     rows = [
+        resuming.spec(),
         _spec("xadd", -5, "5.0.0", "Appends an entry to the log of a topic.", fast_write),
         _spec("xlen", 2, "5.0.0", "Counts the entries of a log.", ("readonly", "fast")),
         _spec("xrange", -4, "5.0.0", "Returns entries between two ids.", ("readonly",)),

@@ -373,7 +373,7 @@ def _introspection() -> list[CommandSpec]:
     ]
 
 
-# By name in lower case and, since most clients shout, in upper case.
+# By name in lower case and in upper case.
 COMMANDS: dict[bytes, CommandSpec] = {}
 
 for _spec in (

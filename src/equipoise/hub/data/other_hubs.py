@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
@@ -227,6 +228,9 @@ class OtherHubs(Protocol):
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         """Publish for a client to a topic that has a Stream: the reply to each message, or one to all, later."""
+
+    def caught_up(self, stream: Stream) -> None:
+        """A durable topic that another hub sends has got what it missed."""
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
         """The same without a reply; False if there is no room."""

@@ -1,4 +1,5 @@
-"""What the hub needs of the world around it: a transport for each session, and time, timers and secrets from the shell.
+"""What the hub needs of the world around it: a transport for each session, time, timers and secrets from the shell, and
+what keeps the messages of durable topics.
 
 asyncio's transports and uvloop's are Wires as they are; `hub/shell/server` has the Shell of a running loop, the
 simulator and the tests have theirs.
@@ -6,8 +7,11 @@ simulator and the tests have theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.reply import Reply
 
 
 class Timer(Protocol):
@@ -27,6 +31,23 @@ class Wire(Protocol):
     def resume_reading(self) -> None: ...
     def get_write_buffer_size(self) -> int: ...
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...
+
+
+class MessageLog(Protocol):
+    """What keeps the messages of a durable topic: see hub/logs/durable_topics.py."""
+
+    @property
+    def is_numbered(self) -> bool: ...
+    @property
+    def may_begin(self) -> bool: ...
+    @property
+    def waiters(self) -> list[Callable[[], None]]: ...
+    def publish(self, payloads: Sequence[bytes]) -> bytes | Reply: ...
+    def publish_positioned(
+        self, payloads: Sequence[bytes], receipt: Callable[[int, int, int], bytes]
+    ) -> bytes | Reply: ...
+    def relay(self, epoch: int, first: int, payloads: Sequence[bytes]) -> None: ...
+    def take_over(self, end: int) -> int: ...
 
 
 class LinkEnd(Protocol):

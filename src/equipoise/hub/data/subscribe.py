@@ -34,11 +34,12 @@ def subscribe(
     kind: Kind,
     names: list[bytes],
     compiled: Compiled = NOTHING_COMPILED,
+    since: int | None = None,
 ) -> str | None:
     """Subscribe to each name in turn and push an answer for each; an error text for the first that may not be.
 
     As in Redis, permissions are judged for all names before any is subscribed to. `compiled` has the patterns
-    and filters.
+    and filters. `since`: of a durable topic, the number behind which the caller sends what comes before.
     """
     problem = objection(core, session, kind, names, compiled)
     if problem is not None:
@@ -53,7 +54,8 @@ def subscribe(
             if kind is Kind.OWN:
                 facts += _own_stream(core, session, topic)
             else:
-                facts += [integer(topic.epoch), integer(topic.n)]
+                epoch = topic.epoch if kind is Kind.FILTERED else topic.shown_epoch
+                facts += [integer(epoch), integer(topic.n if since is None else since)]
         session.push(push(facts, session.proto))
         if kind.is_by_name and isinstance(topic, Topic):
             core.cluster.listening.greet(session, topic, kind)
@@ -261,7 +263,7 @@ def _own_stream(core: SessionHost, session: Session, topic: Topic) -> list[bytes
     left_out = map(bulk, listening.left_out(session, topic))
     if not streams:
         return [null(3), integer(0), integer(0), *left_out]
-    return [bulk(streams[0].lane), integer(streams[0].epoch), integer(streams[0].n), *left_out]
+    return [bulk(streams[0].lane), integer(streams[0].shown_epoch), integer(streams[0].n), *left_out]
 
 
 def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:

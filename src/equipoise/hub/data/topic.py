@@ -18,6 +18,7 @@ from equipoise.hub.cluster.link.codec import egress_encoder
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.kinds import Kind
 from equipoise.resp.replies import Encoder, interleaved, plain_encoder, positioned_encoder
+from equipoise.stream.position import DURABLE_EPOCH
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Beside
@@ -28,16 +29,14 @@ if TYPE_CHECKING:
     from equipoise.hub.content.topic_filters import TopicFilters
     from equipoise.hub.data.audience import RunNotes, Stage
     from equipoise.hub.data.patterns import Pattern
-    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.ports import MessageLog
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.locations.topic_locations import Whereabouts
     from equipoise.hub.telemetry.meter import TopicMeter
-    from equipoise.log.records import EntryAdded
     from equipoise.model import TopicSpec
 
 __all__ = [
     "LANE_PREFIX",
-    "MessageLog",
     "MixedForms",
     "Topic",
     "compile_audience",
@@ -48,16 +47,6 @@ __all__ = [
 
 # Names that begin so are those of lanes among hubs: no client may make such a topic.
 LANE_PREFIX = b"$lane/"
-
-
-class MessageLog(Protocol):
-    """What keeps the messages of a durable topic: see hub/logs/durable_topics.py."""
-
-    def publish(self, payloads: Sequence[bytes]) -> bytes | Reply: ...
-    def publish_positioned(
-        self, payloads: Sequence[bytes], receipt: Callable[[int, int, int], bytes]
-    ) -> bytes | Reply: ...
-    def deliver(self, added: Sequence[EntryAdded]) -> None: ...
 
 
 class Topic:
@@ -194,6 +183,16 @@ class Topic:
     def has_subscribers(self) -> bool:
         """Whether there is one by name or by filter."""
         return bool(self.members) or self.content is not None
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether a subscriber by name or by filter, or another hub, follows it."""
+        return bool(self.members or self.relays or self.content)
+
+    @property
+    def shown_epoch(self) -> int:
+        """What clients see: a durable topic has one epoch for ever, in which n is the number in its log."""
+        return self.epoch if self.log is None else DURABLE_EPOCH
 
     @property
     def is_heard(self) -> bool:
@@ -389,7 +388,7 @@ def _encoder_cache(topic: Topic) -> Callable[[Form], Encoder]:
             if kind.is_positioned and topic.lane:
                 encoder = positioned_encoder(topic.epoch, kind.lane_message, *names, topic.lane)
             elif kind.is_positioned:
-                encoder = positioned_encoder(topic.epoch, kind.message, *names)
+                encoder = positioned_encoder(topic.shown_epoch, kind.message, *names)
             else:
                 encoder = plain_encoder(proto, kind.message, *names)
             made[form] = encoder

@@ -4,10 +4,12 @@ PUBLISH, EQ.PUBLISH and XADD append to the log and are answered after the commit
 and only that, in the order of the log. A message of PUBLISH is an entry with the one field `payload`; to subscribers an
 entry of XADD is the value of that field if it is the only one, else all fields and values as an array in RESP.
 
-In a cluster a message goes to the hub that owns the log, as every command on it does. That hub gives it to the channel
-once it is committed, as if a client of its own published it: the channel's home is the same hub, but for moments in
-which the topic moves. The log is given to the next owner once the channel has all that this one has committed, so
-subscribers get messages in the order of the log.
+The position of a message is the number of its entry, at every hub and for ever. The channel's home sends what the log
+of its own commits; where the log was opened after a move or a crash, it first sends what is in the log and has not come
+to its subscribers. A hub that follows the topic and misses numbers, whichever hub was lost with them, asks the owner of
+the log for the messages behind the last one that it has, and takes nothing else until it has got them.
+
+Always true: a hub gives its subscribers each number once, in rising order, without a hole within what the log keeps.
 """
 
 from __future__ import annotations
@@ -15,29 +17,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.data.reply import LATE, Reply
-from equipoise.hub.logs.live_log import UNCERTAIN
-from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, LogRequest
+from equipoise.hub.data.reply import LATE, REPLY_S, Reply
+from equipoise.hub.logs.live_log import LogStage
+from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, SINCE, LogRequest, unpack_since
 from equipoise.log.append import add_entry, payload_body, payload_of
-from equipoise.log.errors import LogCommandError
+from equipoise.log.entries import body_of
 from equipoise.log.records import EntryAdded
 from equipoise.resp.replies import array, bulk, error, integer
+from equipoise.stream.position import DURABLE_EPOCH
 
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.losses import Losses
     from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topic_specs import TopicSpecs
     from equipoise.hub.data.topics import Topic, TopicIndex
     from equipoise.hub.logs.hub_logs import HubLogs
     from equipoise.hub.logs.live_log import LiveLog
-    from equipoise.log.ids import EntryId
     from equipoise.log.records import LogRecord
     from equipoise.log.topic_log import TopicLog
 
 __all__ = ["DurableTopic", "DurableTopics"]
 
 NO_TOPIC_ROOM = "TRYAGAIN the owner of the log has no room for the topic"
+# How long subscribers wait for the log to say where the topic stands, in seconds; then they begin without.
+PATIENCE_S = 2.0
+# How soon the owner is asked again for what is missing.
+_AGAIN_S = 0.1
 
 
 def _for_each(outcome: bytes | Reply, count: int) -> bytes | Reply:
@@ -58,7 +65,7 @@ def _for_each(outcome: bytes | Reply, count: int) -> bytes | Reply:
 
 
 def _receipt(epoch: int, n: int, receivers: int) -> bytes:
-    """The answer to EQ.PUBLISH: the trunk, and the position in it; 0 where the channel is still on its way here."""
+    """The answer to EQ.PUBLISH: the trunk, the position in it, and receivers."""
     return array((bulk(b""), integer(epoch), integer(n), integer(receivers)))
 
 
@@ -73,9 +80,11 @@ class _Core(Protocol):
     def index(self) -> TopicIndex: ...
     @property
     def losses(self) -> Losses: ...
-    def publish(self, topic: Topic, payloads: Sequence[bytes]) -> int: ...
+    def publish(self, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int: ...
     def audience_of(self, topic: Topic) -> Audience: ...
     def make_topic(self, name: bytes) -> Topic | None: ...
+    def new_epoch(self) -> int: ...
+    def cut_subscriber(self, subscriber: Subscriber, reason: str, *, is_slow: bool = True) -> None: ...
 
 
 class DurableTopic:
@@ -85,8 +94,18 @@ class DurableTopic:
         self._core = core
         self._topic = topic
         self._logs = logs
-        # The positions of entries for whose publishers they matter, once they are known.
-        self._awaited: dict[EntryId, int] = {}
+        # Whether `Topic.n` is the number of the last message that subscribers here have got, or need not get.
+        self.is_numbered = False
+        # Who waits for that, and whether they have waited for long enough.
+        self.waiters: list[Callable[[], None]] = []
+        self._is_overdue = False
+        # Whether it will be looked soon whether the log is open here.
+        self._is_looking = False
+        # Whether missing messages have been asked for, and the greatest number heard of meanwhile.
+        self._is_reading = False
+        self._heard = 0
+
+    # Publishing.
 
     def publish(self, payloads: Sequence[bytes]) -> bytes | Reply:
         """The replies to all messages, once they are committed."""
@@ -117,50 +136,174 @@ class DurableTopic:
 
     def publish_positioned_here(
         self, live: LiveLog, payloads: Sequence[bytes], receipt: Callable[[int, int, int], bytes]
-    ) -> Reply:
-        reply = Reply(expired=lambda: error(LATE))
+    ) -> bytes | Reply:
+        def work(log: TopicLog) -> bytes:
+            self._add(log, payloads)
+            receivers = self._core.audience_of(self._topic).receivers
+            return receipt(DURABLE_EPOCH, log.entries.number, receivers)
 
-        def run() -> None:
-            if not reply.is_wanted:
-                return
-            try:
-                last = self._add(live.log, payloads)
-            except LogCommandError as problem:
-                reply.complete(error(problem.text))
-                return
-            self._awaited[last] = 0
-            live.changed()
-            live.when_committed(lambda is_committed: finish(last, is_committed))
+        return live.submit(work, sum(map(len, payloads)))
 
-        def finish(last: EntryId, is_committed: bool) -> None:
-            n = self._awaited.pop(last, 0)
-            if reply.is_wanted:
-                receivers = self._core.audience_of(self._topic).receivers
-                done = receipt(self._topic.epoch, n, receivers) if is_committed else error(UNCERTAIN)
-                reply.complete(done)
-
-        live.when_open(run)
-        return reply
-
-    def _add(self, log: TopicLog, payloads: Sequence[bytes]) -> EntryId:
+    def _add(self, log: TopicLog, payloads: Sequence[bytes]) -> None:
         now_ms = self._logs.now_ms()
-        ids = [add_entry(log, payload_body(payload), now_ms) for payload in payloads]
-        return ids[-1]
+        for payload in payloads:
+            add_entry(log, payload_body(payload), now_ms)
 
-    def deliver(self, added: Sequence[EntryAdded]) -> None:
-        """These entries are committed: subscribers get them."""
-        topic, payloads = self._topic, [payload_of(entry.body) for entry in added]
-        if topic.stream is None:
-            self._core.publish(topic, payloads)
-        elif not self._core.cluster.admit(topic, payloads):
-            # The log has them; subscribers miss them.
-            self._core.losses.count(topic.name, len(payloads))
-        if self._awaited and topic.is_home:
-            first = topic.n - len(added) + 1
-            for n, entry in enumerate(added, first):
-                at = (entry.ms, entry.seq)
-                if at in self._awaited:
-                    self._awaited[at] = n
+    # The home, which sends what its log has.
+
+    def deliver(self, live: LiveLog, added: Sequence[EntryAdded]) -> None:
+        """These entries, the last that are committed, go to subscribers if the channel's home is here."""
+        topic = self._topic
+        if topic.n + len(added) == live.committed_number and topic.is_home and self.is_numbered:
+            self._core.publish(topic, [payload_of(entry.body) for entry in added])
+        else:
+            self.align(live)
+
+    def align(self, live: LiveLog) -> None:
+        """Send what is committed in the log and has not come to subscribers; then the channel stands where it does."""
+        topic, last = self._topic, live.committed_number
+        if live.stage is not LogStage.OPEN or not topic.is_home:
+            return
+        if self.is_numbered and topic.n < last:
+            found = [
+                (n, payload_of(body_of(piece))) for n, piece in live.log.entries.behind(topic.n) if n <= last
+            ]
+            self._pass_on(found, last)
+        elif not self.is_numbered:
+            topic.jump(topic.epoch, last)
+            self._number()
+
+    def take_over(self, end: int) -> int:
+        """The channel's home is here from now on, the former one ended at this number, 0 if unknown; where it goes on.
+
+        What the log has behind that is sent once it is open here.
+        """
+        if not self._topic.has_followers:
+            # What this hub knows is of the time when it last followed.
+            self.is_numbered = False
+        if not self.is_numbered and end:
+            self._topic.n = end
+            self._number()
+        self._look_later(0)
+        return self._topic.n
+
+    def look(self) -> None:
+        """Open the log, if it is to be here and subscribers may miss messages of it."""
+        topic = self._topic
+        self._is_looking = False
+        if topic.log is self and topic.is_home and (self.waiters or self._core.audience_of(topic).is_heard):
+            live = self._logs.open_here(topic.name)
+            if live is None or live.is_sealing:
+                # It is on its way to another hub, or will be: look whether the channel follows.
+                self._look_later(_AGAIN_S)
+            else:
+                self.align(live)
+
+    def _look_later(self, delay_s: float) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self._logs.call_later(delay_s, self.look)
+
+    # Hubs that follow it.
+
+    def relay(self, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+        """Another hub brings messages, the first of this number; without any: it goes on from there."""
+        topic = self._topic
+        if epoch > topic.epoch:
+            topic.jump(epoch, topic.n)
+        if not self.is_numbered or (first - 1 > topic.n and not topic.has_followers):
+            topic.jump(topic.epoch, first - 1)
+            self._number()
+        skip = topic.n + 1 - first
+        if skip > 0:
+            first, payloads = first + skip, payloads[skip:]
+        last = first - 1 + len(payloads)
+        if self._is_reading or first > topic.n + 1:
+            self._heard = max(self._heard, last)
+            self._read()
+        elif payloads:
+            self._core.publish(topic, payloads, first)
+
+    def _read(self) -> None:
+        """Ask the owner of the log for what is missing."""
+        if self._is_reading:
+            return
+        self._is_reading = True
+        name = self._topic.name
+        outcome = self._logs.submit(name, LogRequest(SINCE, [b"eq.since", name, b"%d" % self._topic.n]))
+        if isinstance(outcome, bytes):
+            self._logs.call_later(0, lambda: self._got(outcome))
+            return
+        outcome.owe(lambda: self._got(b"".join(outcome.pieces or ())), 0.0, is_muted=False)
+        self._logs.call_later(REPLY_S, lambda: outcome.expire() if outcome.is_wanted else None)
+
+    def _got(self, reply: bytes) -> None:
+        self._is_reading = False
+        topic, found = self._topic, unpack_since(reply)
+        if topic.log is not self:
+            return
+        if topic.is_home:
+            self.look()
+            return
+        if found is not None:
+            self._pass_on([each for each in found.messages if each[0] > topic.n], found.reaches)
+        if topic.n < self._heard and topic.has_followers:
+            if found is None:
+                self._is_reading = True
+                self._logs.call_later(_AGAIN_S, self._read_again)
+            else:
+                self._read()
+        elif topic.stream is not None:
+            self._core.cluster.caught_up(topic.stream)
+
+    def _read_again(self) -> None:
+        self._is_reading = False
+        if self._topic.log is self and not self._topic.is_home:
+            self._read()
+
+    def _pass_on(self, messages: Sequence[tuple[int, bytes]], reaches: int) -> None:
+        """Give subscribers these messages, with the numbers that they have; others up to `reaches` are gone."""
+        topic, run = self._topic, list[bytes]()
+        for i, (n, payload) in enumerate(messages):
+            run.append(payload)
+            if i + 1 == len(messages) or messages[i + 1][0] != n + 1:
+                self._skip_to(n - len(run))
+                self._core.publish(topic, run, n + 1 - len(run))
+                run = []
+        self._skip_to(reaches)
+
+    def _skip_to(self, n: int) -> None:
+        """Numbers up to this one are trimmed or deleted."""
+        topic = self._topic
+        if n > topic.n:
+            if topic.has_subscribers:
+                self._core.losses.count(topic.name, n - topic.n)
+            topic.jump(topic.epoch, n)
+
+    # Who has to know where it stands.
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether a subscriber may be told where the topic stands; else `waiters` are called when it may."""
+        if self.is_numbered or self._is_overdue:
+            return True
+        if not self.waiters:
+            self._look_later(0)
+            self._logs.call_later(PATIENCE_S, self._give_up)
+        return False
+
+    def _number(self) -> None:
+        self.is_numbered = True
+        self._wake()
+
+    def _give_up(self) -> None:
+        self._is_overdue = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self.waiters = self.waiters, []
+        for wake in waiters:
+            wake()
 
 
 class DurableTopics:
@@ -177,9 +320,17 @@ class DurableTopics:
         if is_durable != (topic.log is not None):
             topic.log = DurableTopic(self._core, topic, self._logs) if is_durable else None
             topic.gate()
+            topic.audience = None
+            for subscriber, kinds in list(topic.members.items()):
+                if any(kind.is_positioned for kind in kinds):
+                    # Its positions mean nothing any more: it comes again, and is told.
+                    reason = "its topic has become durable, or is so no longer"
+                    self._core.cut_subscriber(subscriber, reason, is_slow=False)
             if is_durable:
                 # Published before this hub knew: they are not in the log, and have not been acknowledged.
                 self._core.cluster.ways.refuse_waiting(topic)
+            elif topic.is_home:
+                topic.jump(self._core.new_epoch(), 0)
 
     def follow(self, topics: Iterable[Topic]) -> None:
         """The specs have changed."""
@@ -197,13 +348,11 @@ class DurableTopics:
             return channel.publish_here(live, request.words[2:])
         return channel.publish_positioned_here(live, request.words[2:], _receipt)
 
-    def when_delivered(self, name: bytes, call: Callable[[], None]) -> None:
-        """Call once the channel has all that is committed in the log: at once where it is no channel."""
-        topic = self._core.index.topics.get(name)
-        if topic is None or topic.log is None:
-            call()
-        else:
-            self._core.cluster.receipts.when_acked(topic, None, lambda at, is_lost: call())
+    def changed(self, live: LiveLog) -> None:
+        """The log was opened here, or appended to."""
+        topic = self._core.index.topics.get(live.name)
+        if topic is not None and isinstance(topic.log, DurableTopic):
+            topic.log.align(live)
 
     def committed(self, live: LiveLog, records: Sequence[LogRecord]) -> None:
         added = [record for record in records if isinstance(record, EntryAdded)]
@@ -211,5 +360,5 @@ class DurableTopics:
         if spec is None or spec.durability is None:
             return
         topic = self._core.make_topic(live.name)
-        if topic is not None and topic.log is not None:
-            topic.log.deliver(added)
+        if topic is not None and isinstance(topic.log, DurableTopic):
+            topic.log.deliver(live, added)

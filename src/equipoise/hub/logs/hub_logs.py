@@ -7,7 +7,6 @@ none, and says so. In a cluster every command goes through `elsewhere`, which kn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
@@ -49,6 +48,10 @@ class OtherLogs(Protocol):
 
     def at_hand(self, key: bytes) -> LiveLog | None:
         """The log, if it is open here and no earlier command waits for it."""
+        ...
+
+    def open_here(self, key: bytes) -> LiveLog | None:
+        """The log, opened if need be, if its home is here."""
         ...
 
     def sealed(self, key: bytes) -> None:
@@ -123,10 +126,16 @@ class HubLogs:
     def _changed(self, live: LiveLog) -> None:
         self._retries.follow(live)
         self._trimming.follow(live)
+        if self.durable is not None:
+            self.durable.changed(live)
 
     def at_hand(self, name: bytes) -> LiveLog | None:
         """The log, if a command may be run on it here and now."""
         return self.of(name) if self.elsewhere is None else self.elsewhere.at_hand(name)
+
+    def open_here(self, name: bytes) -> LiveLog | None:
+        """The log, opened if need be, if its home is here."""
+        return self.of(name) if self.elsewhere is None else self.elsewhere.open_here(name)
 
     def submit(self, key: bytes, request: LogRequest) -> bytes | Reply:
         """Run a command on one log, wherever it is."""
@@ -175,14 +184,7 @@ class HubLogs:
                 if self.elsewhere is not None:
                     self.elsewhere.sealed(name)
 
-        def sealed(ledger: OpenLedger | None) -> None:
-            release = partial(self._release_log, name, ledger, epoch, released)
-            if self.durable is None:
-                release()
-            else:
-                self.durable.when_delivered(name, release)
-
-        live.seal(sealed)
+        live.seal(lambda ledger: self._release_log(name, ledger, epoch, released))
 
     def begin_anew(self) -> None:
         """This life of the hub is over, and with it its claims."""

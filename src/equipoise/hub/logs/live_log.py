@@ -138,8 +138,9 @@ class LiveLog:
         self._committed = 0
         # What waits for a run to be committed: its number, and whom to tell. True: it is.
         self._held: deque[tuple[int, Callable[[bool], None]]] = deque()
-        # Runs in flight, and when each was appended.
-        self._unconfirmed: deque[tuple[Sequence[LogRecord], float]] = deque()
+        # Runs in flight: when each was appended, and the number of the last entry with it; and what is committed.
+        self._unconfirmed: deque[tuple[Sequence[LogRecord], float, int]] = deque()
+        self.committed_number = 0
         self._counters = counters or LogCounters()
         self._on_changed = changed
         self._unappended_bytes = 0
@@ -161,6 +162,7 @@ class LiveLog:
         if self.stage is not LogStage.OPENING:
             return
         self.log, self._ledger, self.epoch = found.log, found.ledger, found.epoch
+        self.committed_number = self.log.entries.number
         self._appended = self._committed = self._tries = self._ledger_bytes = 0
         self._is_rolling = False
         self.problem = ""
@@ -278,7 +280,7 @@ class LiveLog:
             return
         records, self._must_append = self.log.take_changes(), False
         self._appended += 1
-        self._unconfirmed.append((records, self._shell.fine_now()))
+        self._unconfirmed.append((records, self._shell.fine_now(), self.log.entries.number))
         run = encode_run(records)
         self._ledger_bytes += len(run)
         try:
@@ -321,7 +323,7 @@ class LiveLog:
             self._shell.call_later(_LEASE_S, self._release, ledger)
             return
         self._committed += 1
-        records, appended_at = self._unconfirmed.popleft()
+        records, appended_at, self.committed_number = self._unconfirmed.popleft()
         self._counters.commits += 1
         self._counters.commit_s += self._shell.fine_now() - appended_at
         self._on_committed(self, records)

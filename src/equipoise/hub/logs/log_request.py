@@ -8,8 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from equipoise.errors import ProtocolError
-from equipoise.log.call import LogCall
+from equipoise.log.append import payload_of
+from equipoise.log.call import LogCall, integer_of
 from equipoise.log.commands import LOG_COMMANDS
+from equipoise.log.entries import body_of
 from equipoise.log.errors import LogCommandError
 from equipoise.log.ids import spell_id
 from equipoise.log.read import assemble, parse_read, resolve, serve
@@ -20,15 +22,22 @@ __all__ = [
     "LAST_ID",
     "PUBLISH",
     "PUBLISH_POSITIONED",
+    "SINCE",
     "LogRequest",
+    "MessagesSince",
     "pack_replies",
     "pack_requests",
     "unpack_replies",
     "unpack_requests",
+    "unpack_since",
 ]
 
 # The last id of a log, for reads that begin behind it.
 LAST_ID = "last-id"
+# The messages behind a number: for hubs whose subscribers miss some, and for clients that come back.
+SINCE = "eq.since"
+# What one answer to that brings at most, once it has a message.
+_SINCE_BYTES = 1024 * 1024
 # To a durable topic: see durable_topics.
 PUBLISH, PUBLISH_POSITIONED = "publish", "eq.publish"
 _NAMES = frozenset(LOG_COMMANDS) | {
@@ -36,6 +45,7 @@ _NAMES = frozenset(LOG_COMMANDS) | {
     "xreadgroup",
     "eq.readgroup",
     LAST_ID,
+    SINCE,
     PUBLISH,
     PUBLISH_POSITIONED,
 }
@@ -52,7 +62,14 @@ _READS = frozenset(
         "eq.group|show",
         "exists",
     )
-) | {"type", "eq.steps", LAST_ID}
+) | {"type", "eq.steps", LAST_ID, SINCE}
+
+
+class MessagesSince(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to SINCE: messages with their numbers; what is not among them, up to `reaches`, is gone."""
+
+    reaches: int
+    messages: list[tuple[int, bytes]]
 
 
 class LogRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -80,6 +97,8 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True):
         """The reply, due once what it rests on is committed. Raises LogCommandError."""
         if self.name == LAST_ID:
             return bulk(spell_id(log.last))
+        if self.name == SINCE:
+            return _encode(_messages_since(log, integer_of(self.words[2])))
         if self.name in ("xread", "xreadgroup", "eq.readgroup"):
             return self._read(log, now_ms)
         if self.refusal and not log.exists:
@@ -94,9 +113,21 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True):
         return assemble([] if pieces is None else [(key, pieces)], self.proto)
 
 
+def _messages_since(log: TopicLog, number: int) -> MessagesSince:
+    found: list[tuple[int, bytes]] = []
+    left = _SINCE_BYTES
+    for n, piece in log.entries.behind(number):
+        left -= len(piece)
+        if left < 0 and found:
+            return MessagesSince(found[-1][0], found)
+        found.append((n, payload_of(body_of(piece))))
+    return MessagesSince(log.entries.number, found)
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _requests = msgspec.msgpack.Decoder(list[LogRequest])
 _replies = msgspec.msgpack.Decoder(list[bytes])
+_since = msgspec.msgpack.Decoder(MessagesSince)
 
 
 def pack_requests(requests: list[LogRequest]) -> bytes:
@@ -113,6 +144,11 @@ def unpack_requests(data: bytes) -> list[LogRequest]:
         if request.name not in _NAMES:
             raise ProtocolError(f"EQ.L.CALL with a command that is not known: {request.name[:32]!r}")
     return found
+
+
+def unpack_since(reply: bytes) -> MessagesSince | None:
+    """None: the reply is an error."""
+    return None if reply[:1] == b"-" else _since.decode(reply)
 
 
 def pack_replies(replies: list[bytes]) -> bytes:

@@ -2,8 +2,8 @@
 
 prefixes    what a read showed from the beginning on is the beginning of the log in the end, with all that was
             acknowledged before it was asked for; what a reader got, entry by entry, is the log behind where it
-            began, without a hole; what
-                subscribers to a durable topic got is in the log, in its order
+            began, without a hole; what a subscriber to a durable topic got over one connection, and what a smart one
+            got over all of them, is a part of the log, in its order and without a hole
 one epoch   an epoch has one owner, and epochs rise
 """
 
@@ -42,6 +42,9 @@ def _unlike(log: LogTrack) -> list[str]:
             places = [place.get(value, -1) for value in heard]
             if -1 in places or places != sorted(set(places)):
                 wrong.append(f"{subscriber} got messages that are not in the log, or not in its order")
+            elif places and len(places) != places[-1] + 1 - places[0]:
+                hole = next(n for n in range(places[0], places[-1]) if n not in places)
+                wrong.append(f"{subscriber} did not get {values[hole]!r}, and got later ones")
     greatest = [(0, 0)]
     for _, _, at in log.acked:
         greatest.append(max(greatest[-1], _key(at or b"0")))

@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
+from equipoise.client.routing.channel import TopicChannel
 from equipoise.errors import LedgerError
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.log_calls import LogCalls
+from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.shell.log_opener import LogOpener
@@ -17,7 +19,6 @@ from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import kept, log_views
 from equipoise.ledger.log import OpenLedger
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.log.ids import EntryId
 from equipoise.log.records import LogSnapshot
 from equipoise.log.topic_log import TopicLog
 from equipoise.store.records.topic_logs import LogLedger, StoredLog
@@ -79,12 +80,14 @@ def _telling_early() -> Iterator[None]:
     """Give subscribers what is published before it is committed."""
     add = DurableTopic._add
 
-    def add_and_tell(channel: DurableTopic, log: TopicLog, payloads: Sequence[bytes]) -> EntryId:
-        channel._core.cluster.admit(channel._topic, payloads)
-        return add(channel, log, payloads)
+    def add_and_tell(channel: DurableTopic, log: TopicLog, payloads: Sequence[bytes]) -> None:
+        if channel._topic.is_home:
+            channel._core.publish(channel._topic, payloads)
+        add(channel, log, payloads)
 
     with (
         replaced(DurableTopic, "_add", add_and_tell),
+        replaced(DurableTopic, "align", lambda *_: None),
         replaced(DurableTopics, "committed", lambda *_: None),
     ):
         yield
@@ -172,7 +175,22 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         _telling_early,
-        seed=113,
+    ),
+    Ablation(
+        "log-fill",
+        "a hub that misses messages of a durable topic asks the owner of the log for them",
+        log_views.PREFIXES,
+        "durable-topics",
+        _with(Topic, "has_followers", property(lambda topic: False)),
+        seed=5,
+    ),
+    Ablation(
+        "log-resume",
+        "a smart subscriber that comes back to a durable topic goes on behind its last message",
+        log_views.PREFIXES,
+        "durable-topics",
+        _with(TopicChannel, "resume_at", None),
+        seed=5,
     ),
     Ablation(
         "log-ledgers",

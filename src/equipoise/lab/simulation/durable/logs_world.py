@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -16,14 +17,16 @@ from typing import Any
 
 import hiredis
 
-from equipoise.errors import StoreError
+import equipoise
+from equipoise.client import Gap
+from equipoise.errors import EquipoiseError, StoreError
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.scenarios.durable import LogScenario
 from equipoise.lab.simulation.cluster.region import TREE, Region, membership_settings
 from equipoise.lab.simulation.durable.log_client import PATIENCE_S, LogClient
 from equipoise.lab.simulation.durable.log_faults import SESSION_S, LogFaults
-from equipoise.lab.simulation.durable.subscribers import DEAD_LETTER, Subscribers, is_poison
+from equipoise.lab.simulation.durable.subscribers import DEAD_LETTER, SMART_SETTINGS, Subscribers, is_poison
 from equipoise.lab.simulation.durable.world import CLIENT_SETTINGS, keep_bookie
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import PORT
@@ -90,6 +93,11 @@ class LogsWorld:
 
     def count(self, fault: str) -> None:
         self._fired[fault] += 1
+
+    @property
+    def _has_smart(self) -> bool:
+        """Where entries go once they are consumed a subscriber that was away may miss some."""
+        return self.scenario.is_durable and not self.scenario.is_consumed
 
     # The programs.
 
@@ -182,6 +190,25 @@ class LogsWorld:
                     if isinstance(push, list) and push[0] == b"message":
                         heard.append(push[2])
 
+    async def _smart_subscriber(self, name: str, track: LogTrack) -> None:
+        """Subscribe with the real client, once: over whichever connections, it has to get everything from then on."""
+        heard: list[bytes] = []
+        track.heard[name] = [heard]
+        url = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in self.names)
+        rng = random.Random(f"{name} {self.sim.seed}")
+        while not heard:
+            # It may have begun when no hub was there.
+            with contextlib.suppress(EquipoiseError):
+                async with (
+                    equipoise.connect(url, settings=SMART_SETTINGS, rng=rng) as bus,
+                    bus.subscribe(track.topic) as subscription,
+                ):
+                    async for event in subscription:
+                        if isinstance(event, Gap):
+                            track.problems.append(f"{name} was told that it missed {event.missed} messages")
+                        else:
+                            heard.append(event.payload)
+
     async def trim(self, track: LogTrack, at: bytes) -> None:
         """Remove all entries before this id."""
         connection = LogClient(self._any_hub)
@@ -252,12 +279,16 @@ class LogsWorld:
             work.append(sim.host(f"look-{hub}").spawn(self._look(hub)))
             if self.scenario.is_durable:
                 work.append(sim.host(f"sub-{hub}").spawn(self._subscriber(hub, self.tracks[0])))
+        if self._has_smart:
+            sim.host("smart").spawn(self._smart_subscriber("smart", self.tracks[0]))
         self.subscribers.start()
         await LogFaults(self).play()
         await self._heal()
         self._is_over = True
         await asyncio.wait(work)
         await self._finish()
+        if self._has_smart:
+            await self._finish_smart(self.tracks[0])
         if self.scenario.subscribers:
             await self._finish_subscribers(self.tracks[0])
         for task in watching:
@@ -281,6 +312,13 @@ class LogsWorld:
         """Every hub takes an entry, and shows the same log."""
         host = self.sim.host("judge")
         await asyncio.wait([host.spawn(self._judge(track), name=track.topic) for track in self.tracks])
+
+    async def _finish_smart(self, track: LogTrack) -> None:
+        """What the log has at last is with the smart subscriber, too."""
+        (heard,), last = track.heard["smart"], track.final[-1:]
+        if not await self.sim.until(lambda: [value for _, value in last] == heard[-1:], HEALING_S):
+            track.problems.append(f"the smart subscriber did not get {last} after healing, but {heard[-1:]}")
+        self.sim.host("smart").crash()
 
     async def _finish_subscribers(self, track: LogTrack) -> None:
         """All that is in the log is got, or is in the dead-letter topic."""

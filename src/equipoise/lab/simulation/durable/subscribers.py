@@ -20,12 +20,12 @@ from equipoise.lab.workload.history import Got, LogTrack, SubscriberTrack
 if TYPE_CHECKING:
     from equipoise.lab.simulation.durable.logs_world import LogsWorld
 
-__all__ = ["DEAD_LETTER", "DELIVERIES_MAX", "Subscribers", "is_poison"]
+__all__ = ["DEAD_LETTER", "DELIVERIES_MAX", "SMART_SETTINGS", "Subscribers", "is_poison"]
 
 GROUP = "workers"
 DEAD_LETTER = "dead"
 DELIVERIES_MAX = 3
-_SETTINGS = equipoise.ClientSettings(
+SMART_SETTINGS = equipoise.ClientSettings(
     coordinate_enabled=False,
     request_timeout_s=3.0,
     connect_timeout_s=1.0,
@@ -105,7 +105,7 @@ class Subscribers:
             url = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in rng.sample(self._world.names, 2))
             try:
                 async with (
-                    equipoise.connect(url, settings=_SETTINGS, rng=random.Random(rng.random())) as bus,
+                    equipoise.connect(url, settings=SMART_SETTINGS, rng=random.Random(rng.random())) as bus,
                     self._subscribe(bus, name) as subscription,
                 ):
                     await self._follow(subscription, story, (name, life), rng)
