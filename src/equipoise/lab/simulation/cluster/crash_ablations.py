@@ -1,9 +1,9 @@
-"""The safeguards for hubs that die: what is sent again, what is told, and where."""
+"""The safeguards for hubs that die: what is sent again, which gaps are sent, and where."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
@@ -14,16 +14,12 @@ from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import once, order
 from equipoise.stream.admission import Admission
 from equipoise.stream.cursor import Cursor, Verdict
 
 __all__ = ["CRASH_ABLATIONS"]
-
-
-def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(owner, attribute, replacement)
 
 
 def _always(*words: object) -> bool:
@@ -59,23 +55,23 @@ CRASH_ABLATIONS = (
         "a client tells that an unknown number of messages is missing",
         once.NAME,
         "cluster-everything",
-        _with(Cursor, "accept", _count_known_only),
+        replacing(Cursor, "accept", _count_known_only),
         seed=32,
     ),
     Ablation(
         "pattern-gaps",
-        "subscribers by pattern are told that a hub was lost",
+        "subscribers by pattern get a gap when a hub was lost",
         once.NAME,
         "cluster-crashes",
-        _with(Merging, "hub_lost", lambda self: None),
+        replacing(Merging, "hub_lost", lambda self: None),
         seed=24,
     ),
     Ablation(
         "feeders",
-        "subscribers are told when a hub dies through which clients published",
+        "subscribers get a gap when a hub dies through which clients published",
         once.NAME,
         "cluster-store-zombies",
-        _with(Feeders, "tear", lambda self, topic: None),
+        replacing(Feeders, "tear", lambda self, topic: None),
         seed=60,
     ),
     Ablation(
@@ -83,7 +79,7 @@ CRASH_ABLATIONS = (
         "hubs say which messages they have seen of a home that died before those are sent to the next one",
         once.NAME,
         "cluster-failover",
-        _with(Failover, "report", lambda self, stream, home=None: None),
+        replacing(Failover, "report", lambda self, stream, home=None: None),
         seed=85,
     ),
     Ablation(
@@ -91,7 +87,7 @@ CRASH_ABLATIONS = (
         "what a home may have numbered before it handed the topic over is not sent again when it dies",
         once.NAME,
         "cluster-unlimited",
-        _with(Failover, "_was_home", _always),
+        replacing(Failover, "_was_home", _always),
         seed=1720,
     ),
     Ablation(
@@ -99,7 +95,7 @@ CRASH_ABLATIONS = (
         "a home takes no message that follows a later epoch than its own: it has been replaced",
         once.NAME,
         "cluster-routed-failover",
-        _with(PositionQueries, "await_epoch", _believe_itself),
+        replacing(PositionQueries, "await_epoch", _believe_itself),
         seed=179,
     ),
     Ablation(
@@ -107,7 +103,7 @@ CRASH_ABLATIONS = (
         "a hub acknowledges a plain publish early only where the home knows that the message may come",
         once.NAME,
         "cluster-everything",
-        _with(Ingress, "is_vouched", _always),
+        replacing(Ingress, "is_vouched", _always),
         seed=106,
     ),
     Ablation(
@@ -115,7 +111,7 @@ CRASH_ABLATIONS = (
         "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
         once.NAME,
         "cluster-replication-everything",
-        _with(Admission, "follow_loss", lambda self, epoch: None),
+        replacing(Admission, "follow_loss", lambda self, epoch: None),
         seed=27,
     ),
     Ablation(
@@ -131,7 +127,7 @@ CRASH_ABLATIONS = (
         "the unknown end of a lane whose hub died waits behind what has come of the lane",
         once.NAME,
         "cluster-unlimited",
-        _with(Merging, "lane_died", _end_at_once),
+        replacing(Merging, "lane_died", _end_at_once),
         seed=1995,
     ),
     Ablation(
@@ -139,7 +135,7 @@ CRASH_ABLATIONS = (
         "what is numbered after a hub's death comes after all of that hub's lane",
         order.NAME,
         "cluster-replication-everything",
-        _with(Dependencies, "lane_died", lambda self, lane: None),
+        replacing(Dependencies, "lane_died", lambda self, lane: None),
         seed=430,
     ),
 )
