@@ -13,9 +13,9 @@ from equipoise.lab.demo.scene import (
     PlanEvent,
     Scene,
     TopicLine,
+    changes_of,
     hub_lines,
     percentile,
-    told_of,
     topic_lines,
 )
 from equipoise.lab.demo.screen import LineShow, render
@@ -75,7 +75,7 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
         "entries": [entry, freed, entry, entry],
         "members": [gone, emptied],
     }
-    told = [(one.what, one.reason) for one in told_of(change)]
+    told = [(one.what, one.reason) for one in changes_of(change)]
     assert told == [
         ("t → a, b (all-publishers)", "replicated"),
         ("u → by the ring", "as-ring"),
@@ -84,7 +84,7 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
         ("c is out", "released"),
         ("d is being emptied", "low-load"),
     ]
-    assert told_of(change)[0].numbers == "x 0.5"
+    assert changes_of(change)[0].numbers == "x 0.5"
 
 
 def test_lines_tell_each_act_and_each_change_once() -> None:

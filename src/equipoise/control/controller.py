@@ -248,15 +248,15 @@ class Controller:
             log.warning("%s", problem)
 
     def _judge(self, asked: str, problem: Exception | None) -> None:
-        """Of a policy that raises: tell it with all details, so that its author finds the place."""
+        """Log what a policy raises, with all details, once."""
         if problem is None:
             self._problems.pop(asked, None)
             return
         self.status.failures += 1
-        told = f"{type(problem).__name__}: {problem}"
-        if told != self._problems.get(asked):
-            log.error("%s of the policy %s fails: %s", asked, self._policy.name, told, exc_info=problem)
-        self._problems[asked] = told
+        shown = f"{type(problem).__name__}: {problem}"
+        if shown != self._problems.get(asked):
+            log.error("%s of the policy %s fails: %s", asked, self._policy.name, shown, exc_info=problem)
+        self._problems[asked] = shown
 
     def _note(self, outcome: RoundOutcome, began_s: float, version: int | None) -> None:
         status, decision = self.status, outcome.decision

@@ -122,8 +122,8 @@ class Host:
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run a coroutine on this host, in its present incarnation.
 
-        After a crash the task stays pending for ever: do not wait for it. An exception nobody
-        retrieves makes `Simulation.run` fail.
+        After a crash the task stays pending for ever: do not wait for it. An exception
+        that is never retrieved makes `Simulation.run` fail.
         """
         if not self.is_up:
             coroutine.close()
