@@ -99,12 +99,12 @@ def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> 
 
     async def story(world: SmallWorld) -> None:
         await world.begin()
-        world.fleet.commit(plan(["hub-1"]))
+        world.region.commit(plan(["hub-1"]))
         talk = Talk(world)
         await talk.begin()
         for homes in (HUBS[:2], HUBS):
             await talk.say(40)
-            world.fleet.commit(plan(homes, Mode.ALL_SUBSCRIBERS))
+            world.region.commit(plan(homes, Mode.ALL_SUBSCRIBERS))
         await talk.say(100)
         await talk.finish()
         assert sorted(talk.heard) == list(range(180))
