@@ -90,7 +90,11 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
 def test_lines_tell_each_act_and_each_change_once() -> None:
     moved, split = PlanEvent(1, 0.0, "t → a", "operator", ""), PlanEvent(2, 1.0, "t → a, b", "replicated", "")
     text = shown(
-        [scene(0, "one", changes=[moved]), scene(1, "one", changes=[moved, split]), scene(2, "two", changes=[split])]
+        [
+            scene(0, "one", changes=[moved]),
+            scene(1, "one", changes=[moved, split]),
+            scene(2, "two", changes=[split]),
+        ]
     )
     assert text.startswith("the header\n")
     assert text.count("== one: About one.") == text.count("== two: About two.") == 1
