@@ -154,7 +154,7 @@ LIMIT_ABLATIONS = (
         "a plan that gives limited topics to a hub without limits is amended before it is applied",
         envelope.NAME,
         "limits-old-hub",
-        _with(Membership, "_amends", _never),
+        replacing(Membership, "_amends", _never),
     ),
     Ablation(
         "one-gate",

@@ -177,7 +177,7 @@ LOG_ABLATIONS = (
         "a hub that misses messages of a durable topic asks the owner of the log for them",
         log_views.PREFIXES,
         "durable-topics",
-        _with(Topic, "has_followers", property(lambda topic: False)),
+        replacing(Topic, "has_followers", property(lambda topic: False)),
         seed=5,
     ),
     Ablation(
@@ -185,7 +185,7 @@ LOG_ABLATIONS = (
         "a smart subscriber that comes back to a durable topic goes on behind its last message",
         log_views.PREFIXES,
         "durable-topics",
-        _with(TopicChannel, "resume_at", None),
+        replacing(TopicChannel, "resume_at", None),
         seed=5,
     ),
     Ablation(
