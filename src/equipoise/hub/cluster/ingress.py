@@ -188,9 +188,12 @@ class Ingress:
         )
 
     def is_vouched(self, stream: Stream) -> bool:
-        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported."""
-        way, is_routed = self._route(stream).way, stream.state is not State.REMOTE or stream.peer is not None
-        return stream.state.is_home or (is_routed and stream.admission.vouched == way)
+        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported.
+
+        Not by a hub that is to be the home and is not yet: should it die, the former one may go on as if nothing was.
+        """
+        way = self._route(stream).way
+        return stream.state.is_home or (way is not None and stream.admission.vouched == way)
 
     def reason(self, topic: Topic) -> WaitReason | None:
         stream = topic.stream
