@@ -75,9 +75,9 @@ CRASH_ABLATIONS = (
         "feeders",
         "subscribers are told when a hub dies through which clients published",
         once.NAME,
-        "cluster-store-zombies",
-        _with(Feeders, "tear", lambda self, topic: None),
-        seed=60,
+        "cluster-failover",
+        _with(Feeders, "tear", lambda self, topic, is_told=False: None),
+        seed=5,
     ),
     Ablation(
         "seen-reports",
