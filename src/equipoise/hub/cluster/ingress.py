@@ -188,12 +188,9 @@ class Ingress:
         )
 
     def is_vouched(self, stream: Stream) -> bool:
-        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported.
-
-        Not by a hub that is to be the home and is not yet: should it die, the former one may go on as if nothing was.
-        """
-        way = self._route(stream).way
-        return stream.state.is_home or (way is not None and stream.admission.vouched == way)
+        """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported."""
+        # It is not if the hub is to be the home and has no way: then the former home may go on in its epoch.
+        return stream.state.is_home or self._route(stream).way == (stream.admission.vouched or ("", 0))
 
     def reason(self, topic: Topic) -> WaitReason | None:
         stream = topic.stream
