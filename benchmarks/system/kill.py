@@ -1,12 +1,16 @@
 """What is lost when processes are killed and stopped while messages flow?
 
-`equipoise up` runs a store, hubs, a controller and (with --pipeline) Spark. Smart clients publish; smart and plain ones
+`equipoise up` runs a store, hubs, a controller and (with --pipeline) Spark. Smart and plain clients publish and
 subscribe. Every few seconds one process gets SIGKILL, or SIGSTOP for 2 to 30 s. Then everything is left
 alone, and the simulator's checkers judge what the clients noted.
 
 Told per run: acknowledged messages that a smart subscriber lacks without a gap that covers them (untold), messages seen
 twice, messages out of order: all three must be 0. Messages that died inside a hub, which subscribers were told of, are
 counted, and so are those that plain subscribers lack, who cannot be told.
+
+A message of a plain publisher counts as acknowledged when its `:n` has come. One whose reply did not come is uncertain,
+and is not sent again. No hub knows that two connections of a plain publisher are one program, so each of them counts as
+a publisher of its own.
 
     python benchmarks/system/kill.py [--minutes 10] [--hubs 3] [--seed 1] [--pipeline] [--no-keep]
 """
@@ -27,10 +31,12 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client, Dialect, PublishedStream, Subscribing
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, HubEndpoint, RunPhases, cast_client, hurried
 from equipoise.lab.workload.history import Missed, PublishOutcome, Received, Track
+from equipoise.lab.workload.payload import encode_payload
 from equipoise.profile.environment import tell
 
 TOPICS = tuple(f"kill.{n}" for n in range(12))
@@ -40,6 +46,13 @@ START_S = 90.0
 # From one fault to the next, and how long a process is stopped: longer than a session, too.
 FAULT_EVERY_S = (4.0, 12.0)
 STOPPED_S = (2.0, 30.0)
+# Of plain publishers: messages in one write, how long they wait for replies and before they connect again.
+BURST_MAX = 8
+PUBLISH_EVERY_S = (0.01, 0.04)
+REPLY_S = 8.0
+RECONNECT_S = 0.2
+PLAIN = "plain-pub"
+PLAIN_PUBLISHERS = 3
 # After the last fault: sessions end, hubs come back, topics find homes.
 HEAL_S = 60.0
 RESULTS = Path(__file__).parents[1] / "results"
@@ -164,6 +177,58 @@ def clients() -> list[Client]:
     ]
 
 
+class PlainPublisher:
+    """A Redis client that publishes bursts and reads their replies; when that fails, it goes to the next hub."""
+
+    def __init__(
+        self, number: int, ports: tuple[int, ...], rng: random.Random, stage: RunPhases, history: History
+    ) -> None:
+        self._name = f"{PLAIN}{number}"
+        self._ports = ports
+        self._rng = rng
+        self._stage = stage
+        self._history = history
+        self._connections = 0
+
+    async def run(self) -> None:
+        await self._stage.begin.wait()
+        while not self._stage.conclude.is_set():
+            port = self._ports[self._connections % len(self._ports)]
+            self._connections += 1
+            try:
+                async with asyncio.timeout(1.0):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(RECONNECT_S)
+                continue
+            try:
+                await self._publish(f"{self._name}.{self._connections}", reader, writer)
+            except (OSError, EOFError, TimeoutError):
+                # What was not answered stays uncertain.
+                pass
+            finally:
+                writer.transport.abort()
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _publish(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        self._history.users[name] = ""
+        while not self._stage.conclude.is_set():
+            await asyncio.sleep(self._rng.uniform(*PUBLISH_EVERY_S))
+            burst = []
+            for topic in self._rng.choices(TOPICS, k=self._rng.randint(1, BURST_MAX)):
+                payload = encode_payload(name, self._history.next_sequence(name, topic), 40)
+                burst.append(self._history.begin(name, topic, loop.time()))
+                writer.write(encode_request(b"PUBLISH", topic.encode(), payload))
+            async with asyncio.timeout(REPLY_S):
+                for sent in burst:
+                    reply = await reader.readuntil(b"\r\n")
+                    if reply.startswith(b":"):
+                        sent.outcome, sent.answered_at = PublishOutcome.ACKNOWLEDGED, loop.time()
+                    elif not reply.startswith(b"-UNCERTAIN"):
+                        sent.outcome = PublishOutcome.FAILED
+
+
 async def play(
     system: System, ports: tuple[int, ...], minutes: float, rng: random.Random
 ) -> dict[str, object]:
@@ -175,6 +240,10 @@ async def play(
             own = tuple(ports[(n + i) % len(ports)] for i in range(len(ports)))
             door = Door("127.0.0.1", own[0], settings, random.Random(client.name), ports=own)
             group.create_task(cast_client(client, door, stage, history).run())
+        for n in range(PLAIN_PUBLISHERS):
+            own = tuple(ports[(n + i) % len(ports)] for i in range(len(ports)))
+            plain = PlainPublisher(n, own, random.Random(f"{PLAIN}{n}"), stage, history)
+            group.create_task(plain.run())
         await until(lambda: all(track.is_live for track in history.tracks), START_S)
         stage.begin.set()
         await make_trouble(system, rng, time.monotonic() + 60 * minutes, faults)
@@ -189,8 +258,11 @@ async def play(
 
 
 def judged(history: History, faults: Counter[str]) -> dict[str, object]:
-    acknowledged = sum(
-        sent.outcome is PublishOutcome.ACKNOWLEDGED for stream in history.sent.values() for sent in stream
+    acknowledged = Counter(
+        "by plain publishers" if publisher.startswith(PLAIN) else "by smart publishers"
+        for (publisher, _), stream in history.sent.items()
+        for sent in stream
+        if sent.outcome is PublishOutcome.ACKNOWLEDGED
     )
     smart, plain = History(), History()
     for part, is_smart in ((smart, True), (plain, False)):
@@ -199,7 +271,8 @@ def judged(history: History, faults: Counter[str]) -> dict[str, object]:
     untold = CHECKERS["once"](smart)
     disorder = CHECKERS["order"](history)
     return {
-        "acknowledged": acknowledged,
+        "acknowledged": acknowledged.total(),
+        **{f"acknowledged {who}": count for who, count in sorted(acknowledged.items())},
         "faults": dict(sorted(faults.items())),
         "untold or twice": len(untold),
         "first of them": [str(violation) for violation in untold[:5]],

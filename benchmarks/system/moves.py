@@ -1,4 +1,4 @@
-"""Does anybody notice when 128 busy topics move at once, and again?
+"""Does a client notice when 128 busy topics move at once, and again?
 
 Three hub processes and a ZooKeeper on this machine; 200 subscribers and 50 publishers, half of each redis-py clients at
 hubs drawn at random, half smart clients. All topics are moved to the next hub by one commit, several times over. Then
@@ -7,7 +7,12 @@ every subscriber must have had every message of its topics, once, in each publis
 Estimate: a move costs two hops between hubs, below a millisecond each, and waits for the loop of three busy processes
 on two cores; so some milliseconds at the median, tens at the 99th percentile.
 
-    python benchmarks/system/moves.py [--rounds 4] [--seconds 4] [--out benchmarks/results]
+Finding: after a commit each hub works for 0.1 s of the next half second. A smart client follows its redirects in some
+half a millisecond each; with all clients in one process those of a move are 0.25 s of work of one loop, and all others
+wait behind it: its loop was late by 40 to 120 ms, which was the 99th percentile. So clients are spread over processes;
+`--processes 1` has them in one. How late their loops were is part of the result.
+
+    python benchmarks/system/moves.py [--rounds 4] [--seconds 4] [--processes 5] [--out benchmarks/results]
 """
 
 from __future__ import annotations
@@ -15,11 +20,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import multiprocessing
+import os
 import random
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -75,35 +85,50 @@ class Publisher:
         return b"%s %d %.6f" % (self.name, sequence, time.monotonic())
 
 
-class Crowd:
-    """All clients, in this process."""
+@dataclass
+class Seen:
+    """What one process of clients has to tell."""
 
-    def __init__(self, ports: list[int], rng: random.Random) -> None:
-        self._ports = ports
-        self._rng = rng
-        self.is_over = asyncio.Event()
-        self.subscribers = [
+    subscribers: list[Subscriber]
+    publishers: list[Publisher]
+    failures: Counter[str]
+    # Of its loop: (at, late by), in seconds.
+    lags: list[tuple[float, float]]
+
+
+class Crowd:
+    """The clients of one process: every `parts`-th of all, from `part` on."""
+
+    def __init__(self, ports: list[int], part: int, parts: int) -> None:
+        rng = random.Random(1)
+        subscribers = [
             Subscriber(f"s{i}", rng.sample(TOPICS, TOPICS_PER_SUBSCRIBER)) for i in range(SUBSCRIBERS)
         ]
-        self.publishers = [
+        publishers = [
             Publisher(b"p%d" % i, rng.sample(TOPICS, TOPICS_PER_PUBLISHER)) for i in range(PUBLISHERS)
         ]
+        self._ports = ports
+        self._rng = random.Random(part)
+        self.is_over = asyncio.Event()
+        self.subscribers = dict(list(enumerate(subscribers))[part::parts])
+        self.publishers = dict(list(enumerate(publishers))[part::parts])
         self._ready = 0
         self.all_ready = asyncio.Event()
+        self.may_publish = asyncio.Event()
 
     def start(self) -> list[asyncio.Task[None]]:
         tasks = []
-        for i, subscriber in enumerate(self.subscribers):
+        for i, subscriber in self.subscribers.items():
             run = self._subscribe_plain if i % 2 else self._subscribe_smart
             tasks.append(asyncio.create_task(run(subscriber)))
-        for i, publisher in enumerate(self.publishers):
+        for i, publisher in self.publishers.items():
             run_publisher = self._publish_plain if i % 2 else self._publish_smart
             tasks.append(asyncio.create_task(run_publisher(publisher)))
         return tasks
 
     def _count_ready(self) -> None:
         self._ready += 1
-        if self._ready == SUBSCRIBERS:
+        if self._ready == len(self.subscribers):
             self.all_ready.set()
 
     def _url(self) -> str:
@@ -146,28 +171,45 @@ class Crowd:
                 await bus.publish(topic, publisher.next(topic))
 
     async def _turns(self, publisher: Publisher) -> Any:
-        await self.all_ready.wait()
+        await self.may_publish.wait()
         while not self.is_over.is_set():
             yield self._rng.choice(publisher.topics)
             await asyncio.sleep(self._rng.expovariate(RATE))
 
 
-class LoopWatch:
-    """How late the loop of this process is, which all clients share: what waits here has waited for no hub."""
+async def watch_loop(lags: list[tuple[float, float]]) -> None:
+    """Note how late the loop of this process is: what waits here has waited for no hub."""
+    while True:
+        due = time.monotonic() + TICK_S
+        await asyncio.sleep(TICK_S)
+        now = time.monotonic()
+        lags.append((now, now - due))
 
-    def __init__(self) -> None:
-        # (at, late by), in seconds.
-        self.lags: list[tuple[float, float]] = []
 
-    async def run(self) -> None:
-        while True:
-            due = time.monotonic() + TICK_S
-            await asyncio.sleep(TICK_S)
-            now = time.monotonic()
-            self.lags.append((now, now - due))
+def serve(ports: list[int], part: int, parts: int, pipe: Connection) -> None:
+    """Be one process of clients: says when all have subscribed, publishes when told, ends when told."""
+    logging.basicConfig(level=logging.ERROR)
+    asyncio.run(_serve(ports, part, parts, pipe))
 
-    def worst_ms(self, begin: float, end: float) -> float:
-        return 1e3 * max((lag for at, lag in self.lags if begin <= at <= end), default=0.0)
+
+async def _serve(ports: list[int], part: int, parts: int, pipe: Connection) -> None:
+    crowd = Crowd(ports, part, parts)
+    lags: list[tuple[float, float]] = []
+    tasks = [*crowd.start(), asyncio.create_task(watch_loop(lags))]
+    async with asyncio.timeout(120):
+        await crowd.all_ready.wait()
+    pipe.send(os.getpid())
+    await asyncio.to_thread(pipe.recv)
+    crowd.may_publish.set()
+    await asyncio.to_thread(pipe.recv)
+    crowd.is_over.set()
+    # For all processes to stop, and the last messages to come.
+    await asyncio.sleep(2.5)
+    failures = Counter(repr(task.exception()) for task in tasks if task.done() and task.exception())
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    pipe.send(Seen([*crowd.subscribers.values()], [*crowd.publishers.values()], failures, lags))
 
 
 async def _process_at(port: int) -> int:
@@ -182,19 +224,25 @@ def _bytes(name: str | bytes) -> bytes:
     return name.encode() if isinstance(name, str) else name
 
 
-def judge(crowd: Crowd) -> dict[str, int]:
+def judge(found: Sequence[Seen]) -> dict[str, int]:
     """Lost, duplicated, out of order, over all subscribers."""
     lost = duplicated = disordered = 0
-    for subscriber in crowd.subscribers:
-        for publisher in crowd.publishers:
+    subscribers = [subscriber for one in found for subscriber in one.subscribers]
+    publishers = [publisher for one in found for publisher in one.publishers]
+    for subscriber in subscribers:
+        for publisher in publishers:
             for topic in subscriber.topics:
                 sent = publisher.sent.get(topic, 0)
                 seen = subscriber.seen.get((publisher.name, topic), [])
                 lost += sent - len(set(seen))
                 duplicated += len(seen) - len(set(seen))
                 disordered += sum(a > b for a, b in pairwise(seen))
-    gaps = sum(subscriber.gaps for subscriber in crowd.subscribers)
-    return {"lost": lost, "duplicated": duplicated, "out_of_order": disordered, "gap_events": gaps}
+    gaps = sum(subscriber.gaps for subscriber in subscribers)
+    verdict = {"lost": lost, "duplicated": duplicated, "out_of_order": disordered, "gap_events": gaps}
+    for one in found:
+        for failure, count in one.failures.items():
+            verdict[f"failed: {failure}"] = verdict.get(f"failed: {failure}", 0) + count
+    return verdict
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -211,7 +259,7 @@ async def move_all(plans: PlanStore, turn: int) -> float:
     return at
 
 
-async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
+async def run(rounds: int, seconds: float, processes: int, folder: Path) -> dict[str, Any]:
     settings = SystemSettings(hubs=HUBS, has_pipeline=False, has_controller=False)
     async with LocalSystem(Layout(folder), settings) as system:
         async with asyncio.timeout(60):
@@ -221,42 +269,52 @@ async def run(rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
         store = await open_store(system.store_url)
         plans = PlanStore(store, Tree(), writer="benchmark")
         hubs = [await _process_at(port) for port in ports]
-        crowd, watch = Crowd(ports, random.Random(1)), LoopWatch()
-        tasks = [*crowd.start(), asyncio.create_task(watch.run())]
-        async with asyncio.timeout(120):
-            await crowd.all_ready.wait()
+        pipes = start_clients(ports, processes)
+        clients = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
+        tell_all(pipes, "publish")
         await asyncio.sleep(seconds)
         moved_at, busy = [], []
         for turn in range(rounds):
-            before = [*map(process_cpu_s, hubs), time.process_time()]
+            before = [*map(process_cpu_s, (*hubs, *clients))]
             moved_at.append(await move_all(plans, turn + 1))
             await asyncio.sleep(DURING_S)
-            after = [*map(process_cpu_s, hubs), time.process_time()]
+            after = [*map(process_cpu_s, (*hubs, *clients))]
             busy.append([round(1e3 * (one - other)) for one, other in zip(after, before, strict=True)])
             await asyncio.sleep(seconds)
-        crowd.is_over.set()
-        await asyncio.sleep(2.0)
-        verdict = judge(crowd)
-        for task in tasks:
-            failure = task.exception() if task.done() and not task.cancelled() else None
-            if failure is not None:
-                verdict[f"failed: {failure!r}"] = verdict.get(f"failed: {failure!r}", 0) + 1
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        tell_all(pipes, "stop")
+        found = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
         await store.close()
-    lags = [watch.worst_ms(at, at + DURING_S) for at in moved_at]
+    lags = [
+        max((lag for one in found for seen_at, lag in one.lags if at <= seen_at <= at + DURING_S), default=0)
+        for at in moved_at
+    ]
     return {
-        **verdict,
-        **latencies(crowd, moved_at),
+        **judge(found),
+        **latencies(found, moved_at),
         "moving_cpu_ms_hubs_and_clients": busy,
-        "moving_client_lag_ms_max": lags,
+        "moving_client_lag_ms_max": [round(1e3 * lag, 1) for lag in lags],
     }
 
 
-def latencies(crowd: Crowd, moved_at: list[float]) -> dict[str, float]:
+def start_clients(ports: list[int], processes: int) -> list[Connection]:
+    pipes = []
+    spawning = multiprocessing.get_context("spawn")
+    for part in range(processes):
+        ours, theirs = spawning.Pipe()
+        spawning.Process(target=serve, args=(ports, part, processes, theirs), daemon=True).start()
+        pipes.append(ours)
+    return pipes
+
+
+def tell_all(pipes: Sequence[Connection], word: str) -> None:
+    for pipe in pipes:
+        pipe.send(word)
+
+
+def latencies(found: Sequence[Seen], moved_at: list[float]) -> dict[str, float]:
     during: list[float] = []
     calm: list[float] = []
-    for subscriber in crowd.subscribers:
+    for subscriber in (subscriber for one in found for subscriber in one.subscribers):
         for published, took in subscriber.latencies:
             is_during = any(at <= published <= at + DURING_S for at in moved_at)
             (during if is_during else calm).append(1_000 * took)
@@ -276,16 +334,23 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=4.0, help="before, between and after moves")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=5,
+        help="that clients are spread over; odd, so that each has both kinds",
+    )
     parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-moves-") as folder:
-        outcome = asyncio.run(run(chosen.rounds, chosen.seconds, Path(folder)))
+        outcome = asyncio.run(run(chosen.rounds, chosen.seconds, chosen.processes, Path(folder)))
     found = {
         "topics": len(TOPICS),
         "moves": len(TOPICS) * chosen.rounds,
         "subscribers": SUBSCRIBERS,
         "publishers": PUBLISHERS,
+        "client_processes": chosen.processes,
         **outcome,
     }
     tell("moves", found, chosen.out)

@@ -91,7 +91,7 @@ def test_without_balancing_messages_wait() -> None:
 
 def test_clusters_of_a_chain_take_subscribers_of_the_first() -> None:
     slow = tuple(
-        (head, tuple(edge._replace(subscription_s=8e-3) for edge in edges)) for head, edges in chain(2)
+        (head, tuple(edge._replace(subscription_s=8e-3) for edge in edges)) for head, edges in chain(2, 65e-6)
     )
     run = run_federation(
         FederationScale(

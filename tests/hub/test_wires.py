@@ -313,6 +313,75 @@ async def test_wires_serve_where_they_are_built_and_only_without_tls() -> None:
         assert listening.has_wires(asyncio.get_running_loop()) == is_built
 
 
+@contextmanager
+def timed_wires() -> Iterator[tuple[WireWorld, WireClient, WireClient]]:
+    """A hub that watches its clock, with a subscriber and a publisher of one topic whose way is the compiled one."""
+    with wire_world() as world:
+        subscriber, publisher = WireClient(world), WireClient(world)
+        subscriber.send_raw(pipeline([[b"SUBSCRIBE", b"a"]]))
+        publisher.send_raw(pipeline([[b"PUBLISH", b"a", b"1"]]))
+        world.core.standstill.on_hold.append(world.poller.hold)
+        world.core.standstill.start()
+        publisher.send_raw(pipeline([[b"PUBLISH", b"a", b"2"]]))
+        assert publisher.read() == b":1\r\n" * 2
+        yield world, subscriber, publisher
+        world.core.standstill.stop()
+
+
+@needs_wires
+def test_the_compiled_way_publishes_nothing_after_a_standstill() -> None:
+    with timed_wires() as (world, subscriber, publisher):
+        world.shell.stall(60.0)
+        publisher.send_raw(pipeline([[b"PUBLISH", b"a", b"3"]]))
+        assert publisher.read() == b":1\r\n" * 2
+        assert subscriber.read().count(b"message") == 2
+        # Without a cluster nothing can have declared it dead.
+        world.advance(1.0)
+        world.turn()
+        assert publisher.read() == b":1\r\n" * 3
+        assert subscriber.read().count(b"message") == 3
+
+
+@needs_wires
+def test_replies_of_a_turn_in_which_the_hub_stood_still_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with timed_wires() as (world, subscriber, publisher):
+        other = WireClient(world)
+        with monkeypatch.context() as patch:
+            # Called for a publisher that is not the last one, in the middle of the turn.
+            patch.setattr(world.core.metering, "published_by", lambda topic, session: world.shell.stall(60.0))
+            other.send_raw(pipeline([[b"PUBLISH", b"a", b"3"]]))
+        assert world.core.index.topics[b"a"].n == 3, "it was executed"
+        assert world.core.standstill.is_holding
+        assert other.read() == b""
+        # What is written later goes behind it.
+        other.session.write(b"+later\r\n")
+        assert other.read() == b""
+        # A client that leaves meanwhile is owed nothing.
+        publisher.session.write(b"+gone\r\n")
+        world.core.cut(publisher.session, "the test says so")
+        world.turn()
+        world.advance(1.0)
+        assert other.read() == b":1\r\n+later\r\n"
+        assert subscriber.read().count(b"message") == 3
+        assert other.session.wire.get_write_buffer_size() == 0
+
+
+@needs_wires
+def test_links_between_hubs_are_written_to_while_replies_are_kept() -> None:
+    with timed_wires() as (world, _, publisher):
+        world.poller.hold(True)
+        publisher.session.peer = _End()
+        publisher.session.write(b"+frame\r\n")
+        assert publisher.read().endswith(b"+frame\r\n")
+        publisher.session.peer = None
+        world.poller.hold(False)
+
+
+class _End:
+    def receive(self, data: bytes) -> None:
+        raise AssertionError("nothing is sent to it")
+
+
 # hatchling is there only while something is built: the hook's base class is all that importing it needs.
 COMPILE = """
 import sys, types

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from itertools import combinations, starmap
 
 from equipoise.coordinates.centroid import centroid_of
 from equipoise.coordinates.coordinate import Coordinate
@@ -33,7 +34,7 @@ class Stability:
         self._energy_ms_max = energy_ms_max
         self._start: list[Coordinate] = []
         self._current: deque[Coordinate] = deque(maxlen=window_samples)
-        # Once both windows are full.
+        # Once both windows are full; they are alike then.
         self._energy: _Energy | None = None
         # The last announcement; None before the first.
         self.announced: Coordinate | None = None
@@ -52,7 +53,7 @@ class Stability:
             count = len(self._start)
             return self._tell(coordinate) if count & (count - 1) == 0 else None
         if self._energy is None:
-            self._energy = _Energy(self._start, self._current)
+            self._energy = _Energy.of_one(self._start)
         self._energy.replace(_place(self._current[0]), _place(coordinate))
         self._current.append(coordinate)
         if self._energy.ms <= self._energy_ms_max:
@@ -83,6 +84,16 @@ class _Energy:
         self._within_current_s = _half_sum(list(self._current))
         self._between_s = math.fsum(math.dist(a, b) for a in self._start for b in self._current)
 
+    @classmethod
+    def of_one(cls, window: Sequence[Coordinate]) -> _Energy:
+        """Both windows are this one, as after an announcement: a quarter of the distances tells all three sums."""
+        energy = cls((), ())
+        energy._start = [_place(coordinate) for coordinate in window]
+        energy._current = deque(energy._start)
+        energy._within_start_s = energy._within_current_s = _half_sum(energy._start)
+        energy._between_s = 2 * energy._within_start_s
+        return energy
+
     @property
     def ms(self) -> float:
         n, m = len(self._start), len(self._current)
@@ -108,4 +119,4 @@ def _place(coordinate: Coordinate) -> tuple[float, ...]:
 
 def _half_sum(places: Sequence[tuple[float, ...]]) -> float:
     """The distances of all pairs, each once."""
-    return math.fsum(math.dist(a, b) for i, a in enumerate(places) for b in places[:i])
+    return math.fsum(starmap(math.dist, combinations(places, 2)))

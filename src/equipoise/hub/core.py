@@ -18,6 +18,7 @@ from equipoise.hub.access.reauthorization import certified_user, judge_everybody
 from equipoise.hub.access.unfinished_input import UnfinishedInput
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
+from equipoise.hub.cluster.standstill import ALWAYS_AWAKE, Standstill
 from equipoise.hub.content.filtering import Filtering
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.losses import Losses
@@ -60,9 +61,7 @@ class HubCore:
     ) -> None:
         self.commands = commands(self)
         self.settings, self.limits = settings, settings.limits
-        self.users = users
-        self.shell = shell
-        self.now = shell.now
+        self.users, self.shell, self.now = users, shell, shell.now
         self.turns = Turns(shell)
         self.stats, self.health = Stats(), Health(settings.name)
         self.sessions: dict[int, Session] = {}
@@ -87,6 +86,9 @@ class HubCore:
         self.specs = TopicSpecs()
         self.filtering = Filtering(self)
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
+        # A command that is read later than this comes after a standstill.
+        self.awake_until = ALWAYS_AWAKE
+        self.standstill = Standstill(self)
         self.places = Locations(self)
         self.metering = Metering(self)
         self.lag_spikes, self.losses = LagSpikes(), Losses()
@@ -390,10 +392,8 @@ class HubCore:
         if self.logs is not None:
             self.logs.close()
         self.cluster.close()
-        self.admission.stop()
-        self.lease.stop()
-        self._topic_gc.stop()
-        self.places.probing.stop()
-        self.metering.stop()
+        timed = (self.admission, self.lease, self.standstill, self._topic_gc)
+        for part in (*timed, self.places.probing, self.metering):
+            part.stop()
         for session in list(self.sessions.values()):
             self.leave(session)

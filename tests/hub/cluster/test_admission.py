@@ -37,25 +37,33 @@ def test_empty_messages_count_against_the_bound() -> None:
     hubs = moving()
     node = hubs["h2"]
     node.cluster.ingress.budget.bytes_max = 100_000
-    client = node.client()
-    client.send_raw(pipeline(["PUBLISH", "t", ""] for _ in range(3)))
-    for _ in range(500):
-        client.send("PUBLISH", "t", "")
-    answers = client.read()
-    refused = [answer for answer in answers if isinstance(answer, Error)]
-    assert str(refused[0]).startswith("TRYAGAIN")
-    assert 100 < len(answers) - len(refused) < 300
+    clients = [node.client() for _ in range(10)]
+    for client in clients:
+        client.send_raw(pipeline(["PUBLISH", "t", ""] for _ in range(3)))
+        for _ in range(50):
+            client.send("PUBLISH", "t", "")
+    waiting = cluster_counters(node.cluster)["ingress_pending_messages"]
     assert cluster_counters(node.cluster)["ingress_pending_bytes"] <= 100_000
-    assert cluster_counters(node.cluster)["ingress_pending_messages"] == len(answers) - len(refused)
+    assert 100 < waiting < 300
+    # A hub that is to be the home acknowledges nothing before it is.
+    assert not any(client.read() for client in clients[:3])
+    hubs.release("h3", "h2")
+    answers = [answer for client in clients for answer in client.read()]
+    refused = [answer for answer in answers if isinstance(answer, Error)]
+    assert len(answers) == 530
+    assert str(refused[0]).startswith("TRYAGAIN")
+    assert len(answers) - len(refused) == waiting
 
 
 def test_why_messages_wait_is_told_per_topic_and_they_arrive_in_the_end() -> None:
     hubs = moving()
     client = hubs["h2"].client()
-    client.do("PUBLISH", "t", "a")
+    client.send("PUBLISH", "t", "a")
     assert row(hubs, "h2")[6] == b"home"
     assert cluster_counters(hubs["h2"].cluster)["ingress_pending_messages"] == 1
+    assert client.read() == []
     hubs.release("h3", "h2")
+    assert client.read() == [0]
     assert row(hubs, "h2")[6] == b""
     assert row(hubs, "h2")[4] == 1
     assert cluster_counters(hubs["h2"].cluster)["ingress_pending_bytes"] == 0

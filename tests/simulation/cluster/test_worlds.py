@@ -92,6 +92,13 @@ MENDED = [
     *[("cluster-unlimited", seed) for seed in (222, 1720)],
     # A publisher went to a home that had been replaced and did not know it, from where its messages were numbered.
     ("cluster-routed-failover", 179),
+    # A hub that had stood still past its session acknowledged messages before it knew that it had been declared dead;
+    # one that came back found a hub that had begun meanwhile, and went on as if it had not been missed.
+    *[("cluster-store-unlimited", seed) for seed in (36, 153, 263, 288)],
+    # A hub that was to be the home acknowledged messages, and died before it was; the former home went on in its epoch.
+    ("cluster-everything", 1717),
+    # A publisher of the limited topic waited for ever.
+    ("cluster-store-everything", 120),
     # A publisher was put behind one that came back at once, and refused for ever.
     ("limits-everything", 71),
     ("limits-store-everything", 30),

@@ -189,8 +189,8 @@ class Ingress:
 
     def is_vouched(self, stream: Stream) -> bool:
         """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported."""
-        way, is_routed = self._route(stream).way, stream.state is not State.REMOTE or stream.peer is not None
-        return stream.state.is_home or (is_routed and stream.admission.vouched == way)
+        # It is not if the hub is to be the home and has no way: then the former home may go on in its epoch.
+        return stream.state.is_home or self._route(stream).way == (stream.admission.vouched or ("", 0))
 
     def reason(self, topic: Topic) -> WaitReason | None:
         stream = topic.stream

@@ -87,12 +87,19 @@ class LeaseTimes:
 
     def is_valid(self, now: float, peers: Iterable[Life]) -> bool:
         """Whether the lease is held, given the other hubs that count as alive."""
-        since = now - self.term_s
-        return self.is_by_store(now) or all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
+        return self.is_by_store(now) or self.have_all_answered(now - self.term_s, peers)
 
     def is_by_store(self, now: float) -> bool:
         """Whether the store alone makes it valid."""
         return self._store_at > now - self.term_s
+
+    def has_store_answered(self, since: float) -> bool:
+        """A question that was asked at this time, or later."""
+        return self._store_at >= since
+
+    def have_all_answered(self, since: float, peers: Iterable[Life]) -> bool:
+        """Each of them a question that was asked after this time."""
+        return all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
 
     def held_until(self, peers: Iterable[Life]) -> float:
         """Until when it is held if no answer comes again."""
@@ -143,6 +150,19 @@ class Lease:
     def has_lapsed_elsewhere(self, since: float, now: float) -> bool:
         """Whether no other hub can hold a lease that it held at `since`, when this hub's barrier passed."""
         return now - since >= self.term_s
+
+    def is_confirmed(self, since: float, now: float) -> bool:
+        """Whether this incarnation is alive by the answer to a question that was asked after `since`.
+
+        Other hubs learn of a death from the store a moment later than it happens. So their word counts only once the
+        store has been silent for a while.
+        """
+        cluster = self._cluster
+        if cluster is None:
+            return True
+        later = since + self.interval_s
+        has_peers = now > later and self._times.have_all_answered(later, self._peers(cluster))
+        return has_peers or self._times.has_store_answered(since)
 
     @property
     def is_needed(self) -> bool:
@@ -197,12 +217,16 @@ class Lease:
 
     def _ask(self) -> None:
         """Ask every other hub, while the store is silent."""
-        cluster, now = self._cluster, self._now()
-        assert cluster is not None, "the timer runs in a cluster only"
+        now = self._now()
         self._timer = self._call_later(self.interval_s, self._ask)
         self._asked = {token: one for token, one in self._asked.items() if one[1] > now - self.term_s}
-        if not self.is_needed or not self._times.is_store_silent(now):
-            return
+        if self.is_needed and self._times.is_store_silent(now):
+            self.ask_peers()
+
+    def ask_peers(self) -> None:
+        """Ask every other hub that counts as alive whether this one is alive to it."""
+        cluster, now = self._cluster, self._now()
+        assert cluster is not None, "nothing is asked outside of a cluster"
         self._times.forget_others(self._peers(cluster))
         for life in self._peers(cluster):
             link = cluster.out.get(life[0])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action, User
 from equipoise.hub.access.quotas import owner_of
-from equipoise.hub.data.ports import discard
+from equipoise.hub.data.ports import NO_WIRE, Wire, discard
 from equipoise.hub.data.reply import ReplyMode
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.held_subscriptions import HeldSubscriptions
     from equipoise.hub.data.other_hubs import SentRedirect
     from equipoise.hub.data.patterns import Pattern
-    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.ports import LinkEnd, Timer
     from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
 
@@ -55,7 +55,9 @@ class ClientState:
         "deferred",
         "group",
         "id",
+        "input_bytes",
         "is_certified",
+        "is_closing",
         "is_gathering",
         "is_never_evicted",
         "is_tls",
@@ -65,6 +67,7 @@ class ClientState:
         "link",
         "local_address",
         "name",
+        "peer",
         "proto",
         "redirected",
         "reply_mode",
@@ -73,6 +76,7 @@ class ClientState:
         "timer",
         "transaction",
         "user",
+        "wire",
         "write",
     )
 
@@ -83,6 +87,9 @@ class ClientState:
         self.id = session_id
         # None until the client has logged in, where it must.
         self.user = user
+        # The other hub's end, where this is the connection of a link between hubs.
+        self.peer: LinkEnd | None = None
+        self.is_closing = False
         self.proto = 2
         self.name = self.lib_name = self.lib_version = b""
         # The client's own name for the link that this connection is the latest of; see HubCore.follow.
@@ -104,10 +111,11 @@ class ClientState:
         self.created_at = self.last_at = core.now()
         # Runs while the client has to log in, and while it reads what it is owed before it goes.
         self.timer: Timer | None = None
-        # Replies that are not written yet; and what has been written before the client logged in.
+        # Replies that are not written yet; and what has been written, and read, before the client logged in.
         self._replies: list[bytes] = []
-        self._output_bytes = 0
+        self._output_bytes = self.input_bytes = 0
         self.reply_mode = ReplyMode.ON
+        self.wire: Wire = NO_WIRE
         # The transport's own write, or a backlog's `hold` while the transport is full.
         self.write: Callable[[bytes], object] = discard
         # Commands since MULTI; and whether EXEC gathers what they answer, so that nothing of it is written yet.

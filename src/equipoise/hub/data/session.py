@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import User
 from equipoise.hub.data.client_state import ClientState
-from equipoise.hub.data.ports import NO_WIRE, LinkEnd, Wire
 from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
 from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
 from equipoise.hub.data.turns import TURN_S
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 LINGER_S = 5.0
 # The clock is read once in so many commands, and after a long reply.
 _TURN_COMMANDS = 16
-_LOOK_AT = _TURN_COMMANDS - 1
 # A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
 _LONG_REPLY_BYTES = 4 * 1024
 # What is read and kept behind a command that waits for its outcome; beyond, reading pauses.
@@ -48,22 +46,12 @@ class Session(ClientState):
         "_owed",
         "_reader",
         "_waiting",
-        "input_bytes",
-        "is_closing",
-        "peer",
-        "wire",
     )
 
     def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
-        # The other hub's end, where this is the connection of a link between hubs.
-        self.peer: LinkEnd | None = None
-        self.is_closing = False
-        self.input_bytes = 0
-        self.wire: Wire = NO_WIRE
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
-        # None: nothing is owed but what `_replies` has.
-        self._owed: OwedReplies | None = None
+        self._owed: OwedReplies | None = None  # None: nothing is owed but what `_replies` has.
         # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
         self._waiting: list[Command] | Publishes | None = None
         # What has come while commands wait; None while none do.
@@ -163,6 +151,8 @@ class Session(ClientState):
     def _publish(self, batch: Publishes) -> None:
         """Publish while nothing is owed."""
         core = self._core
+        if self.last_at > core.awake_until and self._is_held(batch):
+            return
         self.command = "publish"
         if len(batch.topics) == 1:
             core.stats.commands += 1
@@ -200,6 +190,8 @@ class Session(ClientState):
 
     def _execute(self, commands: list[Command]) -> None:
         core = self._core
+        if self.last_at > core.awake_until and self._is_held(commands):
+            return
         for i, command in enumerate(commands):
             if self.user is None and (objection := self._reader.limits.objection(command)):
                 # Only behind RESET: these were read under the limits of the user that the client was.
@@ -227,7 +219,7 @@ class Session(ClientState):
                     self.flush()
             if self.is_closing:
                 return
-            if (is_long or i % _TURN_COMMANDS == _LOOK_AT) and core.now() - self.last_at > TURN_S:
+            if (is_long or (i + 1) % _TURN_COMMANDS == 0) and core.now() - self.last_at > TURN_S:
                 self._wait_for_turn(commands[i + 1 :])
                 break
         self.flush()
@@ -318,6 +310,14 @@ class Session(ClientState):
     def _wait_for_turn(self, commands: list[Command] | Publishes) -> None:
         self._suspend(commands)
         self._core.turns.queue.enter(self.owner, self._go_on)
+
+    def _is_held(self, commands: list[Command] | Publishes) -> bool:
+        """After a standstill of the hub: whether the client waits until the hub is confirmed."""
+        verb = b"PUBLISH" if isinstance(commands, Publishes) else commands[0][0] if commands else b""
+        is_held = bool(verb) and self._core.standstill.holds(self, verb, self._go_on)
+        if is_held:
+            self._suspend(commands)
+        return is_held
 
     def _joins_crowd(self) -> bool:
         """Whether the client waits behind several of its user or address, unless this is its turn (`_held`)."""

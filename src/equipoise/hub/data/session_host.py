@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import Command, RequestLimits
 
-__all__ = ["Commands", "SessionHost", "SubscriptionMeter"]
+__all__ = ["ClientHold", "Commands", "SessionHost", "SubscriptionMeter"]
 
 
 class Commands(Protocol):
@@ -38,8 +38,16 @@ class SubscriptionMeter(Protocol):
         """A client subscribes to the topic, or no longer does."""
 
 
+class ClientHold(Protocol):
+    def holds(self, client: Session, verb: bytes, go_on: Callable[[], None]) -> bool:
+        """Commands, this one first, have come after a standstill: whether they wait until `go_on` is called."""
+
+
 class SessionHost(Protocol):
     """A hub, to the sessions of its clients."""
+
+    # A command that is read later than this comes after a standstill.
+    awake_until: float
 
     @property
     def shell(self) -> Shell: ...
@@ -67,6 +75,8 @@ class SessionHost(Protocol):
     def filtering(self) -> Filtering: ...
     @property
     def turns(self) -> Turns: ...
+    @property
+    def standstill(self) -> ClientHold: ...
     @property
     def commands(self) -> Commands: ...
 

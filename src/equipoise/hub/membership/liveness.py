@@ -49,11 +49,19 @@ class Sight:
         return self._doubtful_until if now < self._doubtful_until else None
 
     def has_witness(self, seen: Mapping[str, HubSeen]) -> bool:
-        """Whether another hub has kept its session all the while: it knows who was missing."""
+        """Whether another hub has kept its session all the while, and knows who was missing; or has begun meanwhile,
+        and serves in place of those that it does not know.
+        """
         return any(
-            hub.alive is not None and name != self._name and self._nodes.get(name) == hub.created_id
+            hub.alive is not None
+            and name != self._name
+            and (self._nodes.get(name) == hub.created_id or not self._has_met(name, hub))
             for name, hub in seen.items()
         )
+
+    def _has_met(self, name: str, hub: HubSeen) -> bool:
+        known = self._known.get(name)
+        return known is not None and known.incarnation == hub.facts.incarnation
 
     def conclude(
         self, seen: Mapping[str, HubSeen], plan: Plan, plan_id: int, *, now: float

@@ -139,6 +139,7 @@ class Membership:
                     self._specs.follow,
                     self._presence.tell_specs,
                     self._presence.renew_lease,
+                    self._presence.prove_alive,
                     lambda: self._presence.report(self._load),
                     self._watch_health,
                     self._partition.watch,

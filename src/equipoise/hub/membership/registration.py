@@ -2,7 +2,7 @@
 
 A session that has ended is no end of the hub's life: the store was away, or the hub was. It takes its place again, and
 declares no hub dead for a while. But if its node was gone and another hub has been there all the while, then that one
-has seen it, and this life is over.
+has seen it, and this incarnation is over. So it is if a hub has begun meanwhile: it serves without this one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ __all__ = ["Presence"]
 _DOUBT_SESSIONS = 2
 # Sessions to wait for a process of the same name to end; after kill −9 on another machine it is one, and a tick.
 _PATIENCE_SESSIONS = 3
+# How often a hub that stood still writes to its node until it is confirmed, in seconds.
+_PROVE_S = 0.05
 # A load that has changed by less is not worth a write.
 _LOAD_STEP = 0.01
 
@@ -74,6 +76,8 @@ class Presence:
         self._told_specs = 0
         self._must_tell_specs = asyncio.Event()
         self._must_look = asyncio.Event()
+        self._must_prove = asyncio.Event()
+        hub.core.standstill.on_noticed = self._must_prove.set
         # The incarnations of other hubs that the others were told this hub cannot reach.
         self.unreachable: tuple[Life, ...] = ()
         # Returns when the hub, which has left, may register again; None if it has not left.
@@ -159,6 +163,18 @@ class Presence:
             except StoreError:
                 # The lease runs out by itself; others look after the session.
                 continue
+
+    async def prove_alive(self) -> None:
+        """After a standstill of the hub, write to `alive` until the incarnation is confirmed, for ever."""
+        standstill = self._hub.core.standstill
+        while True:
+            if not standstill.is_holding:
+                await self._must_prove.wait()
+            self._must_prove.clear()
+            while standstill.is_holding:
+                if self.is_held():
+                    await self._report(self._told_load)
+                await asyncio.sleep(_PROVE_S)
 
     async def accuse(self, unreachable: tuple[Life, ...]) -> None:
         """Tell the others which of them this hub cannot reach."""

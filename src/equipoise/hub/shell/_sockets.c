@@ -9,6 +9,10 @@ the end of the turn, one system call for each connection; what is written at ano
 
 A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/ports.py`).
 
+A hub that has stood still does not know whether it has been declared dead (`hub/cluster/standstill.py`). So the clock is
+looked at before a PUBLISH is executed here, and before what a turn has gathered is sent; and while the poller holds,
+what is written to clients is kept, links between hubs excepted.
+
 `publish` is the only decision in this file, and a copy of one: of the way that a PUBLISH takes through
 `Session.receive`, `publish_run` and `HubCore.publish` if nothing about it is special. What is special in any way is left
 to them, with every byte from the first command on that was not executed here.
@@ -21,6 +25,7 @@ Always true:
     a lent bucket has what the bucket would have, to the unit, and is used within its term only;
     a wire's callbacks are never called after `connection_lost`, and that is called once, in a turn of its own;
     a wire holds at most the high-water mark and one piece before its protocol is asked to pause;
+    nothing is written to a client that had nothing to send before, while the poller holds;
     while its reading is paused, a wire notices neither FIN nor RST, as with uvloop.
 */
 
@@ -54,8 +59,10 @@ Always true:
 typedef struct {
     PyObject_HEAD
     int epoll;
-    int is_running;
+    int is_running, is_holding;
     PyObject *core;
+    /* Wires whose output is kept until the poller holds no more. */
+    PyObject *held;
     PyObject *call_soon;
     PyObject *on_error;
     /* The hub's fine clock; NULL: that of the kernel, CLOCK_MONOTONIC. */
@@ -104,6 +111,7 @@ static PyObject *str_shell, *str_fine_now, *str_cluster, *str_limits, *str_lend;
 static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
 static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
 static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
+static PyObject *str_awake_until, *str_standstill, *str_notice;
 
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
 static struct {
@@ -309,6 +317,12 @@ static int wire_make_dirty(Wire *w) {
     return 0;
 }
 
+/* Whether what is written to the wire has to be kept for now. */
+static int wire_is_held(Wire *w) {
+    return w->poller->is_holding && at.is_known && w->session != NULL && Py_TYPE(w->session) == at.session &&
+           SLOT(w->session, at.peer) == Py_None;
+}
+
 /* Append the piece, and send unless the turn's end will. Bytes only. */
 static int wire_put(Wire *w, PyObject *data) {
     Py_ssize_t size = PyBytes_GET_SIZE(data);
@@ -335,14 +349,16 @@ static int wire_put(Wire *w, PyObject *data) {
     }
     w->count++;
     w->bytes += size;
-    if (w->interest & WANTS_OUT) {
+    int is_held = wire_is_held(w);
+    if (is_held || w->interest & WANTS_OUT) {
         if (w->bytes > HIGH_BYTES && !w->is_full) {
             w->is_full = 1;
             wire_call(w, str_pause);
         }
-        return 0;
+        if (w->interest & WANTS_OUT)
+            return 0;
     }
-    if (w->poller->is_running && w->bytes <= HIGH_BYTES) {
+    if (is_held || (w->poller->is_running && w->bytes <= HIGH_BYTES)) {
         if (w->is_dirty || wire_make_dirty(w) == 0)
             return 0;
     }
@@ -950,6 +966,14 @@ static Py_ssize_t admit(Poller *p, PyObject *topic, int64_t now, Py_ssize_t want
     return lent_take(bucket, now, wanted);
 }
 
+/* Whether the hub has stood still before `now`, and is not confirmed yet: 1, 0, or -1 with an exception. */
+static int is_after_standstill(PyObject *core, PyObject *now) {
+    PyObject *until = PyObject_GetAttr(core, str_awake_until);
+    int is_late = until == NULL ? -1 : PyObject_RichCompareBool(now, until, Py_GT);
+    Py_XDECREF(until);
+    return is_late;
+}
+
 /* Execute the PUBLISH commands at the beginning that are plain in every way. How many bytes they had, or -1. */
 static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssize_t size) {
     PyObject *core = p->core;
@@ -997,6 +1021,15 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
         Py_XDECREF(version);
         if (topic != NULL && is_open != Py_True && is_permitted(session, topic) <= 0)
             Py_CLEAR(topic);
+        if (topic != NULL && !done) {
+            now = PyObject_CallMethodNoArgs(core, str_now);
+            int is_late = now ? is_after_standstill(core, now) : -1;
+            if (is_late) {
+                Py_DECREF(topic);
+                used = is_late < 0 ? -1 : 0;
+                goto out;
+            }
+        }
         if (topic != NULL && SLOT(topic, at.t_is_gated) != Py_False) {
             if (!judged_at)
                 judged_at = fine_now(p);
@@ -1010,12 +1043,6 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
             break;
         }
         if (!done) {
-            now = PyObject_CallMethodNoArgs(core, str_now);
-            if (now == NULL) {
-                Py_DECREF(topic);
-                used = -1;
-                goto out;
-            }
             set_slot(session, at.last_at, now);
             set_slot(session, at.command, str_publish);
         }
@@ -1099,6 +1126,28 @@ static void wire_serve(Wire *w, uint32_t events) {
         wire_read(w);
 }
 
+static void wire_send_gathered(Wire *w) {
+    w->is_dirty = 0;
+    if (!(w->interest & WANTS_OUT))
+        wire_send(w);
+}
+
+/* Before replies are sent: the hub may have stood still since they were made. */
+static void poller_look_at_clock(Poller *p) {
+    int64_t nanoseconds = fine_now(p);
+    PyObject *now = nanoseconds < 0 ? NULL : PyFloat_FromDouble(nanoseconds / 1e9), *standstill = NULL, *done = NULL;
+    int is_late = now ? is_after_standstill(p->core, now) : -1;
+    if (is_late > 0) {
+        standstill = PyObject_GetAttr(p->core, str_standstill);
+        done = standstill ? PyObject_CallMethodNoArgs(standstill, str_notice) : NULL;
+    }
+    if (is_late < 0 || (is_late > 0 && done == NULL))
+        poller_report(p);
+    Py_XDECREF(now);
+    Py_XDECREF(standstill);
+    Py_XDECREF(done);
+}
+
 static void poller_flush(Poller *p) {
     while (p->dirty_count) {
         Py_ssize_t count = p->dirty_count, room = p->dirty_room;
@@ -1106,9 +1155,11 @@ static void poller_flush(Poller *p) {
         p->dirty = NULL;
         p->dirty_count = p->dirty_room = 0;
         for (Py_ssize_t i = 0; i < count; i++) {
-            dirty[i]->is_dirty = 0;
-            if (!(dirty[i]->interest & WANTS_OUT))
-                wire_send(dirty[i]);
+            /* A wire that is kept stays dirty, so that it is kept once. */
+            if (!wire_is_held(dirty[i]) || PyList_Append(p->held, (PyObject *)dirty[i]) < 0) {
+                PyErr_Clear();
+                wire_send_gathered(dirty[i]);
+            }
             Py_DECREF(dirty[i]);
         }
         if (p->dirty == NULL) {
@@ -1133,7 +1184,25 @@ static PyObject *poller_run(Poller *p, PyObject *none) {
         Py_DECREF((PyObject *)events[i].data.ptr);
     }
     p->is_running = 0;
+    if (p->dirty_count && !p->is_holding)
+        poller_look_at_clock(p);
     poller_flush(p);
+    Py_RETURN_NONE;
+}
+
+/* Keep what is written to clients from now on, or send what was kept. */
+static PyObject *poller_hold(Poller *p, PyObject *is_holding) {
+    p->is_holding = PyObject_IsTrue(is_holding) > 0;
+    PyObject *held = p->held, *none = p->is_holding ? NULL : PyList_New(0);
+    if (none == NULL) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    p->held = none;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(held); i++)
+        wire_send_gathered((Wire *)PyList_GET_ITEM(held, i));
+    Py_DECREF(held);
     Py_RETURN_NONE;
 }
 
@@ -1189,7 +1258,8 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     p->core = Py_NewRef(core);
     p->call_soon = Py_NewRef(call_soon);
     p->on_error = Py_NewRef(on_error);
-    if (find_clock(p) < 0)
+    p->held = PyList_New(0);
+    if (p->held == NULL || find_clock(p) < 0)
         return -1;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     p->buffer = PyMem_Malloc(READ_BYTES);
@@ -1206,6 +1276,7 @@ static void poller_dealloc(Poller *p) {
     PyMem_Free(p->dirty);
     PyMem_Free(p->buffer);
     Py_XDECREF(p->core);
+    Py_XDECREF(p->held);
     Py_XDECREF(p->call_soon);
     Py_XDECREF(p->on_error);
     Py_XDECREF(p->clock);
@@ -1215,6 +1286,7 @@ static void poller_dealloc(Poller *p) {
 static PyMethodDef poller_methods[] = {
     {"run", (PyCFunction)poller_run, METH_NOARGS, NULL},
     {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
+    {"hold", (PyCFunction)poller_hold, METH_O, NULL},
     {"fileno", (PyCFunction)poller_fileno, METH_NOARGS, NULL},
     {"close", (PyCFunction)poller_close, METH_NOARGS, NULL},
     {NULL}};
@@ -1351,6 +1423,8 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_shell, "shell"},           {&str_fine_now, "fine_now"},
         {&str_cluster, "cluster"},       {&str_limits, "limits"},
         {&str_lend, "lend"},
+        {&str_awake_until, "awake_until"}, {&str_standstill, "standstill"},
+        {&str_notice, "notice"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)

@@ -38,6 +38,7 @@ try:
 
     _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience, TopicLimit, StallWatch)
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
+    _ = wires.Poller.hold
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
@@ -112,6 +113,7 @@ class WirePort:
         self._connections = 0
         self._is_closed = False
         self.port = 0
+        core.standstill.on_hold.append(self._poller.hold)
         loop.add_reader(self._poller.fileno(), self._poller.run)
 
     def listen(self, sock: socket.socket) -> None:
@@ -135,6 +137,7 @@ class WirePort:
     def _end_if_done(self) -> None:
         if self._is_closed and not self._connections and self._poller.fileno() >= 0:
             self._loop.remove_reader(self._poller.fileno())
+            self._core.standstill.on_hold.remove(self._poller.hold)
             self._poller.close()
 
     def _accept(self, sock: socket.socket) -> None:

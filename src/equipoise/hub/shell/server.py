@@ -133,6 +133,7 @@ class Hub:
             core.logs.elsewhere = cluster.calls
         core.places.probing.start(self._rng.random)
         core.lease.start(cluster)
+        core.standstill.start()
         self._login = login
         return cluster
 

@@ -105,6 +105,7 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
         "access_version": core.users.version,
         "specs_version": core.specs.version,
         "lease": core.lease.text,
+        "standstills": core.standstill.count,
         "long_work_turns": core.turns.count,
         "long_work_ms_max": f"{1e3 * core.turns.turn_s_max:.3f}",
         "topics": len(core.index.topics),

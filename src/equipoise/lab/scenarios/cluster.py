@@ -56,6 +56,28 @@ _APART = _stored(
 )
 
 
+def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ClusterScenario]:
+    stored = replace(
+        everything,
+        name="cluster-store-everything",
+        summary="all of this with a store, which is gone, cut off and reset besides",
+        has_store=True,
+        store_cuts=(0, 2),
+        store_losses=(0, 1),
+        store_resets=(0, 3),
+        duration_s=5.0,
+    )
+    unlimited = replace(
+        stored,
+        name="cluster-store-unlimited",
+        summary="all of this with a store and without a limited topic, so that publishers say more",
+        limited={},
+        expectation=LOUD,
+        is_large=True,
+    )
+    return stored, unlimited
+
+
 def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
     """All of them; `everything` is what happens without a store."""
     return (
@@ -92,16 +114,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
             is_store_emptied=True,
             duration_s=8.0,
         ),
-        replace(
-            everything,
-            name="cluster-store-everything",
-            summary="all of this with a store, which is gone, cut off and reset besides",
-            has_store=True,
-            store_cuts=(0, 2),
-            store_losses=(0, 1),
-            store_resets=(0, 3),
-            duration_s=5.0,
-        ),
+        *_stored_everything(everything),
         _stored(
             "gone-minute",
             "the store is gone for a minute",

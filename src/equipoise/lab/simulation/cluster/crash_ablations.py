@@ -11,6 +11,7 @@ from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.standstill import Standstill
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
@@ -70,9 +71,9 @@ CRASH_ABLATIONS = (
         "feeders",
         "subscribers get a gap when a hub dies through which clients published",
         once.NAME,
-        "cluster-store-zombies",
-        replacing(Feeders, "tear", lambda self, topic: None),
-        seed=60,
+        "cluster-failover",
+        replacing(Feeders, "tear", lambda self, topic, is_told=False: None),
+        seed=5,
     ),
     Ablation(
         "seen-reports",
@@ -105,6 +106,14 @@ CRASH_ABLATIONS = (
         "cluster-everything",
         replacing(Ingress, "is_vouched", _always),
         seed=106,
+    ),
+    Ablation(
+        "standstill",
+        "a hub that has stood still takes nothing from clients until its incarnation is confirmed",
+        once.NAME,
+        "cluster-store-unlimited",
+        replacing(Standstill, "start", lambda self: None),
+        seed=36,
     ),
     Ablation(
         "behind-a-loss",

@@ -1,0 +1,60 @@
+"""A plain subscriber that leaves a topic and comes back, at hubs that lag behind the home."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.model import Mode
+from hub.world import FakeClient
+
+from .hubs import Hubs
+
+NAMES = ("a", "b", "c")
+STEPS = 120
+# Short, so that a relay leaves the stream and follows it again.
+QUICK = ClusterSettings(unsubscribe_delay_s=0.05)
+
+
+def payloads(client: FakeClient) -> list[bytes]:
+    return [frame[2] for frame in client.read() if isinstance(frame, list) and frame[0] == b"message"]
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_on_one_connection_no_message_comes_twice_and_none_before_an_earlier_one(seed: int) -> None:
+    """Links hold frames back, the topic moves, the subscriber leaves and returns, in any order."""
+    random = Random(seed)
+    hubs = Hubs(*NAMES, cluster=QUICK)
+    hubs.replicate("t", Mode.SINGLE, "a")
+    publishers = {name: hubs[name].client() for name in NAMES}
+    subscriber = hubs["b"].client()
+    got: list[bytes] = []
+    number = 0
+    for _ in range(STEPS):
+        act = random.random()
+        if act < 0.4:
+            number += 1
+            publishers[random.choice(NAMES)].send("PUBLISH", "t", str(number))
+        elif act < 0.55:
+            subscriber.send(random.choice(("SUBSCRIBE", "UNSUBSCRIBE")), "t")
+        elif act < 0.7:
+            hubs.held.add(tuple(random.sample(NAMES, 2)))  # type: ignore[arg-type]  # two names
+        elif act < 0.85 and hubs.held:
+            hubs.release(*random.choice(sorted(hubs.held)))
+        elif act < 0.9:
+            hubs.replicate("t", Mode.SINGLE, random.choice(NAMES))
+        else:
+            hubs.settle(0.06)
+        hubs.settle()
+        got += payloads(subscriber)
+    hubs.held.clear()
+    subscriber.send("SUBSCRIBE", "t")
+    for _ in range(5):
+        hubs.settle(0.06)
+    publishers["a"].send("PUBLISH", "t", "last")
+    hubs.settle()
+    got += payloads(subscriber)
+    assert len(got) == len(set(got)), f"twice: {sorted(one for one in set(got) if got.count(one) > 1)}"
+    assert got[-1] == b"last"
