@@ -157,11 +157,13 @@ class LimitedClients:
         self.budget.used += one.size
         self.budget.messages += len(payloads)
         reply.when_abandoned(lambda: self._gone(topic, limit, one))
-        if queue.add(one) and (refusal := self._judge(topic, limit, one)) is not None:
-            self._keep_order(limit, one, self._dequeue(queue, one))
-            self._tokens.look_at(topic, limit)
-            return refusal
-        self._tokens.serve(topic)
+        if queue.add(one):
+            if (refusal := self._judge(topic, limit, one)) is not None:
+                self._keep_order(limit, one, self._dequeue(queue, one))
+                self._tokens.look_at(topic, limit)
+                return refusal
+            # One behind others of its connection changes nothing.
+            self._tokens.serve(topic)
         return reply if reply.pieces is not None else self._defer(topic, limit, one)
 
     def _defer(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | Reply:
