@@ -311,7 +311,13 @@ class LimitedClients:
     def _send(self, trunk: Topic, one: PendingPublish) -> bool:
         """Its next message goes; False if there is no room for it."""
         payload, after = one.payloads[one.sent], () if one.sent else one.after
-        if not self._cluster.ways.admit(trunk, (payload,), after):
+        # It counts for the connection that it came over, not for the one that has published last.
+        latest, trunk.publisher = trunk.publisher, one.session
+        try:
+            is_taken = self._cluster.ways.admit(trunk, (payload,), after)
+        finally:
+            trunk.publisher = latest
+        if not is_taken:
             one.complete(error(NO_ROOM))
             return False
         one.sent += 1
