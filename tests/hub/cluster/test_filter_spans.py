@@ -129,3 +129,18 @@ def test_lanes_come_by_filter_too_each_with_its_positions() -> None:
     heard = [payload for push in spans for payload in push[6 if push[0] == b"eq.lfmessage" else 5 :][1::2]]
     assert len(heard) == 6
     assert {push[2] for push in spans if push[0] == b"eq.lfmessage"} <= lanes
+
+
+def test_messages_that_a_home_numbers_as_lost_are_in_no_span() -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    readers = [Reader(*subscribed(hubs, hub)) for hub in ("h1", "h2")]
+    publish(hubs, "h1", 1, 2, 3)
+    cluster, topic = hubs["h1"].cluster, hubs["h1"].core.index.topics[b"t"]
+    # As when another hub has given up messages that it had acknowledged.
+    (topic.stream or cluster.handover.new_stream(topic)).admission.loss += 2
+    publish(hubs, "h1", 5, 6)
+    for reader in readers:
+        reader.read()
+        assert reader.heard == [2, 6]
+        assert reader.holes == [(topic.epoch, 4), (topic.epoch, 5)]
