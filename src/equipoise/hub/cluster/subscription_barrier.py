@@ -349,10 +349,10 @@ class Listening:
         groups = [(pattern.members, Kind.PATTERN) for pattern in patterns]
         if topic is not None:
             groups.append((topic.members, Kind.NAME))
-        for members, kind in groups:
-            for session in [
-                session for session in core.sessions.values() if kind in members.get(session, ())
-            ]:
+        content = None if topic is None else topic.content
+        filtered = frozenset() if content is None else frozenset(content.plain_sessions())
+        for session in list(core.sessions.values()):
+            if session in filtered or any(kind in members.get(session, ()) for members, kind in groups):
                 core.cut(session, "messages of its topics are lost")
 
 

@@ -126,6 +126,11 @@ class TopicFilters:
     def subscriptions(self) -> int:
         return sum(self._sessions.values())
 
+    def plain_sessions(self) -> list[Subscriber]:
+        """Those with a subscription without positions."""
+        smart = {} if self.spans is None else self.spans.sessions
+        return [session for session, count in self._sessions.items() if count > smart.get(session, 0)]
+
     def note(self, session: Subscriber, step: int) -> None:
         """The subscriber has so many subscriptions more."""
         count = self._sessions.get(session, 0) + step
