@@ -11,6 +11,7 @@ from dataclasses import replace
 from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LIMITED, LOUD, QUIET, case, routed
 from equipoise.lab.scenarios.cluster_clients import (
     ACCESS,
+    FILTERED_CROWD,
     HEAVY_CROWD,
     LISTENERS,
     LONG_CROWD,
@@ -211,8 +212,9 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once, with users, replication, a limited topic and clocks that are wrong",
+    "all of this at once, with users, replication, filters, a limited topic and clocks that are wrong",
     workload=USERS_CROWD,
+    filtered=FILTERED_CROWD,
     access=ACCESS,
     moves=(1, 5),
     ring_changes=(0, 2),
@@ -249,6 +251,7 @@ _NARROW = replace(
     name="cluster-narrow",
     summary="all of this over links that keep so little that they have to give up frames",
     workload=HEAVY_CROWD,
+    filtered=(),
     access=None,
     rule_changes=(0, 0),
     replications=(0, 0),

@@ -10,6 +10,7 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 __all__ = [
     "ACCESS",
     "CROWD",
+    "FILTERED_CROWD",
     "HEAVY_CROWD",
     "LISTENERS",
     "LONG_CROWD",
@@ -34,6 +35,10 @@ def _talk(
 
 def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
     return (Subscribing(names=names, is_pattern=is_pattern),)
+
+
+def _ask(name: str, where: str) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=(name,), where=where),)
 
 
 # Publishers of the same topics, and subscribers of every kind; the seed draws which hub each connects to.
@@ -65,6 +70,17 @@ USERS_CROWD = Workload(
     clients=tuple(
         replace(client, user=client.name if client.publishes else "cat") for client in CROWD.clients
     )
+)
+# Subscribers by filter beside them, as the user that may subscribe to everything: to one message in three, to most, to
+# those of one publisher, and to none, so that silence has to be accounted for.
+FILTERED_CROWD = (
+    Client(name="kit", dialect=Dialect.RESP3, subscribes=_ask("a", "third = 1"), user="cat"),
+    Client(
+        name="lou", dialect=Dialect.RESP2, subscribes=_ask("b", "third in (0, 2) and number >= 3"), user="cat"
+    ),
+    Client(name="max", subscribes=(*_ask("a", "publisher prefix 'b'"), *_ask("c", "third = 0")), user="cat"),
+    Client(name="ned", subscribes=(*_ask("a", "third = 1"), *_ask("b", "number > 5")), user="cat"),
+    Client(name="oda", dialect=Dialect.RESP2, subscribes=_ask("c", "publisher = 'zoe'"), user="cat"),
 )
 # The same for as long as clients are cut off.
 LONG_CROWD = Workload(

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from equipoise.lab.scenarios.access import Access
 from equipoise.lab.scenarios.faults import Fault
-from equipoise.lab.scenarios.workload import Workload
+from equipoise.lab.scenarios.workload import Client, Workload
 from equipoise.model import Mode
 
 __all__ = ["ClusterScenario", "Expectation", "NetworkShape", "Scenario", "Times"]
@@ -152,5 +152,8 @@ class ClusterScenario(Scenario):
     is_store_unreachable: bool = False
     # After the outage, or once in a run without one, the store comes back with nothing in it.
     is_store_emptied: bool = False
+    # Subscribers by filter that are there in one seed of four; publishers then send messages with attributes. They are
+    # drawn apart from all else: other seeds have the world that they had without them, and these the same faults.
+    filtered: tuple[Client, ...] = ()
     # A story played beside all this, by its name in equipoise.lab.simulation.cluster.stories.
     story: str = ""

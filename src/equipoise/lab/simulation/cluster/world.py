@@ -20,7 +20,7 @@ from equipoise.hub.cluster.stall_watch import CREDIT_NS
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
-from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules
+from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules, Workload
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
@@ -51,6 +51,8 @@ QUICK: dict[str, int | float | str] = {
 }
 START_S, OPENING_S = 5.0, 10.0
 SETTLING_S = 20.0
+# The share of seeds with subscribers by filter, of scenarios that have some.
+FILTERED_SHARE = 0.25
 
 
 class ClusterWorld:
@@ -61,6 +63,10 @@ class ClusterWorld:
         self.scenario = scenario
         self.history = history
         self.random = Random(f"cluster {sim.seed}")
+        # Apart from `random`, so that seeds are what they were without subscribers by filter.
+        self.filter_random = Random(f"filters in {sim.seed}")
+        is_filtered = self.filter_random.random() < FILTERED_SHARE
+        self.filtered = tuple(Workload(clients=scenario.filtered).each()) if is_filtered else ()
         self.staging = Staging(sim, history)
         self.is_healed = False
         self._rules = None if scenario.access is None else scenario.access.rules
@@ -119,7 +125,9 @@ class ClusterWorld:
         await self.until(lambda: len(self.directory.alive) == len(self.hubs), START_S)
         self.directory.commit(Plan(members=tuple(Member(name) for name in sorted(self.hubs))))
         for client in self.scenario.workload.each():
-            self._seat(client)
+            self._seat(_with_attributes(client) if self.filtered else client, self.random)
+        for client in self.filtered:
+            self._seat(client, self.filter_random)
         await self.until(self.staging.is_everybody_live, OPENING_S)
 
     def _specs(self) -> list[TopicSpec]:
@@ -133,9 +141,9 @@ class ClusterWorld:
             for pattern, (rate, burst) in self.scenario.limited.items()
         ]
 
-    def _seat(self, client: Client) -> None:
-        host = self.sim.host(client.name)
-        at = client.place or self.draw(sorted(self.hubs))
+    def _seat(self, client: Client, random: Random) -> None:
+        host, hubs = self.sim.host(client.name), sorted(self.hubs)
+        at = client.place or hubs[int(random.random() * len(hubs))]
         is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING
         others = tuple(name for name in self.hubs if name != at) if is_told else ()
         settings = hurried(
@@ -327,6 +335,11 @@ class ClusterWorld:
             if node.cluster is not None:
                 sums.update(cluster_counters(node.cluster))
         return dict(sums)
+
+
+def _with_attributes(client: Client) -> Client:
+    """The same, for subscribers by filter."""
+    return replace(client, publishes=tuple(replace(stream, is_json=True) for stream in client.publishes))
 
 
 def judged_times(topic: Topic, count: int, now: float) -> list[tuple[float, int]]:
