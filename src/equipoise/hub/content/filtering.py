@@ -9,7 +9,7 @@ Always true: each filter is counted once against `filters_max`, as its first sub
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action
@@ -84,6 +84,9 @@ class Filtering:
         self.messages = 0
         self.matches = 0
         self.matching_s = 0.0
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self._core.shell.call_later(0, work)
 
     def source_of(self, topic: Topic) -> AttributeSource:
         spec = self._core.specs.of(topic)

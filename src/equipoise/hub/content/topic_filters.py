@@ -37,6 +37,8 @@ class FilterStats(Protocol):
     matching_s: float
 
     def fine_now(self) -> float: ...
+    def call_soon(self, work: Callable[[], None]) -> object:
+        """Call it in the next turn."""
 
 
 class _RunNotes(Protocol):
@@ -144,7 +146,7 @@ class TopicFilters:
     ) -> None:
         """A subscriber with positions, which is told of these streams from where they are."""
         if self.spans is None:
-            self.spans = FilterSpans()
+            self.spans = FilterSpans(self._stats.call_soon)
         if node.smart is None:
             node.smart = SmartMembers()
         self.spans.add(node.smart, session, number, streams)
