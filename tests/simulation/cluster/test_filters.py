@@ -66,7 +66,7 @@ def test_the_checker_knows_when_a_plain_subscriber_is_there_again() -> None:
     history.sent["ann", "a"] += [Sent(7.0, PublishOutcome.ACKNOWLEDGED) for _ in range(3)]
     track.events.append(Received(8.0, "a", "ann", 7))
     (violation,) = once.check(history)
-    assert "acknowledged ann 4 was not received and no gap was told" in violation.text
+    assert "acknowledged ann 4 was not received and no gap was received" in violation.text
 
 
 def test_a_loss_that_a_hub_counted_for_a_plain_subscriber_is_a_gap() -> None:
