@@ -17,6 +17,7 @@ class Grants:
     user: str
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
+    durable: tuple[str, ...] = ()
 
 
 Rules = tuple[Grants, ...]

@@ -11,6 +11,8 @@ from dataclasses import replace
 from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LIMITED, LOUD, QUIET, case, routed
 from equipoise.lab.scenarios.cluster_clients import (
     ACCESS,
+    DURABLE_ACCESS,
+    DURABLE_CROWD,
     FILTERED_CROWD,
     HEAVY_CROWD,
     LISTENERS,
@@ -212,7 +214,7 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once, with users, replication, filters, a limited topic and clocks that are wrong",
+    "all of this at once, with users, replication, filters, a limited topic, in one of ten a durable one, and wrong clocks",
     workload=USERS_CROWD,
     filtered=FILTERED_CROWD,
     access=ACCESS,
@@ -237,6 +239,17 @@ _EVERYTHING = case(
     share_changes=(0, 3),
     has_shares_apart=True,
     expectation=LIMITED,
+)
+_DURABLE = replace(
+    _EVERYTHING,
+    name="cluster-durable",
+    summary="all of this with a durable topic, plain and durable subscribers and publishers of every kind",
+    workload=DURABLE_CROWD,
+    filtered=(),
+    access=DURABLE_ACCESS,
+    durable=("d",),
+    expectation=replace(LIMITED, properties=(*LIMITED.properties, "kept")),
+    is_large=True,
 )
 _UNLIMITED = replace(
     _EVERYTHING,
@@ -318,7 +331,8 @@ CLUSTER_SCENARIOS = (
     _CUTS,
     _MINUTES,
     _USERS,
-    _EVERYTHING,
+    replace(_EVERYTHING, rare=replace(_DURABLE, name=_EVERYTHING.name)),
+    _DURABLE,
     _UNLIMITED,
     _NARROW,
     routed(_MOVES),

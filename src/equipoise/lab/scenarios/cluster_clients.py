@@ -10,6 +10,8 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 __all__ = [
     "ACCESS",
     "CROWD",
+    "DURABLE_ACCESS",
+    "DURABLE_CROWD",
     "FILTERED_CROWD",
     "HEAVY_CROWD",
     "LISTENERS",
@@ -81,6 +83,23 @@ FILTERED_CROWD = (
     Client(name="max", subscribes=(*_ask("a", "publisher prefix 'b'"), *_ask("c", "third = 0")), user="cat"),
     Client(name="ned", subscribes=(*_ask("a", "third = 1"), *_ask("b", "number > 5")), user="cat"),
     Client(name="oda", dialect=Dialect.RESP2, subscribes=_ask("c", "publisher = 'zoe'"), user="cat"),
+)
+# The same with a topic, d, that is durable; a durable subscriber, dora, and a plain publisher, pip, are beside them.
+_KEEPERS = (
+    Grants(user="pia", publish=("d",)),
+    Grants(user="pip", publish=("d",)),
+    Grants(user="dora", subscribe=("d",), durable=("d",)),
+)
+DURABLE_ACCESS = Access(
+    rules=(*ACCESS.rules, *_KEEPERS), alternatives=tuple((*rules, *_KEEPERS) for rules in ACCESS.alternatives)
+)
+DURABLE_CROWD = Workload(
+    clients=(
+        *USERS_CROWD.clients,
+        Client(name="pia", user="pia", publishes=_talk("d", receipts=0.5)),
+        Client(name="ray", user="cat", dialect=Dialect.RESP2, subscribes=_hear("d")),
+        Client(name="sue", user="cat", subscribes=_hear("d")),
+    )
 )
 # The same for as long as clients are cut off.
 LONG_CROWD = Workload(

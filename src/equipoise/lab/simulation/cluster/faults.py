@@ -130,6 +130,9 @@ class ClusterFaults:
             homes.append(world.draw(members))
             members.remove(homes[-1])
         modes = self._scenario.modes
+        if topic in self._scenario.durable:
+            # One hub owns the log.
+            modes = (Mode.ALL_PUBLISHERS,)
         mode = modes[int(self._random.random() * len(modes))] if len(homes) > 1 else Mode.SINGLE
         world.replicate(topic, tuple(homes), mode)
 

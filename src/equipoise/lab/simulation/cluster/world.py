@@ -23,6 +23,7 @@ from equipoise.hub.data.topic import Topic
 from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules, Workload
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.cluster.kept_topics import KeptTopics
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
 from equipoise.lab.simulation.incarnation import Incarnation
 from equipoise.lab.simulation.memory_use import measure_forever
@@ -84,6 +85,11 @@ class ClusterWorld:
             self.directory = Directory(
                 sim, self.random.random, lag_s=scenario.lag_s, is_reinstated=self._is_reinstated
             )
+        self._kept: KeptTopics | None = None
+        if scenario.durable and isinstance(self.directory, Directory):
+            has_users = scenario.access is not None
+            self._kept = KeptTopics(sim, scenario.durable, history, has_users=has_users)
+            self.directory.prepare = self._kept.prepare
         for name in scenario.hubs:
             self.add_hub(name)
 
@@ -112,6 +118,8 @@ class ClusterWorld:
     async def start(self) -> None:
         """Start all hubs under a plan that has them as members, and wait for every subscription."""
         specs = self._specs()
+        if self._kept is not None:
+            self._kept.start()
         if isinstance(self.directory, Region):
             await self.directory.begin()
             await self.directory.put_specs(specs)
@@ -128,10 +136,13 @@ class ClusterWorld:
             self._seat(_with_attributes(client) if self.filtered else client, self.random)
         for client in self.filtered:
             self._seat(client, self.filter_random)
+        if self._kept is not None:
+            self._kept.begin(sorted(self.hubs))
         await self.until(self.staging.is_everybody_live, OPENING_S)
 
     def _specs(self) -> list[TopicSpec]:
-        return [
+        kept = [] if self._kept is None else self._kept.specs()
+        return kept + [
             TopicSpec(
                 pattern=pattern.encode(),
                 rate_per_s=rate,
@@ -156,6 +167,8 @@ class ClusterWorld:
     def heal(self) -> None:
         """Undo whatever is wrong, and give each hub that has come back its share again."""
         self.is_healed = True
+        if self._kept is not None:
+            self._kept.is_over = True
         for task in self._tasks:
             task.cancel()
         names = [*self.hubs, *(client.name for client in self.staging.clients)]
@@ -184,6 +197,8 @@ class ClusterWorld:
         """Demand progress, and of hubs with a store that they agree."""
         await self.staging.conclude(self.scenario.expectation.progress_s)
         self.staging.note_unfinished()
+        if self._kept is not None:
+            await self._kept.conclude(self.hubs, self.scenario.expectation.progress_s)
         if isinstance(self.directory, Region):
             await self.until(self.directory.is_settled, SETTLING_S)
             if not self.directory.is_settled():
