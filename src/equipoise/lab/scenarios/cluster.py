@@ -214,7 +214,7 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once, with users, replication, filters, a limited topic, in one of ten a durable one, and wrong clocks",
+    "all of this at once, with users, replication, filters, a limited topic, wrong clocks, at times a durable topic",
     workload=USERS_CROWD,
     filtered=FILTERED_CROWD,
     access=ACCESS,
