@@ -89,7 +89,7 @@ def from_record_to_decision() -> list[str]:
     from hub.metered import MeteredWorld, Reader
 
     try:
-        from equipoise.lab.experiments.views import LiveViews
+        from equipoise.lab.simulation.cluster.controller import LiveViews
     except ImportError:
         from equipoise.experiments.views import LiveViews  # type: ignore[import-not-found, no-redef]
     try:

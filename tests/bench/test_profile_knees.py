@@ -15,7 +15,7 @@ from equipoise.plan import PlannerSettings
 from equipoise.profile.advice import controller_toml, hub_toml
 from equipoise.profile.driver import LoadShape, Measured
 from equipoise.profile.knees import costs_of, knees_of, late_ms
-from equipoise.profile.sweep import told
+from equipoise.profile.sweep import profile_of
 
 FULL_DELIVERIES_PER_S = 1e6
 
@@ -94,7 +94,7 @@ def test_late_is_several_times_what_calm_loads_take_but_never_a_moment() -> None
 
 
 def test_what_is_advised_are_settings_that_hubs_and_controllers_take() -> None:
-    profile = told(loads(Random(1)), is_quick=True, limit_ms=None)
+    profile = profile_of(loads(Random(1)), is_quick=True, limit_ms=None)
     hub = msgspec.convert({"name": "h", **tomllib.loads(hub_toml(profile))}, HubSettings)
     assert hub.telemetry.deliveries_per_s_max is not None
     assert 4e5 <= hub.telemetry.deliveries_per_s_max <= 1.5e6
@@ -104,10 +104,10 @@ def test_what_is_advised_are_settings_that_hubs_and_controllers_take() -> None:
 
 def test_nothing_is_advised_where_no_knee_was_met() -> None:
     calm = [load(rate, fanout) for rate in (1e3, 2e3, 4e3) for fanout in (1, 5, 10)]
-    assert hub_toml(told(calm, is_quick=True, limit_ms=2.0)) == ""
+    assert hub_toml(profile_of(calm, is_quick=True, limit_ms=2.0)) == ""
 
 
 def test_loads_that_only_the_driver_was_too_slow_for_do_not_count() -> None:
     slow = [msgspec.structs.replace(each, is_paced=False, cpu_ratio=0.2) for each in loads()]
     with pytest.raises(UnmeasuredError, match="stop what else runs"):
-        told(slow, is_quick=True, limit_ms=None)
+        profile_of(slow, is_quick=True, limit_ms=None)

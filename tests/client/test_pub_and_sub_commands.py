@@ -16,7 +16,8 @@ import trustme
 
 import equipoise
 from equipoise.cli.sub import as_json, describe_gap, printable
-from support.processes import ROOT, ServerProcess, free_port, hub
+from equipoise.processes import free_port
+from support.processes import ROOT, ServerProcess, hub
 
 TIMEOUT_S = 30.0
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from conformance.conftest import Servers
+from equipoise.processes import free_port
 from support.node import require_ioredis
-from support.processes import ServerProcess, free_port, redis_server
+from support.processes import ServerProcess, redis_server
 from support.processes import hub as hub_process
 
 pytestmark = pytest.mark.needs_node

@@ -17,7 +17,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from conformance.conftest import Servers
-from support.processes import ServerProcess, free_port, redis_server
+from equipoise.processes import free_port
+from support.processes import ServerProcess, redis_server
 from support.processes import hub as hub_process
 
 PATIENCE_S = 10.0

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+from equipoise.processes import free_port
 from equipoise.store import (
     MemoryStore,
     MemoryStoreServer,
@@ -19,7 +20,6 @@ from equipoise.store import (
     StoreSettings,
     open_store,
 )
-from support.processes import free_port
 from support.proxy import Proxy
 from support.zookeeper import shared_zookeeper
 

@@ -71,7 +71,7 @@ def test_the_demo_fails_if_an_act_was_missed_and_names_it(
         homes_max=1,
         following=Following(),
         missed=missed,
-        watcher=SimpleNamespace(scenes=[], told=[]),
+        watcher=SimpleNamespace(scenes=[], changes=[]),
     )
 
     async def tell(console: Console, *, is_short: bool) -> tuple[object, object]:

@@ -93,7 +93,7 @@ def test_hubs_topics_and_changes_are_taken_from_the_api_and_each_change_once() -
         assert [hub.name for hub in scene.hubs] == ["a", "b"]
         assert watcher.homes_of("t") == 2 and watcher.homes_of("other") == 0
         await watcher.look(SHORT[0], 1.0)
-        assert [told.version for told in watcher.told] == [1, 2]
+        assert [change.version for change in watcher.changes] == [1, 2]
         assert len(watcher.scenes) == 2
 
     with api() as url:

@@ -13,9 +13,9 @@ from equipoise.lab.demo.scene import (
     PlanEvent,
     Scene,
     TopicLine,
+    changes_of,
     hub_lines,
     percentile,
-    told_of,
     topic_lines,
 )
 from equipoise.lab.demo.screen import LineShow, render
@@ -75,7 +75,7 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
         "entries": [entry, freed, entry, entry],
         "members": [gone, emptied],
     }
-    told = [(one.what, one.reason) for one in told_of(change)]
+    told = [(one.what, one.reason) for one in changes_of(change)]
     assert told == [
         ("t → a, b (all-publishers)", "replicated"),
         ("u → by the ring", "as-ring"),
@@ -84,13 +84,17 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
         ("c is out", "released"),
         ("d is being emptied", "low-load"),
     ]
-    assert told_of(change)[0].numbers == "x 0.5"
+    assert changes_of(change)[0].numbers == "x 0.5"
 
 
 def test_lines_tell_each_act_and_each_change_once() -> None:
     moved, split = PlanEvent(1, 0.0, "t → a", "operator", ""), PlanEvent(2, 1.0, "t → a, b", "replicated", "")
     text = shown(
-        [scene(0, "one", told=[moved]), scene(1, "one", told=[moved, split]), scene(2, "two", told=[split])]
+        [
+            scene(0, "one", changes=[moved]),
+            scene(1, "one", changes=[moved, split]),
+            scene(2, "two", changes=[split]),
+        ]
     )
     assert text.startswith("the header\n")
     assert text.count("== one: About one.") == text.count("== two: About two.") == 1
@@ -103,7 +107,7 @@ def test_the_screen_shows_hubs_topics_moves_and_what_was_lost() -> None:
     told = [
         PlanEvent(number, 0.0, f"topic {number} → a", "high-load", "load_ratio 0.9") for number in range(30)
     ]
-    screen = render(scene(3, "one", told=told, lost=2, latency_ms_p99=12.0), "the header", 24)
+    screen = render(scene(3, "one", changes=told, lost=2, latency_ms_p99=12.0), "the header", 24)
     Console(file=out, width=100).print(screen)
     text = out.getvalue()
     for words in (

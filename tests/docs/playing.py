@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from docs.blocks import ROOT
+from equipoise.processes import free_port
 from support.node import NODE_MODULES
-from support.processes import free_port
 
 __all__ = ["SPARK_WORDS", "Reader", "Started", "console_steps", "is_told"]
 

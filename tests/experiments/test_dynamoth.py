@@ -25,8 +25,9 @@ from equipoise.lab.experiments import (
 from equipoise.lab.experiments.dynamoth_findings import scalability_claims, supported
 from equipoise.lab.experiments.meter import Meter, Second
 from equipoise.lab.experiments.run_game import Match, Outcome
-from equipoise.lab.experiments.views import LiveViews, ViewMaking
+from equipoise.lab.experiments.views import ViewMaking
 from equipoise.lab.scenarios.game import Game, Schedule
+from equipoise.lab.simulation.cluster.controller import LiveViews
 from equipoise.model import Entry, Mode
 
 # Eight servers of this bandwidth are full at some fifty players on sixteen tiles.

@@ -161,11 +161,11 @@ def test_a_job_finds_the_same_whoever_runs_it_and_in_which_order() -> None:
     assert found[3, "epulsar"].violated == 0
     assert found[3, "hashing"].ratio > 0.3
     assert pace.simulations == 8
-    assert "one after the other: asked for" in pace.told
+    assert "one after the other: asked for" in pace.line
 
 
-def test_the_speed_up_is_told() -> None:
-    assert Pace(1_000, 20.0, 36.0, 2).told.endswith("×1.80")
+def test_the_speed_up_is_shown() -> None:
+    assert Pace(1_000, 20.0, 36.0, 2).line.endswith("×1.80")
 
 
 @pytest.mark.parametrize(("setup", "sizes", "claims"), [(GAME, (3, 4), 4), (SWARM, (2, 3), 5)])

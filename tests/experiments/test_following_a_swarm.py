@@ -14,12 +14,12 @@ from equipoise.client import ClientSettings
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.demo.swarm import LIMIT_MS, TOPIC, Swarm
 from equipoise.lab.demo.wan import SiteDelays
-from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion, Command
+from equipoise.lab.experiments.cloud_region import CONTROLLER, CloudRegion, Command
 from equipoise.lab.simulation import LinkSpec, Simulation
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Sites
 from equipoise.lab.workload.game import GameTally
-from equipoise.model import TopicSpec
+from equipoise.model import Entry, TopicSpec
 from equipoise.plan import Planner
 
 HUBS = {"west-1": "west", "west-2": "west", "east-1": "east", "east-2": "east"}
@@ -50,7 +50,7 @@ class Flight:
 
     async def begin(self) -> None:
         spec = TopicSpec(pattern=b"swarm/*", latency_ms=LIMIT_MS)
-        await self.region.begin({TOPIC: "west-1"}, [spec])
+        await self.region.begin([Entry(TOPIC, ("west-1",))], [spec])
         url = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in HUBS)
         for site in ("west", "east"):
             settings = GatewaySettings(host="0.0.0.0")

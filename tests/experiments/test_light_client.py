@@ -52,12 +52,12 @@ class Talk:
 def test_a_client_follows_its_topic_from_hub_to_hub_and_misses_nothing(seed: int) -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin()
-        world.fleet.commit(plan(["hub-1"]))
+        world.region.commit(plan(["hub-1"]))
         talk = Talk(world)
         await talk.begin()
         for hub in ("hub-2", "hub-3", "hub-1", "hub-2"):
             await talk.say(40)
-            world.fleet.commit(plan([hub]))
+            world.region.commit(plan([hub]))
         await talk.say(40)
         # A hub that has told a client something does not say it again for ten seconds.
         await asyncio.sleep(11.0)
@@ -78,13 +78,13 @@ def test_a_client_follows_its_topic_from_hub_to_hub_and_misses_nothing(seed: int
 def test_a_topic_that_becomes_replicated_and_single_again_loses_nothing(mode: Mode, seed: int) -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin()
-        world.fleet.commit(plan(["hub-1"]))
+        world.region.commit(plan(["hub-1"]))
         talk = Talk(world)
         await talk.begin()
         await talk.say(40)
-        world.fleet.commit(plan(HUBS, mode))
+        world.region.commit(plan(HUBS, mode))
         await talk.say(100)
-        world.fleet.commit(plan(["hub-3"]))
+        world.region.commit(plan(["hub-3"]))
         await talk.say(60)
         await talk.finish()
         assert sorted(talk.heard) == list(range(200))
@@ -99,12 +99,12 @@ def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> 
 
     async def story(world: SmallWorld) -> None:
         await world.begin()
-        world.fleet.commit(plan(["hub-1"]))
+        world.region.commit(plan(["hub-1"]))
         talk = Talk(world)
         await talk.begin()
         for homes in (HUBS[:2], HUBS):
             await talk.say(40)
-            world.fleet.commit(plan(homes, Mode.ALL_SUBSCRIBERS))
+            world.region.commit(plan(homes, Mode.ALL_SUBSCRIBERS))
         await talk.say(100)
         await talk.finish()
         assert sorted(talk.heard) == list(range(180))
@@ -142,7 +142,7 @@ def test_who_comes_back_to_a_topic_at_once_counts_nothing_as_lost() -> None:
 def test_a_hub_that_cuts_its_clients_is_counted_and_the_client_comes_back() -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin()
-        world.fleet.commit(plan(["hub-1"]))
+        world.region.commit(plan(["hub-1"]))
         talk = Talk(world)
         await talk.begin()
         await talk.say(20)
@@ -161,11 +161,11 @@ def test_a_hub_that_cuts_its_clients_is_counted_and_the_client_comes_back() -> N
 def test_connections_that_are_of_no_use_are_closed_after_a_while() -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin()
-        world.fleet.commit(plan(["hub-1"]))
+        world.region.commit(plan(["hub-1"]))
         talk = Talk(world)
         await talk.begin()
         await talk.say(5)
-        world.fleet.commit(plan(["hub-2"]))
+        world.region.commit(plan(["hub-2"]))
         await talk.say(5)
         await asyncio.sleep(12.0)
         await world.on("ear", talk.ear.subscribe, b"other")

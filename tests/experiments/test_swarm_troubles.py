@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
+from equipoise.lab.experiments.cloud_region import CONTROLLER, CloudRegion
 from equipoise.lab.experiments.epulsar_swarms import (
     TIME_BYTES,
     Crew,
@@ -22,7 +23,6 @@ from equipoise.lab.experiments.epulsar_swarms import (
     topics_of,
 )
 from equipoise.lab.experiments.epulsar_worlds import City, site
-from equipoise.lab.experiments.sites import CONTROLLER, CloudRegion
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.region import STORE
 

@@ -1,4 +1,4 @@
-"""Views of a simulated fleet: made as the live pipeline makes them, and the same by Spark's batch transforms."""
+"""Views of simulated hubs: made as the live pipeline makes them, and the same by Spark's batch transforms."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ import pytest
 
 from equipoise.errors import PipelineError
 from equipoise.lab.experiments.run_game import Crowd
-from equipoise.lab.experiments.views import (
-    LiveViews,
-    SimulatedTelemetryReader,
-    SparkViews,
-    ViewMaking,
-    view_making,
-)
+from equipoise.lab.experiments.views import SparkViews, ViewMaking, view_making
 from equipoise.lab.scenarios.game import Game
-from equipoise.lab.simulation.cluster.fleet import Machine
+from equipoise.lab.simulation.cluster.controller import LiveViews, SimulatedTelemetryReader
 from equipoise.pipeline.settings import SessionSettings
 from equipoise.pipeline.spark.session import SparkDriver
 from experiments.small_worlds import SmallWorld, play
@@ -31,20 +25,20 @@ Looks = list[tuple[float, list[pa.RecordBatch]]]
 
 
 def looks(seed: int = 1) -> Looks:
-    """What a fleet of two recorded under a small crowd, as read once a second."""
+    """What two hubs recorded under a small crowd, as read once a second."""
 
     async def story(world: SmallWorld) -> Looks:
         await world.begin()
-        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
+        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.region.endpoints)
         crowd._adjust(16)
         reader, found = SimulatedTelemetryReader(), []
-        clock = world.fleet.hubs["hub-1"].host.clock
+        clock = world.region.hubs["hub-1"].host.clock
         for _ in range(SECONDS):
             await asyncio.sleep(1.0)
-            found.append((clock.time(), await reader.read(world.fleet.running)))
+            found.append((clock.time(), await reader.read(world.region.running)))
         return found
 
-    return play(story, hubs=2, seed=seed, machine=Machine(out_bytes_per_s=1e6))
+    return play(story, hubs=2, seed=seed, out_bytes_per_s=1e6)
 
 
 def test_a_view_tells_the_load_of_hubs_and_topics() -> None:

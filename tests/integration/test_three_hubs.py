@@ -17,9 +17,10 @@ import redis
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
+from equipoise.processes import free_port
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from support.polling import eventually
-from support.processes import ServerProcess, free_port, hub
+from support.processes import ServerProcess, hub
 from support.zookeeper import require_zookeeper
 
 pytestmark = pytest.mark.needs_java

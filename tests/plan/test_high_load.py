@@ -201,6 +201,17 @@ def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_asked_
     assert joined.why.reason is Reason.JOINED
 
 
+def test_a_released_hub_whose_stop_was_asked_for_is_not_taken_back() -> None:
+    memory = msgspec.structs.replace(settled("ab"), released={"c": Released(0, 0.0)})
+    topics = on(a=[0.5, 0.45], b=[0.59])
+    hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_releasable=False)]
+    settings = PlannerSettings(servers_min=2, servers_max=3)
+    plan = plan_of(topics, "ab")
+    decision = decide(topics, hubs, plan=plan, memory=memory, settings=settings, views=10)
+    assert decision.change.members == ()
+    assert decision.servers_wanted == 3
+
+
 def test_a_rising_hub_is_relieved_before_it_is_overloaded() -> None:
     rows = [topic("a0", 0.35, "a", trend=0.02), topic("a1", 0.35, "a", trend=0.02)]
     memory, moves = settled(HUBS), {}

@@ -24,8 +24,9 @@ from equipoise.bookie.apache import find_bookkeeper
 from equipoise.errors import SettingsError
 from equipoise.ledger_client.bookie_pool import ReplicationSettings
 from equipoise.ledger_client.ledgers import BookieLedgers
+from equipoise.processes import free_port
 from equipoise.store import MemoryStoreServer, MemoryTree, Store, StoreSettings, Tree, open_store
-from support.processes import free_port, process_environment
+from support.processes import process_environment
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 OWN, APACHE = "own", "apache"

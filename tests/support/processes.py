@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from equipoise.processes import free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -39,13 +40,6 @@ def require(tool: str) -> str:
     if path is None:
         pytest.skip(f"{tool} is not installed")
     return path
-
-
-def free_port() -> int:
-    """A port nobody listens on just now. Another process may take it first: prefer port 0 where possible."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

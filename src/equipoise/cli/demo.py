@@ -91,7 +91,7 @@ def command(
         is_good = not show.missed and not any(
             verdict[name] for name in ("lost", "duplicated", "out_of_order")
         )
-        report.write_text(report_page(show.watcher.scenes, show.watcher.told, lines, is_good=is_good))
+        report.write_text(report_page(show.watcher.scenes, show.watcher.changes, lines, is_good=is_good))
         for line in (*lines, f"The report with figures: {report.resolve()}"):
             console.print(line, highlight=False, soft_wrap=True)
     if not is_good:

@@ -51,16 +51,16 @@ def summary(
         wanted = found.hours()[-hours:]
         records = lake_records(session, found, wanted).persist()
         topics = topic_profiles(records).orderBy("out_bytes", ascending=False).limit(top)
-        told = {
+        facts = {
             "hours": wanted,
             "records": records.count(),
             "hubs": hub_profiles(records).orderBy("hub").toArrow().to_pylist(),
             "topics": [_named(row) for row in topics.toArrow().to_pylist()],
         }
     if as_json:
-        typer.echo(json.dumps(told, default=str))
+        typer.echo(json.dumps(facts, default=str))
     else:
-        _show(told)
+        _show(facts)
 
 
 @app.command("view")
@@ -83,20 +83,20 @@ def view(
         records = lake_records(session, found, sorted(hours & set(found.hours())))
         tables = view_at(records, end_us).tables
         topics = tables.topics.sort_by([("out_bytes_per_s", "descending")]).slice(0, top)
-        told = {
+        facts = {
             "hubs": tables.hubs.sort_by("hub").to_pylist(),
             "topics": [_named(row) for row in topics.to_pylist()],
         }
     if as_json:
-        typer.echo(json.dumps(told, default=str))
+        typer.echo(json.dumps(facts, default=str))
     else:
         _tables(
-            told["hubs"],
+            facts["hubs"],
             ("hub", "is_alive", "cpu_ratio", "loop_lag_s", "out_bytes_per_s", "connections"),
             "hubs",
         )
         numbers = ("publications_per_s", "deliveries_per_s", "out_bytes_per_s", "subscribers")
-        _tables(told["topics"], ("topic", *numbers), "topics")
+        _tables(facts["topics"], ("topic", *numbers), "topics")
 
 
 @app.command("compact")
@@ -155,12 +155,12 @@ def _named(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"topic": row["topic"].decode("utf-8", "backslashreplace")}
 
 
-def _show(told: dict[str, Any]) -> None:
-    Console().print(f"{told['records']:,} records of {len(told['hours'])} hours", highlight=False)
+def _show(facts: dict[str, Any]) -> None:
+    Console().print(f"{facts['records']:,} records of {len(facts['hours'])} hours", highlight=False)
     load = ("covered_s", "lives", "publications", "deliveries", "cpu_ratio", "loop_lag_s_p99")
-    _tables(told["hubs"], ("hub", *load), "hubs")
+    _tables(facts["hubs"], ("hub", *load), "hubs")
     numbers = ("hubs", "publications", "deliveries", "out_bytes", "publications_per_s_p99")
-    _tables(told["topics"], ("topic", *numbers), "topics")
+    _tables(facts["topics"], ("topic", *numbers), "topics")
 
 
 def _tables(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> None:

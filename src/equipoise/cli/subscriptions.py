@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.support.failures import exit_on_failure
-from equipoise.cli.support.hub_connection import (
-    CommandConnection,
-    HubAddress,
-    PasswordFile,
-    User,
-    connected_to,
-    read_login,
-)
+from equipoise.cli.support.hub_connection import CommandConnection, on_hub
 from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows
 from equipoise.cli.support.units import parse_start
@@ -32,72 +22,50 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the subscription, or of its group.")]
 
 
-def _run(
-    hub: str,
-    user: str,
-    password_file: str,
-    main: Callable[[CommandConnection], Coroutine[Any, Any, None]],
-) -> None:
-    async def connect_and_run() -> None:
-        async with connected_to(hub, read_login(user, password_file)) as connection:
-            await main(connection)
-
-    with exit_on_failure():
-        asyncio.run(connect_and_run())
-
-
 @app.command("ls")
-def list_subscriptions(
+@on_hub
+async def list_subscriptions(
+    connection: CommandConnection,
     topic: Topic,
     *,
-    hub: HubAddress = "127.0.0.1:6399",
-    user: User = "",
-    password_file: PasswordFile = "",
     as_json: AsJson = False,
 ) -> None:
     """List the durable subscriptions and consumer groups of a topic: mark, lag, messages without an ack."""
-
-    async def main(connection: CommandConnection) -> None:
-        groups = await connection.ask(b"XINFO", b"GROUPS", topic.encode())
-        names = [group[group.index(b"name") + 1] for group in groups]
-        rows = [await _facts(connection, topic.encode(), name) for name in names]
-        if as_json:
-            show_json(rows)
-            return
-        show_rows(
-            ("NAME", "MARK", "LAG", "PENDING", "CONSUMERS"),
-            [{**row, "consumers": len(row["consumers"])} for row in rows],
-        )
-
-    _run(hub, user, password_file, main)
+    groups = await connection.ask(b"XINFO", b"GROUPS", topic.encode())
+    names = [group[group.index(b"name") + 1] for group in groups]
+    rows = [await _facts(connection, topic.encode(), name) for name in names]
+    if as_json:
+        show_json(rows)
+        return
+    show_rows(
+        ("NAME", "MARK", "LAG", "PENDING", "CONSUMERS"),
+        [{**row, "consumers": len(row["consumers"])} for row in rows],
+    )
 
 
 @app.command()
-def show(
+@on_hub
+async def show(
+    connection: CommandConnection,
     topic: Topic,
     name: Name,
     *,
-    hub: HubAddress = "127.0.0.1:6399",
-    user: User = "",
-    password_file: PasswordFile = "",
     as_json: AsJson = False,
 ) -> None:
     """Show one durable subscription: its mark, what it has not acknowledged, its retries and consumers."""
-
-    async def main(connection: CommandConnection) -> None:
-        facts = await _facts(connection, topic.encode(), name.encode())
-        if as_json:
-            show_json(facts)
-            return
-        for key, value in facts.items():
-            shown = " ".join(value) if isinstance(value, list) else "unknown" if value is None else value
-            typer.echo(f"{key.replace('_', ' ')}: {shown}")
-
-    _run(hub, user, password_file, main)
+    facts = await _facts(connection, topic.encode(), name.encode())
+    if as_json:
+        show_json(facts)
+        return
+    for key, value in facts.items():
+        shown = " ".join(value) if isinstance(value, list) else "unknown" if value is None else value
+        typer.echo(f"{key.replace('_', ' ')}: {shown}")
 
 
 @app.command()
-def reset(
+@on_hub
+async def reset(
+    connection: CommandConnection,
     topic: Topic,
     name: Name,
     *,
@@ -109,43 +77,31 @@ def reset(
             help="beginning, end, the id of the first message to get, or a time such as 2026-01-31T12:00:00+00:00.",
         ),
     ],
-    hub: HubAddress = "127.0.0.1:6399",
-    user: User = "",
-    password_file: PasswordFile = "",
     as_json: AsJson = False,
 ) -> None:
     """Restart a durable subscription at another message. Messages without an ack are not delivered again."""
-
-    async def main(connection: CommandConnection) -> None:
-        start = spell_start(parse_start(to))
-        await connection.ask(b"EQ.GROUP", b"RESET", topic.encode(), name.encode(), start)
-        facts = {"topic": topic, "name": name, "to": to}
-        show_result(facts, f"{name} of {topic} restarts at: {to}", as_json=as_json)
-
-    _run(hub, user, password_file, main)
+    start = spell_start(parse_start(to))
+    await connection.ask(b"EQ.GROUP", b"RESET", topic.encode(), name.encode(), start)
+    facts = {"topic": topic, "name": name, "to": to}
+    show_result(facts, f"{name} of {topic} restarts at: {to}", as_json=as_json)
 
 
 @app.command("rm")
-def remove(
+@on_hub
+async def remove(
+    connection: CommandConnection,
     topic: Topic,
     name: Name,
     *,
-    hub: HubAddress = "127.0.0.1:6399",
-    user: User = "",
-    password_file: PasswordFile = "",
     as_json: AsJson = False,
 ) -> None:
     """Remove a durable subscription: its mark, and what it has not acknowledged. Messages stay in the log."""
-
-    async def main(connection: CommandConnection) -> None:
-        removed = await connection.ask(b"XGROUP", b"DESTROY", topic.encode(), name.encode())
-        if not removed:
-            raise SettingsError(
-                f"{topic} has no subscription {name}: `equipoise subscriptions ls {topic}` lists them"
-            )
-        show_result({"topic": topic, "name": name}, f"{name} of {topic} removed", as_json=as_json)
-
-    _run(hub, user, password_file, main)
+    removed = await connection.ask(b"XGROUP", b"DESTROY", topic.encode(), name.encode())
+    if not removed:
+        raise SettingsError(
+            f"{topic} has no subscription {name}: `equipoise subscriptions ls {topic}` lists them"
+        )
+    show_result({"topic": topic, "name": name}, f"{name} of {topic} removed", as_json=as_json)
 
 
 async def _facts(connection: CommandConnection, topic: bytes, name: bytes) -> dict[str, Any]:

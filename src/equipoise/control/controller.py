@@ -17,7 +17,15 @@ from typing import Protocol
 from equipoise.control.cluster_state import Knowledge, Remembering, hub_views
 from equipoise.control.leadership import Leadership
 from equipoise.control.provision import Provisioner
-from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide, interest_of
+from equipoise.control.rounds import (
+    ControllerState,
+    Known,
+    RoundOutcome,
+    absent_since,
+    decide,
+    interest_of,
+    unseen_since,
+)
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
 from equipoise.plan import Memory, Policy
@@ -111,6 +119,8 @@ class Controller:
         self._is_pressing = False
         # Hubs that were asked for and are not alive, and since when; a leader's patience begins with it.
         self._absent_s: Mapping[str, float] = {}
+        # Hubs that are alive and in no view yet, and since when.
+        self._unseen_s: Mapping[str, float] = {}
         # What was last logged about servers, since rounds repeat it until it is so.
         self._said = ""
         # What the policy raised last, by what was asked of it: logged once and not each second.
@@ -142,7 +152,8 @@ class Controller:
                 await self.round()
             else:
                 # Another one may plan meanwhile: what we remember is no longer how things came about.
-                self.status.state, self._memory, self._absent_s = ControllerState.STANDBY, None, {}
+                self.status.state, self._memory = ControllerState.STANDBY, None
+                self._absent_s = self._unseen_s = {}
             await self._pause()
 
     async def _pause(self) -> None:
@@ -169,6 +180,9 @@ class Controller:
         if self.status.state is ControllerState.FROZEN:
             # For want of a view, which is here; a policy that fails gets its next chance in time.
             return "decide" not in self._problems
+        if not self._unseen_s.keys().isdisjoint(view.hub_index):
+            # A hub that has come has its first records in it.
+            return True
         try:
             is_woken = self._policy.wakes(seen, known.specs, self._memory)
         except Exception as problem:
@@ -204,8 +218,9 @@ class Controller:
             wanted=await self._provisioner.wanted(),
             memory=self._memory,
             absent_s=self._absent_s,
+            unseen_s=self._unseen_s,
         )
-        self._absent_s = absent_since(known)
+        self._absent_s, self._unseen_s = absent_since(known), unseen_since(known)
         # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
 
@@ -248,15 +263,15 @@ class Controller:
             log.warning("%s", problem)
 
     def _judge(self, asked: str, problem: Exception | None) -> None:
-        """Of a policy that raises: tell it with all details, so that its author finds the place."""
+        """Log what a policy raises, with all details, once."""
         if problem is None:
             self._problems.pop(asked, None)
             return
         self.status.failures += 1
-        told = f"{type(problem).__name__}: {problem}"
-        if told != self._problems.get(asked):
-            log.error("%s of the policy %s fails: %s", asked, self._policy.name, told, exc_info=problem)
-        self._problems[asked] = told
+        shown = f"{type(problem).__name__}: {problem}"
+        if shown != self._problems.get(asked):
+            log.error("%s of the policy %s fails: %s", asked, self._policy.name, shown, exc_info=problem)
+        self._problems[asked] = shown
 
     def _note(self, outcome: RoundOutcome, began_s: float, version: int | None) -> None:
         status, decision = self.status, outcome.decision

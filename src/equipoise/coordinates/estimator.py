@@ -1,7 +1,7 @@
 """Find one's own coordinate from round trips to others, one sample at a time.
 
 Intuition: every measured pair is a spring whose rest length is the round trip. A sample moves this node along its
-spring, by more the less sure this node is and the surer the other one. Nobody moves anybody else.
+spring, by more the less sure this node is and the surer the other one. A node moves itself only.
 
 The order of the steps in `observe` is Serf's, since its acceptance bounds hold for that order. Two things are not:
 
@@ -13,7 +13,7 @@ turn out to be distances, and small ones would go away as slowly as they are sma
 
 A sample is left out that is far more wrong than samples are lately, unless many are, for then it is not the peer that
 has changed but the network or this node. So a peer that lies about its place, or is lost itself, carries no node away.
-Nobody is taken for a liar, though, who by its word is no farther than by way of a third: two neighbours that have
+No node is taken for a liar, though, that by its word is no farther than by way of a third: two neighbours that have
 settled at opposite ends see each other so, and would stay there for ever.
 """
 

@@ -166,7 +166,7 @@ class Finder:
         """When the peer is to hear where this client is."""
         is_news = peer.news != self._news
         settings = self.settings
-        return peer.told_at + (
+        return peer.reported_at + (
             min(settings.report_s_min, settings.report_s) if is_news else settings.report_s
         )
 
@@ -178,7 +178,7 @@ class Finder:
 
     def _tell(self, name: str, now: float) -> Ask:
         peer = self._peers[name]
-        peer.told_at, peer.news = now, self._news
+        peer.reported_at, peer.news = now, self._news
         return self._ask(name, now, self.words_to(name))
 
     def words_to(self, name: str) -> tuple[bytes, ...]:
@@ -262,7 +262,7 @@ class Finder:
         peer = self._peers.get(name)
         if peer is not None:
             peer.is_asked = peer.is_stale = peer.is_refusing = False
-            peer.told_at = -math.inf
+            peer.reported_at = -math.inf
 
     def visited(self, name: str, *, is_answered: bool) -> None:
         """A visit is over."""
@@ -285,18 +285,18 @@ class Finder:
             self._start_anew(self._own)
             return
         self.samples += 1
-        told = self._stability.consider(found)
+        announced = self._stability.consider(found)
         if self.samples < self.settings.known_samples:
             return
         if not self._has_direction and self._peers.measured < 2:
             self._own = above(at, self._peers[name].rtt_s or rtt_s, self._space.height_s_min)
-        elif told is not None or not self._has_direction:
-            told = told or found
-            if self.is_found and self._own is not None and self._is_far(self._own, told):
+        elif announced is not None or not self._has_direction:
+            announced = announced or found
+            if self.is_found and self._own is not None and self._is_far(self._own, announced):
                 # Something has changed for good: look more closely for a while.
                 self._young_until = self.samples + self.settings.young_samples // 2
-            self._own, self._has_direction = told, True
-        if told is not None:
+            self._own, self._has_direction = announced, True
+        if announced is not None:
             self._news += 1
 
     def _is_far(self, former: Coordinate, latter: Coordinate) -> bool:

@@ -22,7 +22,7 @@ class Peer:
     """Owned by one finder, which changes it."""
 
     asked_at: float = -math.inf
-    told_at: float = -math.inf
+    reported_at: float = -math.inf
     visited_at: float = -math.inf
     # The last report that it received; see `Finder._news`.
     news: int = -1

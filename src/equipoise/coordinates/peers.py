@@ -67,7 +67,7 @@ class Peers:
     def tell_all_anew(self) -> None:
         """However lately each was informed."""
         for peer in self._by_name.values():
-            peer.told_at = -math.inf
+            peer.reported_at = -math.inf
 
     # Whom to ask.
 

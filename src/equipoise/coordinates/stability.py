@@ -58,9 +58,9 @@ class Stability:
         self._current.append(coordinate)
         if self._energy.ms <= self._energy_ms_max:
             return None
-        told = self._tell(centroid_of(self._current))
+        announced = self._tell(centroid_of(self._current))
         self._start, self._energy = list(self._current), None
-        return told
+        return announced
 
     def jump(self, coordinate: Coordinate) -> Coordinate:
         """The node knows that it is elsewhere now, as behind another gateway: tell it at once."""

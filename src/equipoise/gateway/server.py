@@ -96,8 +96,8 @@ class GatewaySession:
         if any(word.upper() == b"AUTH" for word in rest):
             return error("ERR a gateway has no users; leave the login out")
         self._proto = int(rest[0]) if rest else self._proto
-        told = {"server": "equipoise-gateway", "proto": self._proto, "role": "gateway"}
-        return value(told, self._proto)  # type: ignore[arg-type]  # a dict of values is a value
+        facts = {"server": "equipoise-gateway", "proto": self._proto, "role": "gateway"}
+        return value(facts, self._proto)  # type: ignore[arg-type]  # a dict of values is a value
 
 
 def _commands(fed: Publishes | list[Command]) -> list[Command]:

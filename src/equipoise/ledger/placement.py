@@ -74,7 +74,7 @@ def _room(facts: BookieFacts) -> int:
 
 
 def _compromises(chosen: list[BookieFacts], site: str) -> list[str]:
-    told = [
+    compromises = [
         f"bookie {each.name} is at site {each.site}, not at {site}"
         for each in chosen
         if _is_elsewhere(each, site)
@@ -83,5 +83,5 @@ def _compromises(chosen: list[BookieFacts], site: str) -> list[str]:
     for each in chosen:
         first = racks.setdefault((each.site, each.rack), each.name)
         if first != each.name:
-            told.append(f"bookies {first} and {each.name} share the rack {each.rack}")
-    return told
+            compromises.append(f"bookies {first} and {each.name} share the rack {each.rack}")
+    return compromises

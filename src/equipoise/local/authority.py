@@ -140,10 +140,10 @@ def _is_good(
     known = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     try:
         known.verify_directly_issued_by(ca)
-        told = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        covered = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    return _holds(known, now) and all(_general(name) in told for name in names)
+    return _holds(known, now) and all(_general(name) in covered for name in names)
 
 
 def _holds(certificate: x509.Certificate, now: datetime.datetime) -> bool:

@@ -19,11 +19,10 @@ import fcntl
 import json
 import os
 import secrets
-import socket
 from pathlib import Path
 
 from equipoise.errors import SettingsError
-from equipoise.processes import free_port
+from equipoise.processes import free_port, is_port_free
 
 __all__ = ["Layout"]
 
@@ -92,12 +91,11 @@ class Layout:
         for candidate in (self._ports.get(name, 0), preferred):
             if not candidate or candidate in taken:
                 continue
-            if _is_free(candidate):
+            if is_port_free(HOST, candidate):
                 break
             self.taken[name] = candidate
         else:
-            candidate = next((port for port in _candidates() if port not in taken and _is_free(port)), 0)
-            candidate = candidate or free_port(HOST)
+            candidate = free_port(HOST, taken)
         if self._ports.get(name) != candidate:
             self._ports[name] = candidate
             (self.root / "ports.json").write_text(json.dumps(self._ports, indent=1, sort_keys=True) + "\n")
@@ -123,18 +121,3 @@ class Layout:
         if not isinstance(found, dict):
             return {}
         return {str(name): port for name, port in found.items() if isinstance(port, int) and 0 < port < 65536}
-
-
-def _candidates() -> list[int]:
-    """Ports below those of outgoing connections, one of which could take a port before its process starts."""
-    return [secrets.randbelow(12_000) + 20_000 for _ in range(50)]
-
-
-def _is_free(port: int) -> bool:
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
-    except OSError:
-        return False
-    return True

@@ -114,7 +114,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def at(self, homes: tuple[str, ...], mode: Mode) -> Entry:
         """The same topic at other homes. Homes that stay keep their shares, others take those that were given up.
 
-        More or fewer homes than before divide anew: whoever decides that says how. No operator has chosen the homes.
+        More or fewer homes than before divide anew: who decides that says how. No operator has chosen the homes.
         """
         if mode is not Mode.ALL_SUBSCRIBERS or len(homes) != len(self.homes):
             return Entry(self.topic, homes, mode)

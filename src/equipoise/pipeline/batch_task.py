@@ -97,7 +97,7 @@ def worked_pieces(
         count = len(found.topics) + len(found.hubs)
         files = [] if lake is None else written(records, lake)
         summed = [] if sums is None else _summed(found, sums, is_counting_late=not has_samples)
-        told = {
+        result = {
             "samples": [pack_table(table) for table in found[:2]] if has_samples else [],
             "sums": summed,
             "records": count,
@@ -107,7 +107,7 @@ def worked_pieces(
             ],
             "files": [file._asdict() for file in files],
         }
-        yield pa.array([told, *[None] * (len(rows) - 1)], _RESULT)
+        yield pa.array([result, *[None] * (len(rows) - 1)], _RESULT)
 
     # Its type hints for PySpark know no function of several columns.
     udf: Any = arrow_udf(work, _RESULT_DDL)  # type: ignore[call-overload]
@@ -133,15 +133,15 @@ def worked(rows: pa.Table) -> Worked:
     sums: list[HubSums] = []
     files: list[Written] = []
     records = 0
-    for told in filter(None, rows.column("worked").to_pylist()):
-        if told["samples"]:
-            topics.append(unpack_table(told["samples"][0]))
-            hubs.append(unpack_table(told["samples"][1]))
-        if told["sums"]:
-            sums.append(HubSums(*map(unpack_table, told["sums"])))
-        records += told["records"]
-        for each in told["rejected"]:
+    for result in filter(None, rows.column("worked").to_pylist()):
+        if result["samples"]:
+            topics.append(unpack_table(result["samples"][0]))
+            hubs.append(unpack_table(result["samples"][1]))
+        if result["sums"]:
+            sums.append(HubSums(*map(unpack_table, result["sums"])))
+        records += result["records"]
+        for each in result["rejected"]:
             rejected[each["hub"], each["reason"]] += each["records"]
-        files += [Written(each["name"], each["records"]) for each in told["files"]]
+        files += [Written(each["name"], each["records"]) for each in result["files"]]
     samples = Sampled(pa.concat_tables(topics), pa.concat_tables(hubs), rejected)
     return Worked(samples, sums, records, files)

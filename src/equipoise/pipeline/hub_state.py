@@ -40,8 +40,8 @@ class HubState(NamedTuple):
     def updated(self, found: Sampled) -> Sampled:
         """Keep the samples, and return all that the window holds of their hubs, in order of time."""
         topics, hubs = [TOPIC_SAMPLES.empty_table()], [HUB_SAMPLES.empty_table()]
-        told = [pc.unique(samples.column("hub")).to_pylist() for samples in (found.hubs, found.topics)]
-        for hub in dict.fromkeys([*told[0], *told[1]]):
+        names = [pc.unique(samples.column("hub")).to_pylist() for samples in (found.hubs, found.topics)]
+        for hub in dict.fromkeys([*names[0], *names[1]]):
             folder = self.folder / quote(hub, safe="")
             self._write(folder, _of(found.topics, hub), _of(found.hubs, hub))
             for kept_topics, kept_hubs in self._window(folder):
@@ -52,10 +52,10 @@ class HubState(NamedTuple):
     def _write(self, folder: Path, topics: pa.Table, hubs: pa.Table) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         times = [pc.max(table.column("time_us")).as_py() or 0 for table in (topics, hubs)]
-        told = {_HUBS: pack_table(hubs), _UNTIL: b"%d" % max(times)}
+        metadata = {_HUBS: pack_table(hubs), _UNTIL: b"%d" % max(times)}
         path = folder / f"{self.batch:012d}.arrow"
         unfinished = path.with_suffix(f".{os.getpid()}")
-        table = topics.replace_schema_metadata(told).combine_chunks()
+        table = topics.replace_schema_metadata(metadata).combine_chunks()
         with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         unfinished.rename(path)
@@ -73,10 +73,10 @@ class HubState(NamedTuple):
             except (pa.ArrowException, OSError) as problem:
                 log.warning("%s cannot be read, and is passed over: %s", path, problem)
                 continue
-            told = table.schema.metadata
-            hubs = unpack_table(told[_HUBS])
+            metadata = table.schema.metadata
+            hubs = unpack_table(metadata[_HUBS])
             newest_us = max(newest_us, pc.max(hubs.column("time_us")).as_py() or 0)
-            if int(told[_UNTIL]) <= newest_us - self.over_us:
+            if int(metadata[_UNTIL]) <= newest_us - self.over_us:
                 for old in paths[at:]:
                     old.unlink(missing_ok=True)
                 break

@@ -133,11 +133,11 @@ def _hubs(own: pa.Table, names: list[str], code: Indices, at_s: Floats, spans: _
     made |= {name: np.zeros(count) for name in REST}
     made["time_us"] = spans.newest_us
     coordinate = own.column("coordinate")
-    told = np.full(count, -1)
+    latest_row = np.full(count, -1)
     rows = np.flatnonzero(coordinate.is_valid().to_numpy())
     # Of several values for one index the last one stays.
-    told[code[rows]] = rows
-    made["coordinate"] = coordinate.take(pa.array(told, mask=told < 0))
+    latest_row[code[rows]] = rows
+    made["coordinate"] = coordinate.take(pa.array(latest_row, mask=latest_row < 0))
     return pa.table(made)
 
 
@@ -151,7 +151,7 @@ def _topics(samples: pa.Table, code: Indices, spans: _Spans, over_us: int) -> pa
     grouped = _grouped(samples, row, code, ago_us / -_US)
     of, last = grouped.column("code").to_numpy(), grouped.column("row_last")
     made: dict[str, Any] = {"code": grouped.column("code"), "topic": grouped.column("topic")}
-    told = samples.select([*_LAST.values(), "time_us", "role", "where"]).take(last)
+    latest = samples.select([*_LAST.values(), "time_us", "role", "where"]).take(last)
     for column in TOPIC_COLUMNS:
         source = column.source
         if column.aggregate is Aggregate.RATE:
@@ -166,11 +166,11 @@ def _topics(samples: pa.Table, code: Indices, spans: _Spans, over_us: int) -> pa
         elif column.aggregate is Aggregate.WORST:
             found = grouped.column(f"{source}_max").to_numpy()
         elif column.aggregate is Aggregate.LAST:
-            found = told.column(source).to_numpy()
+            found = latest.column(source).to_numpy()
         else:
             continue
         made[column.name] = _in_unit(np.asarray(found, np.float64), column.scale)
-    return pa.table(made | {name: told.column(name) for name in ("time_us", "role", "where")})
+    return pa.table(made | {name: latest.column(name) for name in ("time_us", "role", "where")})
 
 
 def _by(aggregate: Aggregate) -> list[str]:

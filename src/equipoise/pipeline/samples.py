@@ -121,17 +121,17 @@ def where_rows(records: Any) -> Floats:
 def packed(records: pa.RecordBatch) -> pa.Array:
     """The rows as bytes; null where a record tells of neither side."""
     has_place = [records.column(f"{side}_at").is_valid() for side in SIDES]
-    is_told = pc.or_(*has_place)
-    if not is_told.true_count:
+    is_known = pc.or_(*has_place)
+    if not is_known.true_count:
         return pa.nulls(len(records), pa.binary())
-    told = where_rows(records.filter(is_told))
-    lengths = np.where(is_told.to_numpy(zero_copy_only=False), _ROW_BYTES, 0)
+    rows = where_rows(records.filter(is_known))
+    lengths = np.where(is_known.to_numpy(zero_copy_only=False), _ROW_BYTES, 0)
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    validity = pa.array(is_told).buffers()[1]
+    validity = pa.array(is_known).buffers()[1]
     return pa.Array.from_buffers(
         pa.binary(),
         len(records),
-        [validity, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(told))],
+        [validity, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))],
     )
 
 

@@ -62,20 +62,20 @@ class Gathered(NamedTuple):
     latency_s_worst: Floats
 
 
-def gathered(told: TopicRows, count: int) -> Gathered:
+def gathered(reported: TopicRows, count: int) -> Gathered:
     """Of `count` topics."""
-    home = home_rows(told.topic, told.role, told.time_us, count)
-    hop_s = _hops_s(told, home)
+    home = home_rows(reported.topic, reported.role, reported.time_us, count)
+    hop_s = _hops_s(reported, home)
     found = []
     deviation_s, latency_s = np.full(count, np.nan), np.zeros(count)
     for at, _ in enumerate(SIDES):
-        side = told.where[:, at * SIDE_NUMBERS : (at + 1) * SIDE_NUMBERS]
-        place, located, own_s = _crowd(told.topic, side, count)
+        side = reported.where[:, at * SIDE_NUMBERS : (at + 1) * SIDE_NUMBERS]
+        place, located, own_s = _crowd(reported.topic, side, count)
         found.append((place, located))
         deviation_s = np.where(np.isnan(own_s), deviation_s, np.nan_to_num(deviation_s) + own_s)
-        latency_s += _leg_s(told.topic, side, told.clients[:, at], hop_s, count)
+        latency_s += _leg_s(reported.topic, side, reported.clients[:, at], hop_s, count)
     lag_s = np.full(count, np.nan)
-    lag_s[home >= 0] = told.lag_s[home[home >= 0]]
+    lag_s[home >= 0] = reported.lag_s[home[home >= 0]]
     (publishers_at, publishers), (subscribers_at, subscribers) = found
     return Gathered(publishers_at, publishers, subscribers_at, subscribers, deviation_s, latency_s + lag_s)
 
@@ -96,13 +96,13 @@ def is_relaying(topic: Indices, role: NDArray[np.int8], home: Indices) -> Flags:
     return np.asarray((role == _RELAY) | is_former, np.bool_)
 
 
-def _hops_s(told: TopicRows, home: Indices) -> Floats:
+def _hops_s(reported: TopicRows, home: Indices) -> Floats:
     """One way between each row's hub and the home; nothing for a hub that numbers messages itself."""
-    hop_s = np.zeros(len(told.topic))
-    is_relay = is_relaying(told.topic, told.role, home)
+    hop_s = np.zeros(len(reported.topic))
+    is_relay = is_relaying(reported.topic, reported.role, home)
     hop_s[is_relay] = np.nan
-    rows = np.flatnonzero(is_relay & (home[told.topic] >= 0))
-    hop_s[rows] = _distance_s(told.hub_at[rows], told.hub_at[home[told.topic[rows]]]) / 2
+    rows = np.flatnonzero(is_relay & (home[reported.topic] >= 0))
+    hop_s[rows] = _distance_s(reported.hub_at[rows], reported.hub_at[home[reported.topic[rows]]]) / 2
     return hop_s
 
 

@@ -13,7 +13,7 @@ from equipoise.processes.child import (
     until_it_hangs,
 )
 from equipoise.processes.identity import is_process_gone, process_identity
-from equipoise.processes.machine import check_port, free_port
+from equipoise.processes.machine import check_port, free_port, is_port_free
 from equipoise.processes.supervisor import BackoffSettings, Phase, PhaseChange, RestartBackoff, Supervisor
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "bound_log",
     "check_port",
     "free_port",
+    "is_port_free",
     "is_process_gone",
     "log_since",
     "process_identity",

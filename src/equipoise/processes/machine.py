@@ -5,16 +5,20 @@ Limits are read from files under a root, so that tests have machines of their ow
 
 from __future__ import annotations
 
+import secrets
 import socket
+from collections.abc import Container
 from pathlib import Path
 
 from equipoise.errors import SettingsError
 
-__all__ = ["check_port", "free_port", "memory_bytes_free", "network_bytes_per_s"]
+__all__ = ["check_port", "free_port", "is_port_free", "memory_bytes_free", "network_bytes_per_s"]
 
 _ROOT = Path("/")
 # Megabits in `speed`, bytes here.
 _BYTES_PER_MBIT = 125_000
+# Below the ports of outgoing connections, one of which could take a port before its process starts.
+_PORT_FIRST, _PORTS, _PORT_TRIES = 20_000, 12_000, 50
 
 
 def memory_bytes_free(root: Path = _ROOT) -> int:
@@ -57,11 +61,23 @@ def _read(path: Path) -> str:
         return ""
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that is free just now. Another process may take it first."""
+def free_port(host: str = "127.0.0.1", taken: Container[int] = ()) -> int:
+    """A port that is free just now, and none of `taken`. Another process may take it first."""
+    for _ in range(_PORT_TRIES):
+        port = _PORT_FIRST + secrets.randbelow(_PORTS)
+        if port not in taken and is_port_free(host, port):
+            return port
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def is_port_free(host: str, port: int) -> bool:
+    try:
+        check_port(host, port)
+    except SettingsError:
+        return False
+    return True
 
 
 def check_port(host: str, port: int) -> None:

@@ -2,7 +2,7 @@
 
 Always true: when `stop` has returned none of the processes is left; each is started at most once at a time.
 
-Which processes there are, and in which order, is for the caller; what becomes of them is told through `on_change`.
+Which processes there are, and in which order, is for the caller; `on_change` reports what becomes of them.
 """
 
 from __future__ import annotations

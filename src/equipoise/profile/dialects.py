@@ -17,7 +17,7 @@ class ServerProtocol(Protocol):
         """What a fresh connection sends to subscribe to `topic`."""
 
     def is_subscribed(self, received: bytes, topic: bytes) -> bool:
-        """Whether `received` is, from first byte to last, what a fresh subscriber is told."""
+        """Whether `received` is, from first byte to last, what a fresh subscriber receives."""
 
     def prepare_publisher(self, *, is_single: bool) -> bytes: ...
 

@@ -2,8 +2,8 @@
 
 A load is late when its 95th percentile is above a limit. For each number that a load has, the knee is the bound that
 sorts the loads best into late ones above and others below; the share that it sorts rightly, each side counting half, is
-how well it foretells. The rank correlation with the percentile is told beside it, as ePulsar's authors judged. A number
-that hardly sorts better than chance has no knee worth setting.
+how well it foretells. The rank correlation with the percentile is given beside it, as ePulsar's authors judged. A
+number that hardly sorts better than chance has no knee worth setting.
 
 Where CPU goes is found by least squares over all loads: what a publication takes, what a delivery takes, and what a
 byte that is sent takes, none of them negative.

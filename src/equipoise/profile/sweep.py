@@ -28,7 +28,7 @@ from equipoise.profile.environment import MachineFacts
 from equipoise.profile.knees import Costs, Knee, costs_of, knees_of, late_ms
 from equipoise.profile.servers import KINDS, ServerUnderTest, running
 
-__all__ = ["Profile", "profile_hub", "told"]
+__all__ = ["Profile", "profile_hub", "profile_of"]
 
 # So late that more load only makes it later.
 _LOST_MS = 50.0
@@ -64,11 +64,11 @@ def profile_hub(*, is_quick: bool, limit_ms: float | None, progress: Progress) -
     with running(KINDS["hub"]) as server:
         for at, shape in enumerate(shapes):
             loads += _rising(server, shape, pace, _part(progress, shape.label, at, len(shapes)))
-    return told(loads, is_quick=is_quick, limit_ms=limit_ms)
+    return profile_of(loads, is_quick=is_quick, limit_ms=limit_ms)
 
 
-def told(loads: Sequence[Measured], *, is_quick: bool, limit_ms: float | None) -> Profile:
-    """What these loads tell. Raises UnmeasuredError."""
+def profile_of(loads: Sequence[Measured], *, is_quick: bool, limit_ms: float | None) -> Profile:
+    """The profile that these loads show. Raises UnmeasuredError."""
     valid = [load for load in loads if load.is_paced or load.cpu_ratio >= _BUSY_MIN]
     if len(valid) < _LOADS_MIN:
         raise UnmeasuredError(

@@ -27,7 +27,7 @@ from equipoise.resp.replies import plain_encoder, spell
 
 Command = list[bytes]
 
-# A count of five digits or more is above any setting of the argument limit. The bytes may also be somebody's
+# A count of five digits or more is above any setting of the argument limit. The bytes may also be a client's
 # payload: the exact parser finds out. A pattern that begins with a literal is searched several times as fast.
 _LARGE_ARRAY = re.compile(rb"\*[0-9]{5}").search
 _COUNT_DIGITS = 5
@@ -83,7 +83,7 @@ class RequestReader:
         self._unfinished: bytearray | None = None
         # What has been read of an unfinished request of many words: its words, how many are left, and their size.
         self._begun: tuple[list[bytes], int, int] | None = None
-        # Of the unfinished request; and how many there have been, so that two can be told apart.
+        # Of the unfinished request; and how many there have been, so that two can be distinguished.
         self.buffered_bytes = 0
         self.unfinished = 0
         self._needed_bytes = 0

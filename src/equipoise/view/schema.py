@@ -120,8 +120,14 @@ class ViewColumn:
 
 def _declared(shape: Shape, default: Any, aggregate: Aggregate, source: str = "", **more: Any) -> Any:
     """A field of the table. The type of the field is its declaration's to say: one declaration serves two."""
-    told = {"shape": shape, "source": source, "aggregate": aggregate, "sign": Sign.NOT_NEGATIVE, "unit": ""}
-    return field(default=default, metadata=told | more)
+    metadata = {
+        "shape": shape,
+        "source": source,
+        "aggregate": aggregate,
+        "sign": Sign.NOT_NEGATIVE,
+        "unit": "",
+    }
+    return field(default=default, metadata=metadata | more)
 
 
 def _number(aggregate: Aggregate, source: str, unit: str, **more: Any) -> Any:

@@ -322,14 +322,14 @@ class View:
         `alive` holds the hubs that have their `alive` node, by their facts alone. A hub that has sent no records
         yet is added as it announces itself, without load; one that is not announced is dead.
         """
-        told = {hub.name: hub for hub in alive}
+        announced = {hub.name: hub for hub in alive}
         rows = [
             replace(hub, is_alive=False)
-            if (facts := told.pop(hub.name, None)) is None
+            if (facts := announced.pop(hub.name, None)) is None
             else replace(hub, **{name: getattr(facts, name) for name in _FACTS})
             for hub in self.hub_rows()
         ]
-        hubs = HubColumns(**columns_of(HUB_COLUMNS, [*rows, *told.values()]))
+        hubs = HubColumns(**columns_of(HUB_COLUMNS, [*rows, *announced.values()]))
         return replace(self, hubs=hubs)
 
     @cached_property

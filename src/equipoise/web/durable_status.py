@@ -115,7 +115,7 @@ class DurableStatus:
             try:
                 found.append((await self._ledgers.load(ledger))[0])
             except (LedgerError, DamagedError):
-                # Deleted meanwhile, or told by `equipoise bookies show`.
+                # Deleted meanwhile; `equipoise bookies show` reports damaged ones.
                 continue
             if len(found) >= LEDGERS_MAX:
                 break

@@ -58,6 +58,11 @@ def test_everything_at_once_with_a_store_keeps_the_promises() -> None:
     check_seeds("cluster-store-everything", SEEDS)
 
 
+def test_the_real_controller_plans_beside_an_operator_and_the_promises_are_kept() -> None:
+    # A seed takes several times as long as others: hubs' records are read, summed and planned on.
+    check_seeds("cluster-store-controlled", range(3))
+
+
 def test_the_same_seed_gives_the_same_run_with_a_store() -> None:
     scenario = case("cluster-store-cuts")
     assert run(3, scenario).hash == run(3, scenario).hash

@@ -1,4 +1,4 @@
-"""Play one seed of a case, drawn or told, and hold it to what is promised."""
+"""Play one seed of a case, drawn or written, and hold it to what is promised."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from equipoise.lab.scenarios import Client, ClusterScenario, Workload, scenario_by_name
-from equipoise.lab.scenarios.cluster_clients import TOLD
+from equipoise.lab.scenarios.cluster_clients import STORY_CROWD
 from equipoise.lab.scenarios.excused import is_excused
 from equipoise.lab.scenarios.scenario import NetworkShape
 from equipoise.lab.simulation.checkers import Violation
@@ -17,7 +17,7 @@ from equipoise.lab.simulation.topology import Topology
 from equipoise.lab.workload import History
 
 # The first few say what is wrong; hundreds follow from them.
-TOLD_MAX = 5
+SHOWN_MAX = 5
 # A run in which less was said has tried nothing.
 MESSAGES_MIN = 30
 
@@ -31,7 +31,7 @@ def case(name: str, **changes: object) -> ClusterScenario:
 
 CALM = case("cluster-calm")
 STORY = replace(
-    CALM, workload=TOLD, topology=NetworkShape(shape="long-way", split=(0.0, 0.2)), duration_s=1.5
+    CALM, workload=STORY_CROWD, topology=NetworkShape(shape="long-way", split=(0.0, 0.2)), duration_s=1.5
 )
 
 
@@ -86,8 +86,8 @@ def tell(
 
 
 def check_promises(outcomes: Outcomes, seed: int, *, messages_min: int = MESSAGES_MIN) -> None:
-    told = [str(violation) for violation in outcomes.violations[:TOLD_MAX]]
-    assert not told, f"seed {seed}: {told}"
+    shown = [str(violation) for violation in outcomes.violations[:SHOWN_MAX]]
+    assert not shown, f"seed {seed}: {shown}"
     assert outcomes.history.messages > messages_min, f"seed {seed}: too little happened"
 
 

@@ -1,19 +1,23 @@
 """Send commands to hubs, over one connection each.
 
-A hub that cannot be reached or refuses does not stop the others: its answer is its error.
+`on_hub` makes a command of the CLI from a coroutine that talks to one hub. Of several hubs (`ask_all`), one that cannot
+be reached or refuses does not stop the others: its answer is its error.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import hiredis
 import typer
 
+from equipoise.cli.support.failures import exit_on_failure
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError, RefusedError, SettingsError
 from equipoise.model.address import split_address
 from equipoise.resp.replies import spell
@@ -57,6 +61,37 @@ class CommandConnection:
         if isinstance(reply, hiredis.ReplyError):
             raise RefusedError(str(reply))
         return reply
+
+
+def on_hub(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A command of the CLI from a coroutine: its first parameter is the connection to a hub, all others are parameters
+    of the command. The options of the hub's address and login stand before its own last option."""
+    taken = signature(command, eval_str=True)
+    _, *own = taken.parameters.values()
+    parameters = [*own[:-1], *_HUB_OPTIONS, own[-1]]
+
+    @wraps(command)
+    def run(*, hub: str, user: str, password_file: str, **given: Any) -> None:
+        async def connect_and_run() -> None:
+            async with connected_to(hub, read_login(user, password_file)) as connection:
+                await command(connection, **given)
+
+        with exit_on_failure():
+            asyncio.run(connect_and_run())
+
+    run.__signature__ = taken.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+_HUB_OPTIONS = tuple(
+    Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    for name, annotation, default in (
+        ("hub", HubAddress, "127.0.0.1:6399"),
+        ("user", User, ""),
+        ("password_file", PasswordFile, ""),
+    )
+)
 
 
 async def ask_all(

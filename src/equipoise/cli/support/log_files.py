@@ -8,7 +8,6 @@ An import keeps the ids, and goes on behind the last id that the log has: an imp
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -17,15 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.support.failures import exit_on_failure
-from equipoise.cli.support.hub_connection import (
-    CommandConnection,
-    HubAddress,
-    PasswordFile,
-    User,
-    connected_to,
-    read_login,
-)
+from equipoise.cli.support.hub_connection import CommandConnection, on_hub
 from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import show_result
 from equipoise.errors import SettingsError
@@ -41,65 +32,39 @@ LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="File that ends in
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic whose log it is.")]
 
 
-def export_log(
-    topic: TopicName,
-    file: LogFile,
-    *,
-    hub: HubAddress = "127.0.0.1:6399",
-    user: User = "",
-    password_file: PasswordFile = "",
-    as_json: AsJson = False,
+@on_hub
+async def export_log(
+    connection: CommandConnection, topic: TopicName, file: LogFile, *, as_json: AsJson = False
 ) -> None:
     """Write the log of a topic to a file. The file appears once it is complete."""
-
-    async def main() -> int:
-        count = 0
-        part = file.with_name(f"{file.name}.part")
-        with _writer(file, part) as write:
-            async with connected_to(hub, read_login(user, password_file)) as connection:
-                async for entries in _pages(connection, topic.encode()):
-                    write(entries)
-                    count += len(entries)
-        part.replace(file)
-        return count
-
-    with exit_on_failure():
-        _check(file)
-        count = asyncio.run(main())
-        show_result(
-            {"topic": topic, "entries": count}, f"{count} entries of {topic} in {file}", as_json=as_json
-        )
+    _check(file)
+    count = 0
+    part = file.with_name(f"{file.name}.part")
+    with _writer(file, part) as write:
+        async for entries in _pages(connection, topic.encode()):
+            write(entries)
+            count += len(entries)
+    part.replace(file)
+    show_result({"topic": topic, "entries": count}, f"{count} entries of {topic} in {file}", as_json=as_json)
 
 
-def import_log(
-    topic: TopicName,
-    file: LogFile,
-    *,
-    hub: HubAddress = "127.0.0.1:6399",
-    user: User = "",
-    password_file: PasswordFile = "",
-    as_json: AsJson = False,
+@on_hub
+async def import_log(
+    connection: CommandConnection, topic: TopicName, file: LogFile, *, as_json: AsJson = False
 ) -> None:
     """Add the entries of a file to the log of a topic, under their ids. Entries up to its last id are left out."""
-
-    async def main() -> tuple[int, int]:
-        added = skipped = 0
-        async with connected_to(hub, read_login(user, password_file)) as connection:
-            last = await connection.ask(b"XREVRANGE", topic.encode(), b"+", b"-", b"COUNT", b"1")
-            known = _id(last[0][0]) if last else (0, 0)
-            for at, fields in _read(file):
-                if at <= known:
-                    skipped += 1
-                    continue
-                await connection.ask(b"XADD", topic.encode(), b"%d-%d" % at, *fields)
-                added += 1
-        return added, skipped
-
-    with exit_on_failure():
-        _check(file)
-        added, skipped = asyncio.run(main())
-        facts = {"topic": topic, "added": added, "skipped": skipped}
-        show_result(facts, f"{added} entries added to {topic}, {skipped} left out", as_json=as_json)
+    _check(file)
+    added = skipped = 0
+    last = await connection.ask(b"XREVRANGE", topic.encode(), b"+", b"-", b"COUNT", b"1")
+    known = _id(last[0][0]) if last else (0, 0)
+    for at, fields in _read(file):
+        if at <= known:
+            skipped += 1
+            continue
+        await connection.ask(b"XADD", topic.encode(), b"%d-%d" % at, *fields)
+        added += 1
+    facts = {"topic": topic, "added": added, "skipped": skipped}
+    show_result(facts, f"{added} entries added to {topic}, {skipped} left out", as_json=as_json)
 
 
 def _check(file: Path) -> None:

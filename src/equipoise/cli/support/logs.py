@@ -42,16 +42,16 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told |= {name: value for name, value in vars(record).items() if name not in _USUAL | told.keys()}
+        fields |= {name: value for name, value in vars(record).items() if name not in _USUAL | fields.keys()}
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, default=str)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def set_up_logs(form: LogForm, *, verbose: bool, level: int = logging.INFO) -> None:

@@ -102,8 +102,8 @@ def acl_list(core: Served, session: ServerClient, command: list[bytes]) -> bytes
 
 
 def _users(core: Served) -> list[User]:
-    everybody = core.users.anonymous
-    return [everybody] if core.users.is_open and everybody is not None else list(core.users)
+    anonymous = core.users.anonymous
+    return [anonymous] if core.users.is_open and anonymous is not None else list(core.users)
 
 
 def _rule(user: User) -> str:

@@ -277,7 +277,7 @@ def _client() -> CommandSpec:
         of("info", 2, clients.info, "6.2.0", "Describes this connection."),
         of("list", -2, clients.list_, "2.4.0", "Describes all connections.", admin=True),
         of("kill", -3, clients.kill, "2.4.0", "Ends connections.", admin=True),
-        of("no-evict", 3, clients.no_evict, "7.0.0", "Accepted; a hub evicts nobody.", admin=True),
+        of("no-evict", 3, clients.no_evict, "7.0.0", "Accepted; a hub evicts no client.", admin=True),
         of("no-touch", 3, clients.no_touch, "7.2.0", "Accepted; a hub has no keys."),
         of("reply", 3, clients.reply, "3.2.0", "Turns replies on, off, or off for one command."),
         of("getredir", 2, clients.getredir, "6.0.0", "Returns -1: there is no tracking."),
@@ -285,7 +285,7 @@ def _client() -> CommandSpec:
         of("trackinginfo", 2, clients.trackinginfo, "6.2.0", "Says that tracking is off."),
         of("caching", 3, clients.caching, "6.0.0", "Refused as without tracking."),
         of("unblock", -3, clients.unblock, "5.0.0", "Returns 0: no command blocks.", admin=True),
-        of("unpause", 2, clients.unpause, "6.2.0", "Accepted; a hub pauses nobody.", admin=True),
+        of("unpause", 2, clients.unpause, "6.2.0", "Accepted; a hub pauses no client.", admin=True),
     ]
     table = {spec.name.partition("|")[2]: spec for spec in rows}
     return container("client", "2.4.0", "connection", "Commands about connections.", table)

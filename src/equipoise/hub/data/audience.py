@@ -1,8 +1,8 @@
 """Who receives a topic's messages, in which form: compiled once, so that publishing is a few C-level loops.
 
 Subscribers that take the same forms of a message (by name in RESP2, by name and by one pattern in RESP3, …) are one
-group: each run of messages is encoded once per group and the same bytes object is written to every member. Everybody
-else is served by a stage. `topic` compiles audiences and delivers to them.
+group: each run of messages is encoded once per group and the same bytes object is written to every member. All
+others are served by a stage. `topic` compiles audiences and delivers to them.
 """
 
 from __future__ import annotations

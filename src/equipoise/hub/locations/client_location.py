@@ -67,18 +67,20 @@ class Side(NamedTuple):
 class Place:
     """One client's coordinate, and one way between it and this hub where that was measured, in seconds.
 
-    Told apart by identity: as long as a client is where it was, its place is the same object.
+    Compared by identity: as long as a client is where it was, its place is the same object.
     """
 
-    __slots__ = ("_hub", "_side", "coordinate", "is_told", "leg_s", "told_at", "until")
+    __slots__ = ("_hub", "_side", "coordinate", "is_reported", "leg_s", "reported_at", "until")
 
-    def __init__(self, coordinate: Coordinate, leg_s: float | None = None, *, is_told: bool = True) -> None:
+    def __init__(
+        self, coordinate: Coordinate, leg_s: float | None = None, *, is_reported: bool = True
+    ) -> None:
         self.coordinate = coordinate
         self.leg_s = leg_s
         # Whether the client says so itself.
-        self.is_told = is_told
+        self.is_reported = is_reported
         # When it was last said, and until when that holds.
-        self.told_at = self.until = 0.0
+        self.reported_at = self.until = 0.0
         # What `alone` has made, and for which place of the hub.
         self._hub: Coordinate | None = None
         self._side: Side | None = None
@@ -105,8 +107,8 @@ class Place:
 
     def said(self, now: float, former: Place | None) -> None:
         """The client has said so just now, and that it was at `former` before, if anything."""
-        interval_s = 0.0 if former is None else now - former.told_at
-        self.told_at, self.until = now, now + max(HOLDS_S, _REPORTS * interval_s)
+        interval_s = 0.0 if former is None else now - former.reported_at
+        self.reported_at, self.until = now, now + max(HOLDS_S, _REPORTS * interval_s)
 
     def is_as(self, other: Place) -> bool:
         """Whether the difference is not worth a word."""
@@ -141,7 +143,7 @@ class RoundTripReading:
 
 def behind(hub: Coordinate, rtt_s: float, settings: CoordinateSettings) -> Place:
     """The place of a client of which only the round trip to the hub is known."""
-    return Place(replace(hub.behind(rtt_s), error=settings.error_max), rtt_s / 2, is_told=False)
+    return Place(replace(hub.behind(rtt_s), error=settings.error_max), rtt_s / 2, is_reported=False)
 
 
 def _is_same(one_s: float, other_s: float) -> bool:

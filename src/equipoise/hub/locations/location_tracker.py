@@ -243,7 +243,7 @@ class Renewing:
         if is_moved or outward != where.outward:
             where.outward, where.subscribers = outward, _side(outward, hub)
         where.audience, where.hub = audience, hub
-        refresh_s = REFRESH_S if _is_told(inward) or _is_told(outward) else PLAIN_REFRESH_S
+        refresh_s = REFRESH_S if _is_reported(inward) or _is_reported(outward) else PLAIN_REFRESH_S
         where.renewed(size, now, refresh_s)
         self._see_to(topic, where, now)
         return size + _TOPIC_COST
@@ -263,10 +263,10 @@ def _is_matched(name: bytes, patterns: Sequence[Pattern]) -> bool:
     return any(pattern.glob.matches(name) for pattern in patterns)
 
 
-def _is_told(few: Few) -> bool:
+def _is_reported(few: Few) -> bool:
     if isinstance(few, tuple):
-        return any([place.is_told for place in few])  # noqa: C419  # faster for a few
-    return few is not None and few.is_told
+        return any([place.is_reported for place in few])  # noqa: C419  # faster for a few
+    return few is not None and few.is_reported
 
 
 def _side(few: Few, hub: Coordinate) -> Side | None:

@@ -39,7 +39,7 @@ class Locations:
         self.settings = CoordinateSettings()
         self.probing = Probing(core, self.settings)
         # By session, where its client says it is.
-        self._told: dict[Subscriber, Place] = {}
+        self._reported: dict[Subscriber, Place] = {}
         # Those of them that cannot be where they say; what is kept of them is how far they are.
         self._doubted: set[Subscriber] = set()
         self._doubt_s = core.settings.coordinates.distance_slack_s
@@ -90,14 +90,14 @@ class Locations:
 
     def tell(self, session: Subscriber, place: Place) -> None:
         """The session's client says where it is."""
-        told_s = None if place.leg_s is None else 2 * place.leg_s
+        reported_s = None if place.leg_s is None else 2 * place.leg_s
         rtt_s = self._core.shell.round_trip_s(session.wire)
         if rtt_s is None:
             # Where the kernel knows it, that counts: a client may say anything.
-            rtt_s = told_s
-            self._client_at(told_s)
+            rtt_s = reported_s
+            self._client_at(reported_s)
         elif self._tcp_rtt_for is TcpRttFor.NONE:
-            rtt_s = told_s
+            rtt_s = reported_s
         else:
             self._client_at(rtt_s)
         own = self.own
@@ -106,11 +106,11 @@ class Locations:
         else:
             self._doubted.add(session)
             place = behind(own, rtt_s, self.settings)
-        now, former = self._core.now(), self._told.get(session)
+        now, former = self._core.now(), self._reported.get(session)
         if former is not None and now < former.until and place.is_as(former):
             place = former
         else:
-            self._told[session] = place
+            self._reported[session] = place
             self.renewing.moved(session)
         place.said(now, former)
         self._readings.pop(session, None)
@@ -125,7 +125,7 @@ class Locations:
             self.probing.client_at(rtt_s)
 
     def forget(self, session: Subscriber) -> None:
-        self._told.pop(session, None)
+        self._reported.pop(session, None)
         self._doubted.discard(session)
         self._readings.pop(session, None)
         self.renewing.forget(session)
@@ -142,7 +142,7 @@ class Locations:
 
     def of(self, session: Subscriber, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
         """Where the session's client is, if known; this hub is at `hub`. `asks`: the kernel, if need be."""
-        place = self._told.get(session)
+        place = self._reported.get(session)
         if place is not None and now >= place.until:
             # It reports no more, so it does not know itself, as one that has left its gateway.
             place = None
@@ -158,14 +158,14 @@ class Locations:
     @property
     def is_known_of_some(self) -> bool:
         """Whether it may be known of any client at all."""
-        if self._told or self._tcp_rtt_for is TcpRttFor.ALL:
+        if self._reported or self._tcp_rtt_for is TcpRttFor.ALL:
             return True
         return self._tcp_rtt_for is TcpRttFor.LIMITED and len(self._limited) > 0
 
     @property
     def located(self) -> int:
         """Clients that have said where they are."""
-        return len(self._told)
+        return len(self._reported)
 
     @property
     def doubted(self) -> int:

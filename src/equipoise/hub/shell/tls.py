@@ -44,18 +44,18 @@ class FailedHandshakes:
         self._now = now
         self.count = 0
         # By reason, when it was last logged, and how often it has come since.
-        self._told: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, reason: str) -> None:
         self.count += 1
         now = self._now()
-        told_at, since = self._told.get(reason, (-_QUIET_S, 0))
-        if now - told_at < _QUIET_S:
-            self._told[reason] = (told_at, since + 1)
+        logged_at, since = self._logged.get(reason, (-_QUIET_S, 0))
+        if now - logged_at < _QUIET_S:
+            self._logged[reason] = (logged_at, since + 1)
             return
         more = f" (and {since} more since the last report)" if since else ""
         log.warning("TLS handshake failed: %s%s", _REASONS.get(reason, reason or "no reason given"), more)
-        self._told[reason] = (now, 0)
+        self._logged[reason] = (now, 0)
 
 
 def tls_context(tls: Tls, failed: FailedHandshakes | None = None) -> ssl.SSLContext:

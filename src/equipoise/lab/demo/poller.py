@@ -19,9 +19,9 @@ from equipoise.lab.demo.scene import (
     Scene,
     SwarmLine,
     TopicLine,
+    changes_of,
     hub_lines,
     percentile,
-    told_of,
     topic_lines,
 )
 from equipoise.lab.demo.swarm import LIMIT_MS, Swarm
@@ -37,12 +37,12 @@ WINDOW_S = 3.0
 MISSED_AFTER_S = 5.0
 TOPICS_SHOWN = 5
 PLANS_READ = 30
-TOLD_SHOWN = 20
+CHANGES_SHOWN = 20
 ANSWER_S = 3.0
 
 
 class Watcher:
-    """Owned by the show. `scenes` holds one of each second, for the report; `told` every change of the plan."""
+    """Owned by the show. `scenes` holds one of each second, for the report; `changes` every change of the plan."""
 
     def __init__(self, api_url: str, load: GameLoad, swarm: Swarm | None = None) -> None:
         """`api_url`: of the dashboard."""
@@ -51,7 +51,7 @@ class Watcher:
         self._swarm = swarm
         self._swarm_home = ""
         self.scenes: list[Scene] = []
-        self.told: list[PlanEvent] = []
+        self.changes: list[PlanEvent] = []
         # Whether the controller decides on what it sees.
         self.is_seen = False
         self._hubs: list[HubLine] = []
@@ -83,7 +83,7 @@ class Watcher:
             players=self._load.players,
             hubs=self._hubs,
             topics=self._topics,
-            told=self.told[-TOLD_SHOWN:],
+            changes=self.changes[-CHANGES_SHOWN:],
             published_per_s=published,
             delivered_per_s=delivered,
             latency_ms_p50=percentile(latencies, 0.50),
@@ -142,7 +142,7 @@ class Watcher:
         for change in sorted(plans or (), key=lambda one: one["version"]):
             if change["version"] > self._version:
                 self._version = change["version"]
-                self.told += told_of(change)
+                self.changes += changes_of(change)
 
     async def _ask(self, path: str) -> Any:
         def get() -> Any:

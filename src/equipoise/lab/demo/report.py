@@ -145,7 +145,7 @@ def _followed(following: Following) -> str:
 
 
 def report_page(
-    scenes: Sequence[Scene], told: Sequence[PlanEvent], summary: Sequence[str], *, is_good: bool
+    scenes: Sequence[Scene], events: Sequence[PlanEvent], summary: Sequence[str], *, is_good: bool
 ) -> str:
     """The whole file. `scenes` in the order of time, one a second."""
     bands = _bands(scenes)
@@ -157,7 +157,7 @@ def report_page(
     changes = "".join(
         f"<tr><td>{one.version}</td><td>{escape(one.what)}</td><td>{escape(one.reason)}</td>"
         f'<td class="dim">{escape(one.numbers)}</td></tr>'
-        for one in told
+        for one in events
     )
     verdict = "".join(f"<p>{escape(line)}</p>" for line in summary)
     return (

@@ -16,15 +16,15 @@ __all__ = [
     "Scene",
     "SwarmLine",
     "TopicLine",
+    "changes_of",
     "hub_lines",
     "percentile",
-    "told_of",
     "topic_lines",
 ]
 
 Json = Mapping[str, Any]
 # Of a change with more parts than this the rest is counted.
-PARTS_TOLD = 3
+PARTS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Scene:
     players: int
     hubs: Sequence[HubLine] = ()
     topics: Sequence[TopicLine] = ()
-    told: Sequence[PlanEvent] = ()
+    changes: Sequence[PlanEvent] = ()
     published_per_s: float = 0.0
     delivered_per_s: float = 0.0
     latency_ms_p50: float | None = None
@@ -122,24 +122,24 @@ def topic_lines(answer: Json) -> list[TopicLine]:
     ]
 
 
-def told_of(change: Json) -> list[PlanEvent]:
+def changes_of(change: Json) -> list[PlanEvent]:
     """From one element of /api/plans."""
-    parts = [_entry_told(part) for part in change["entries"][:PARTS_TOLD]]
+    parts = [_entry_event(part) for part in change["entries"][:PARTS_SHOWN]]
     left = change["moves"] - len(parts)
     if left > 0:
         parts.append((f"{left} more topics", change["entries"][0]["reason"], ""))
-    parts += [_member_told(part) for part in change["members"]]
+    parts += [_member_event(part) for part in change["members"]]
     return [PlanEvent(change["version"], change["at_s"], *part) for part in parts]
 
 
-def _entry_told(part: Json) -> tuple[str, str, str]:
+def _entry_event(part: Json) -> tuple[str, str, str]:
     homes = part["homes"]
     where = f"→ {', '.join(homes)}" if homes else "→ by the ring"
     mode = f" ({part['mode']})" if len(homes) > 1 else ""
     return f"{part['topic']} {where}{mode}", part["reason"], _numbers(part["numbers"])
 
 
-def _member_told(part: Json) -> tuple[str, str, str]:
+def _member_event(part: Json) -> tuple[str, str, str]:
     if part["weight"] is None:
         what = f"{part['hub']} is out"
     elif part["weight"] == 0:

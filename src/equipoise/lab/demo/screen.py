@@ -42,7 +42,7 @@ class LineShow:
         self._console = console
         self._header = header
         self._act = ""
-        self._told: PlanEvent | None = None
+        self._change: PlanEvent | None = None
         self._next_at_s = 0.0
 
     def __enter__(self) -> Callable[[Scene], None]:
@@ -56,12 +56,12 @@ class LineShow:
         if scene.act != self._act:
             self._act, self._next_at_s = scene.act, 0.0
             self._print(f"{scene.at_s:5.0f} s  == {scene.act}: {scene.words}")
-        fresh = list(scene.told)
-        if self._told is not None and self._told in fresh:
-            fresh = fresh[fresh.index(self._told) + 1 :]
-        for told in fresh:
-            self._told = told
-            self._print(f"{scene.at_s:5.0f} s     plan {told.version}: {_told_line(told)}")
+        fresh = list(scene.changes)
+        if self._change is not None and self._change in fresh:
+            fresh = fresh[fresh.index(self._change) + 1 :]
+        for change in fresh:
+            self._change = change
+            self._print(f"{scene.at_s:5.0f} s     plan {change.version}: {_change_line(change)}")
         if scene.at_s >= self._next_at_s:
             # A swarm moves within seconds.
             self._next_at_s = scene.at_s + (4.0 if scene.swarm is None else 2.0)
@@ -86,7 +86,7 @@ def render(scene: Scene, header: str, lines: int = 40) -> RenderableType:
         *([] if scene.swarm is None else [_swarm(scene.swarm)]),
         _hubs(scene),
         _topics(scene, topics),
-        _told(scene, moves),
+        _changes(scene, moves),
     )
 
 
@@ -119,14 +119,14 @@ def _topics(scene: Scene, count: int) -> Table:
     return table
 
 
-def _told(scene: Scene, count: int) -> Table:
+def _changes(scene: Scene, count: int) -> Table:
     table = _table("Moves")
     table.add_column("plan", justify="right", no_wrap=True)
     table.add_column("what", overflow="ellipsis", no_wrap=True, ratio=3)
     table.add_column("why", overflow="ellipsis", no_wrap=True, ratio=3)
-    for told in scene.told[-count:]:
-        why = Text.assemble((told.reason, "magenta"), "  ", (told.numbers, "dim"))
-        table.add_row(str(told.version), told.what, why)
+    for change in scene.changes[-count:]:
+        why = Text.assemble((change.reason, "magenta"), "  ", (change.numbers, "dim"))
+        table.add_row(str(change.version), change.what, why)
     return table
 
 
@@ -157,9 +157,9 @@ def _swarm(swarm: SwarmLine) -> Text:
     return Text(swarm_words(swarm) + "\n", style="bold red" if swarm.is_held is False else "bold green")
 
 
-def _told_line(told: PlanEvent) -> str:
-    numbers = f" ({told.numbers})" if told.numbers else ""
-    return f"{told.what}: {told.reason}{numbers}"
+def _change_line(change: PlanEvent) -> str:
+    numbers = f" ({change.numbers})" if change.numbers else ""
+    return f"{change.what}: {change.reason}{numbers}"
 
 
 def _remark(hub: HubLine) -> str:

@@ -154,7 +154,7 @@ HELD_LOOKS = 3
 
 
 class Following:
-    """Owned by the show; told with `leave` and `see`. Everything is of the last crossing."""
+    """Owned by the show, which calls `leave` and `see`. Everything is of the last crossing."""
 
     def __init__(self) -> None:
         self.site = ""

@@ -73,7 +73,7 @@ class Wan:
         while self._open:
             for transport in list(self._open):
                 transport.abort()
-            # Each is told of it in the next turn.
+            # Each hears of it in the next turn.
             await asyncio.sleep(0)
 
     def entered(self, transport: asyncio.Transport) -> None:

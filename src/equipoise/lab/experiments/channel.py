@@ -16,16 +16,14 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from equipoise.lab.experiments.control_loop import Controlling
+from equipoise.lab.experiments.cloud_region import CloudRegion, Command
 from equipoise.lab.experiments.meter import Meter, percentile
-from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
-from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
 from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.legs import Legs
+from equipoise.lab.simulation.legs import CLOUD, Legs
 from equipoise.lab.simulation.light_client.client import LightClient
-from equipoise.model import Entry, Member, Mode, Plan
+from equipoise.model import Entry, Mode
 from equipoise.plan import PlannerSettings
 from equipoise.plan.planner import Planner
 
@@ -141,7 +139,8 @@ class _Run:
         self._channel = channel
         self._meter = Meter()
         names = [f"hub-{number}" for number in range(1, channel.servers + 1)]
-        self._fleet = Fleet(sim, Machine(cpu=measured_cpu(channel.cpu_speed)), names)
+        hubs, cpu = dict.fromkeys(names, CLOUD), measured_cpu(channel.cpu_speed)
+        self._region = CloudRegion(sim, Command(hubs=hubs, cloud=CLOUD, cpu=cpu))
         self._clients: list[LightClient] = []
         self._controlling: asyncio.Task[None] | None = None
         self._sent = 0
@@ -169,16 +168,12 @@ class _Run:
 
     async def _begin(self) -> None:
         """All servers are members; the plan says how the channel is replicated, or a planner will."""
-        channel, fleet = self._channel, self._fleet
-        homes = tuple(fleet.hubs)
-        await fleet.begin(*homes)
+        channel, region = self._channel, self._region
         if channel.is_planned:
-            policy = Planner(planner_settings(channel))
-            controlling = Controlling(fleet, self._meter, policy, LiveViews())
-            self._controlling = self._sim.loop.create_task(controlling.run(), name="controls")
+            await region.begin()
+            self._controlling = region.control(Planner(planner_settings(channel)))
         else:
-            entry = Entry(TOPIC, homes, channel.mode)
-            fleet.commit(Plan.of(members=[Member(name) for name in homes], entries=[entry]))
+            await region.begin([Entry(TOPIC, tuple(region.hubs), channel.mode)])
 
     @property
     def _expected(self) -> int:
@@ -190,7 +185,7 @@ class _Run:
         if self._controlling is not None and self._controlling.done():
             # It only ends by failing: raise what it raised.
             self._controlling.result()
-        entry = self._fleet.plan.entries.get(TOPIC)
+        entry = self._region.plan.entries.get(TOPIC)
         return Point(
             clients=max(channel.subscribers, channel.publishers),
             response_s_mean=float(responses.mean()) if len(responses) else float("nan"),
@@ -204,7 +199,9 @@ class _Run:
         )
 
     def _busy_s(self) -> list[float]:
-        return [server.host.cpu.busy_s for server in self._fleet.hubs.values() if server.host.cpu is not None]
+        return [
+            server.host.cpu.busy_s for server in self._region.hubs.values() if server.host.cpu is not None
+        ]
 
     def _is_everybody_live(self) -> bool:
         return len(self._clients) == self._channel.subscribers and all(
@@ -221,14 +218,14 @@ class _Run:
             if sent_at:
                 meter.respond(now, now - sent_at)
 
-        client = LightClient(self._fleet.endpoints, meter, receive, host.random)
+        client = LightClient(self._region.endpoints, meter, receive, host.random)
         client.subscribe(TOPIC)
         self._clients.append(client)
 
     async def _prepare(self, host: Host) -> LightClient:
         """Connect and learn where the channel lives, by asking; where a planner looks on, talk from then on."""
         await asyncio.sleep(self._comes_after_s(host, self._channel.publishers))
-        client = LightClient(self._fleet.endpoints, self._meter, _ignore, host.random)
+        client = LightClient(self._region.endpoints, self._meter, _ignore, host.random)
         client.publish(TOPIC, _STAMP.pack(0.0))
         if self._channel.is_planned:
             host.spawn(self._warm_up(client), name="warm up")

@@ -17,7 +17,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from equipoise.lab.experiments.control_loop import Controlling, Timing
 from equipoise.lab.experiments.dynamoth_findings import (
     best_gain_over_ring,
     elasticity_claims,
@@ -27,13 +26,11 @@ from equipoise.lab.experiments.dynamoth_findings import (
     scalability_figure,
 )
 from equipoise.lab.experiments.experiment import Experiment, Progress, part_of
-from equipoise.lab.experiments.meter import Meter
 from equipoise.lab.experiments.result import Claim, Figure, Size
 from equipoise.lab.experiments.run_game import Match, Outcome, play, server_names
 from equipoise.lab.experiments.shedding import Shedding
 from equipoise.lab.experiments.views import ViewMaking, view_making
 from equipoise.lab.scenarios.game import Game, Schedule
-from equipoise.lab.simulation.cluster.fleet import Fleet
 from equipoise.lab.simulation.legs import Legs
 from equipoise.plan import PlannerSettings, Policy
 from equipoise.plan.planner import Planner
@@ -190,19 +187,10 @@ def play_all(world: GameWorld, seed: int, progress: Progress) -> Games:
     parts = np.linspace(0, 1, len(world.systems) + 1).tolist()
     with world.views(size.spark_every) as views:
         outcomes = tuple(
-            _play(match, system, views, part_of(progress, *part, f"{system.label}, "))
+            play(match, system.policy(), views(), part_of(progress, *part, f"{system.label}, "))
             for system, part in zip(world.systems, pairwise(parts), strict=True)
         )
     return Games(world, match, outcomes, views)
-
-
-def _play(match: Match, system: System, views: ViewMaking, progress: Progress) -> Outcome:
-    policy = system.policy()
-
-    def make(fleet: Fleet, meter: Meter) -> Controlling:
-        return Controlling(fleet, meter, policy, views(), Timing())
-
-    return play(match, make, progress)
 
 
 def _claims_2(seen: Games) -> tuple[Claim, ...]:
@@ -224,11 +212,11 @@ def game_notes(seen: Games) -> tuple[str, ...]:
 
 
 def game_parameters(seen: Games) -> tuple[tuple[str, str], ...]:
-    match, game, legs, timing = seen.match, seen.match.game, Legs(), Timing()
+    match, game, legs = seen.match, seen.match.game, Legs()
     return (
         (
             "servers",
-            f"{match.servers}, {match.servers_at_start} at the beginning, {timing.start_s:g} s to start one",
+            f"{match.servers}, {match.servers_at_start} at the beginning, {match.start_s:g} s to start one",
         ),
         ("outgoing bandwidth of each", f"{match.out_bytes_per_s / 1e3:,.0f} kB/s"),
         ("map", f"{game.tiles_per_side} × {game.tiles_per_side} tiles of {game.tile_length:g}"),

@@ -92,11 +92,11 @@ def _replicated(seen: Games, ours: Outcome) -> Claim:
     game, widest = seen.match.game, ours.widest
     market = game.topic(*game.market)
     is_market = widest is not None and widest.topic == market
-    told = "none" if widest is None else f"{len(widest.homes)}, {widest.mode.value}"
+    replication = "none" if widest is None else f"{len(widest.homes)}, {widest.mode.value}"
     return Claim(
         claim="homes that the planner gives to the market (Algorithm 1)",
         paper="several, where a channel is too much for a server",
-        ours=told if is_market or widest is None else f"{told}, of another tile",
+        ours=replication if is_market or widest is None else f"{replication}, of another tile",
         holds=is_market,
     )
 

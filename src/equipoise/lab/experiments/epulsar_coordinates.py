@@ -67,7 +67,7 @@ def embed(
     rng = random.Random(seed)
     settings = CoordinateSettings()
     every = [_Node(settings, random.Random(rng.random()), is_hub=at in hubs) for at in range(len(rtt_s))]
-    told = [Stability() for _ in every]
+    announced = [Stability() for _ in every]
     for second in range(seconds):
         is_end = second >= seconds - 32
         for at, node in enumerate(every):
@@ -78,8 +78,8 @@ def embed(
                 asked.client_at(sample_s)
             coordinate = node.estimator.observe(str(other), asked.coordinate, sample_s)
             if is_end:
-                told[at].consider(coordinate)
-    return [one.settled or node.coordinate for one, node in zip(told, every, strict=True)]
+                announced[at].consider(coordinate)
+    return [one.settled or node.coordinate for one, node in zip(announced, every, strict=True)]
 
 
 def _drawn(rng: random.Random, at: int, among: Collection[int]) -> int:
@@ -173,17 +173,17 @@ def cost(peers: int, seed: int) -> Cost:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        node, told = Estimator(settings, rng.random), Stability()
+        node, announced = Estimator(settings, rng.random), Stability()
         for n in range(3 * peers):
             node.observe(str(n % peers), others[n % peers], 0.05)
         for n in range(WINDOW_SAMPLES):
-            told.consider(node.observe(str(n % peers), others[n % peers], 0.05))
+            announced.consider(node.observe(str(n % peers), others[n % peers], 0.05))
         memory_bytes = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     started = time.process_time()
     for n in range(_COST_ROUNDS):
-        told.consider(node.observe(str(n % peers), others[n % peers], 0.05 * (1 + 0.1 * rng.random())))
+        announced.consider(node.observe(str(n % peers), others[n % peers], 0.05 * (1 + 0.1 * rng.random())))
     return Cost(peers, (time.process_time() - started) / _COST_ROUNDS, memory_bytes)
 
 

@@ -58,7 +58,7 @@ def _player_parameters(seen: Compared[Evening]) -> tuple[tuple[str, str], ...]:
 
 def _player_notes(seen: Compared[Evening]) -> tuple[str, ...]:
     return (
-        "Latencies are measured from publishing to hearing, one way, and told doubled: the paper's limit is held "
+        "Latencies are measured from publishing to hearing, one way, and shown doubled: the paper's limit is held "
         "against sums of round trips (figures 4 and 5), and read as one way no topic could be above 100 ms at any "
         "of its hubs.",
         "Players stand for the game servers that serve them: they find their places by asking hubs, as game "

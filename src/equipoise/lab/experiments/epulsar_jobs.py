@@ -80,7 +80,7 @@ class Pace:
     start_s: float = 0.0
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         if not self.cores:
             return f"{self.simulations:,} in {self.took_s:.1f} s, one after the other: {self.why_not}"
         return (

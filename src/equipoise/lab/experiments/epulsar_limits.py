@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from equipoise.lab.experiments.experiment import Progress, no_loss, part_of
 from equipoise.lab.experiments.meter import Latencies, Meter
 from equipoise.lab.experiments.result import Claim, Line, Marks, Panel
-from equipoise.lab.experiments.views import LiveViews, view_making
+from equipoise.lab.experiments.views import view_making
+from equipoise.lab.simulation.cluster.controller import LiveViews
 
 __all__ = ["HASHED_PER_S", "Compared", "LimitedRun", "compare", "limit_panel", "limit_parameter"]
 

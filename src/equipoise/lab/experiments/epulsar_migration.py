@@ -155,7 +155,7 @@ def _claims(migrations: Migrations) -> tuple[Claim, ...]:
         Claim(
             claim="the longest silence of a topic that has a message each "
             f"{1e3 * INTERVAL_S:g} ms, and the longest way of a message, in the middle of moves",
-            paper="not told",
+            paper="not stated",
             ours=f"{1e3 * max(one.gap_s for one in moves):.0f} ms; {1e3 * max(one.response_s for one in moves):.0f} ms",
             holds=max(one.gap_s for one in moves) < down_ms[WAN_MS]["Pulsar"] / 1e3,
             value=1e3 * max(one.gap_s for one in moves),

@@ -19,8 +19,8 @@ from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub import HubSettings, Limits
 from equipoise.lab.experiments.experiment import Experiment, Progress, curves, sweep
 from equipoise.lab.experiments.result import Claim, Figure, Panel, Size
-from equipoise.lab.experiments.views import SimulatedTelemetryReader
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.controller import SimulatedTelemetryReader
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub, alone
 
 __all__ = ["EXPERIMENT_6", "MonitoringScale", "Traffic", "listen"]

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from equipoise.client.url import Endpoint
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.lab.experiments.cloud_region import CloudRegion, Command
 from equipoise.lab.experiments.epulsar_workflows import WorkflowPlaces
 from equipoise.lab.experiments.meter import Meter
-from equipoise.lab.experiments.sites import CloudRegion, Command
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Matrix
+from equipoise.model import Entry
 
 __all__ = ["PLACES", "Moved", "move_all", "wan"]
 
@@ -141,7 +142,7 @@ async def _move_all(
     hubs = dict(zip(HUBS, PLACES.brokers, strict=True))
     region = CloudRegion(sim, Command(hubs=hubs, cloud=PLACES.cloud, cluster=cluster))
     names = [b"topic-%d" % number for number in range(topics)]
-    await region.begin(dict.fromkeys(names, HUBS[0]))
+    await region.begin([Entry(name, (HUBS[0],)) for name in names])
     meter = Meter()
     talkers = [
         MovingTalker(sim.host(f"client-{at}", place=PLACES.clients), name, meter)
@@ -179,7 +180,7 @@ async def _move(
     for talker in talkers:
         talker.watch()
     began, moved = sim.now, dict[bytes, float]()
-    committing = sim.loop.create_task(region.move({talker.topic: target for talker in talkers}))
+    region.move([Entry(talker.topic, (target,)) for talker in talkers])
     while len(moved) < len(talkers) or sim.now < began + max(moved.values()) + REST_S:
         await asyncio.sleep(LOOK_S)
         for talker in talkers:
@@ -187,7 +188,6 @@ async def _move(
             if talker.topic not in moved and _is_home(region, target, talker.topic):
                 moved[talker.topic] = sim.now - began
         assert sim.now - began < PATIENCE_S, f"{len(talkers) - len(moved)} topics have not moved"
-    await committing
     return list(moved.values())
 
 

@@ -62,7 +62,7 @@ def _swarm_parameters(seen: Compared[Patrol]) -> tuple[tuple[str, str], ...]:
 
 def _swarm_notes(seen: Compared[Patrol]) -> tuple[str, ...]:
     return (
-        "Latencies are measured from publishing to hearing, one way, and told doubled: the paper's limit is held "
+        "Latencies are measured from publishing to hearing, one way, and shown doubled: the paper's limit is held "
         "against sums of round trips (figures 4 and 5), and read as one way no swarm of its city would ever be "
         "above 40 ms.",
         "Everything between drones is real: hubs that find their coordinates, drones that report theirs, at once "

@@ -73,7 +73,7 @@ def _parameters(seen: Placed) -> tuple[tuple[str, str], ...]:
         ("placements", f"{setup.placements:,} in each world"),
         *setup.parameters,
         ("limit", f"{setup.limit_ms:g} ms"),
-        ("simulations", seen.pace.told),
+        ("simulations", seen.pace.line),
     )
 
 
@@ -150,8 +150,8 @@ def _paces(pace: Pace) -> tuple[Claim, ...]:
         return ()
     claim = Claim(
         claim="the simulations, which are independent of each other, as a Spark job",
-        paper="not told; faster than one after the other asked",
-        ours=pace.told,
+        paper="not stated; faster than one after the other asked",
+        ours=pace.line,
         holds=pace.cores > 0 and pace.took_s < pace.alone_s,
     )
     return (claim,)
@@ -195,7 +195,7 @@ def _notes(seen: Placed) -> tuple[str, ...]:
         "coordinates are round trips. Counted one way, as the planner does and as messages go, they are half of that, "
         "and half of the limit is held against them.",
         "Hubs are selected by coordinates, and judged by the true round trips of the world.",
-        "Independent simulations: " + seen.pace.told + ".",
+        "Independent simulations: " + seen.pace.line + ".",
     )
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 from equipoise.client.url import Endpoint
 from equipoise.coordinates import FinderSettings
+from equipoise.lab.experiments.cloud_region import CloudRegion, Command
 from equipoise.lab.experiments.epulsar_swarms import STAMP, STAMP_BYTES, TIME_BYTES, planner_of, unheard
 from equipoise.lab.experiments.epulsar_worlds import GAME_LIMIT_MS, US_CITIES, city_rtt_s
 from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.meter import Latencies, Meter
-from equipoise.lab.experiments.sites import CloudRegion, Command
-from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
+from equipoise.lab.simulation.cluster.controller import LiveViews
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.lab.simulation.link import LinkSpec

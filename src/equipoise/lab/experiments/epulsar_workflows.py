@@ -143,7 +143,7 @@ class Broker:
         )
 
     async def _release(self, topic: str, client: str, target: str, is_told: bool) -> None:
-        """`is_told`: client and target are told by this broker where the topic goes."""
+        """`is_told`: this broker sends client and target the new place of the topic."""
         self._owned.pop(topic, None)
         await self.node.ask(METADATA, "release", topic)
         self.node.spawn(self.node.ask(client, "closed", target if is_told else ""))

@@ -205,7 +205,7 @@ class City:
     """A square city, its zones and its network."""
 
     zones: int = 4
-    # Neither its size nor that of the paper's is told: this one takes a swarm five minutes to cross.
+    # The paper states no size of its city: this one takes a swarm five minutes to cross.
     side_m: float = 15_000.0
     speed_m_per_s: float = 50.0
     seed: int = 1

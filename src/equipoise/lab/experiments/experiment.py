@@ -142,7 +142,7 @@ def curves(
     )
 
 
-def no_loss(lost: int, deliveries: int, paper: str = "not told; none asked") -> Claim:
+def no_loss(lost: int, deliveries: int, paper: str = "not stated; none asked") -> Claim:
     """The claim that every experiment with clients makes."""
     return Claim(
         claim="messages lost",

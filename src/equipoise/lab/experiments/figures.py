@@ -86,7 +86,7 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
     ax.set_title(panel.title, fontsize=9, loc="left")
     ax.grid(alpha=0.25)
     if len(panel.lines) > LEGEND_LINES_MAX:
-        # Lines that are too many to be told apart are there to be seen together.
+        # Lines that are too many to be distinguished are there to be seen together.
         shown = shown[len(panel.lines) :]
     if shown:
         ax.legend(handles=shown, fontsize=7, loc="upper left")

@@ -101,7 +101,7 @@ def percentile(values: Floats, percent: float) -> float:
     return float(np.percentile(values, percent)) if len(values) else float("nan")
 
 
-# What is told of quantiles is right to this, upwards; and so long is the longest that is told apart.
+# Quantiles are right to this, upwards; longer latencies than these count as one.
 BIN_S = 0.000_05
 BINS = 40_000
 

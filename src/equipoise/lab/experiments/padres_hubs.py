@@ -114,7 +114,7 @@ class _AskedCovers(Generic[N]):
 
     def changed(self) -> list[tuple[Filter, bool]]:
         """What is to be asked for, and what no longer, since the last call."""
-        told: dict[Filter, bool] = {}
+        announced: dict[Filter, bool] = {}
         for node, is_in in self._covers.changes.items():
             if is_in == (node in self._nodes):
                 continue
@@ -127,9 +127,9 @@ class _AskedCovers(Generic[N]):
             else:
                 del self._counts[filter]
             if not before or not after:
-                told[filter] = bool(after)
+                announced[filter] = bool(after)
         self._covers.changes.clear()
-        return list(told.items())
+        return list(announced.items())
 
 
 class _Processor:
@@ -225,7 +225,7 @@ class LabHead:
 
 
 class LabEdge:
-    """Carries subscribers. `deliver` is told when the first copy of a message is sent, each other, and how many are."""
+    """Carries subscribers. `deliver` gets the times of a message's first and later copies, and their number."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ __all__ = ["BalancedPair", "BrokerSample", "Federation", "FederationRun", "Feder
 
 # Between a hub and a client.
 LEG_S = 0.001
-# Between two subscribers that are told their new edge.
+# Between two subscribers that are sent to their new edge.
 PACE_S = 0.005
 SAMPLE_S = 10.0
 SPAN_S = 1.0

@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 from equipoise.client.url import Endpoint
-from equipoise.lab.experiments.control_loop import Controlling, Timing
+from equipoise.lab.experiments.cloud_region import CloudRegion, Command
 from equipoise.lab.experiments.experiment import Experiment, Progress, no_loss
 from equipoise.lab.experiments.meter import Meter
 from equipoise.lab.experiments.result import Claim, Figure, Line, Marks, Panel, Size
 from equipoise.lab.experiments.run_game import server_names
-from equipoise.lab.experiments.views import LiveViews
 from equipoise.lab.simulation import Simulation
-from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
 from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.legs import Legs
+from equipoise.lab.simulation.legs import CLOUD, Legs
 from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.plan import PlannerSettings
 from equipoise.plan.planner import Planner
@@ -121,28 +119,28 @@ async def _grow(sim: Simulation, crowd: TalkingCrowd, progress: Progress) -> Gro
     topics, clients = crowd.topics, crowd.clients
     meter, names = Meter(), server_names(HUBS_AFTER)
     full = topics * MESSAGES_PER_TOPIC_S * WIRE_BYTES / HUBS_BEFORE / RATIO_BEFORE
-    fleet = Fleet(sim, Machine(out_bytes_per_s=full, cpu=measured_cpu()), names)
-    await fleet.begin(*names[:HUBS_BEFORE])
+    hubs = dict.fromkeys(names[:HUBS_BEFORE], CLOUD)
+    region = CloudRegion(sim, Command(hubs=hubs, cloud=CLOUD, out_bytes_per_s=full, cpu=measured_cpu()))
+    await region.begin()
     talkers = [
         Talker(sim.host(f"client-{number}"), share, meter)
         for number, share in enumerate(_shares(topics, clients, sim.random))
     ]
     for talker in talkers:
-        talker.host.spawn(_call(talker.start, fleet.endpoints), name="talk")
+        talker.host.spawn(_call(talker.start, region.endpoints), name="talk")
     # It asks for no server itself, and gives none back.
     policy = Planner(PlannerSettings(servers_max=HUBS_BEFORE, server_hour_price=0.0))
-    controls = Controlling(fleet, meter, policy, LiveViews(), Timing())
-    controlling = sim.loop.create_task(controls.run(), name="controls")
+    controlling = region.control(policy)
     meter.began_at = sim.now
-    watch = _Watch(fleet)
+    watch = _Watch(region)
     joined_at_s = 0.0
     for second in range(BEFORE_S + AFTER_S):
         if second == BEFORE_S:
-            await fleet.start(*names[HUBS_BEFORE:])
+            await region.start(*names[HUBS_BEFORE:])
             joined_at_s = sim.now - meter.began_at
         await asyncio.sleep(meter.began_at + second + 1 - sim.now)
         watch.look()
-        progress(f"{second + 1} s, {len(fleet.members)} hubs", (second + 1) / (BEFORE_S + AFTER_S))
+        progress(f"{second + 1} s, {len(region.members)} hubs", (second + 1) / (BEFORE_S + AFTER_S))
     for talker in talkers:
         talker.host.spawn(_call(talker.fall_silent), name="hush")
     await asyncio.sleep(3.0)
@@ -152,7 +150,7 @@ async def _grow(sim: Simulation, crowd: TalkingCrowd, progress: Progress) -> Gro
         crowd=crowd,
         sent=watch.sent,
         joined_at_s=joined_at_s,
-        plans_at_s=tuple(meter.plans_at_s),
+        plans_at_s=tuple(at - meter.began_at for at, _ in region.moves if at > meter.began_at),
         lost=meter.lost,
         deliveries=meter.deliveries,
     )
@@ -161,15 +159,15 @@ async def _grow(sim: Simulation, crowd: TalkingCrowd, progress: Progress) -> Gro
 class _Watch:
     """Counts what each hub has sent to clients, from outside."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, region: CloudRegion) -> None:
+        self._region = region
         self._before: dict[str, int] = {}
         self.sent: list[dict[str, float]] = []
 
     def look(self) -> None:
         row: dict[str, float] = {}
-        for name in self._fleet.running:
-            hub = self._fleet.hubs[name].hub
+        for name in self._region.running:
+            hub = self._region.hubs[name].hub
             if hub is None:
                 continue
             *_, totals = hub.core.index.totals()

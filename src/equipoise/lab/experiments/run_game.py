@@ -1,33 +1,35 @@
-"""Run the game on a fleet under a controller, and write down what happened.
+"""Run the game on servers under a controller, and write down what happened.
 
 The world of Dynamoth's experiments 2 and 3: servers with a bandwidth each, players whose number follows a schedule, and
-a controller that the experiment chooses. Each player is a light client on a machine of its own, a leg away from the
-cloud. Its response time is the paper's: from publishing a state update until the same update comes back from the tile.
+a controller with the policy that the experiment chooses. Each player is a light client on a machine of its own, a leg
+away from the cloud. Its response time is the paper's: from publishing a state update until the same update comes back
+from the tile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.client.url import Endpoint
+from equipoise.lab.experiments.cloud_region import CloudRegion, Command
 from equipoise.lab.experiments.experiment import Progress, silent
 from equipoise.lab.experiments.meter import Meter, Second
 from equipoise.lab.scenarios.game import Game, Schedule, Walker
 from equipoise.lab.simulation import Simulation
-from equipoise.lab.simulation.cluster.fleet import Fleet, Machine
+from equipoise.lab.simulation.cluster.controller import LiveViews
 from equipoise.lab.simulation.cpu import measured_cpu
 from equipoise.lab.simulation.host import Host
-from equipoise.lab.simulation.legs import Legs
+from equipoise.lab.simulation.legs import CLOUD, Legs
 from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.model import Entry
+from equipoise.plan import Policy
 
-__all__ = ["RESPONSE_S_MAX", "Controls", "Crowd", "Match", "Outcome", "Player", "play", "server_names"]
+__all__ = ["RESPONSE_S_MAX", "Crowd", "Match", "Outcome", "Player", "play", "server_names"]
 
 # To find a tile's home, connect and subscribe takes five legs; a player that needs longer than this is not served.
 DEAF_S = 1.0
@@ -147,7 +149,7 @@ class Crowd:
     async def follow(self, schedule: Schedule, each_second: Callable[[float], bool]) -> None:
         """Let players come and go until the schedule is over, or `each_second` says that it has seen enough.
 
-        That is told the seconds since the beginning.
+        Its argument is the seconds since the beginning.
         """
         began = self._sim.now
         for second in range(int(schedule.duration_s)):
@@ -187,20 +189,6 @@ SMOOTHING_S = 5
 DRAIN_S = 10.0
 
 
-class Controls(Protocol):
-    """Changes the plan. Made for one fleet; `run` goes on until cancelled."""
-
-    def run(self) -> Coroutine[Any, Any, None]: ...
-
-    @property
-    def load_ratios(self) -> tuple[float, ...]:
-        """The latest known, of each server in use."""
-
-
-class MakesControls(Protocol):
-    def __call__(self, fleet: Fleet, meter: Meter) -> Controls: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """One run of the game."""
@@ -211,6 +199,8 @@ class Match:
     servers_at_start: int = 1
     # Of each server.
     out_bytes_per_s: float = 10e6
+    # From asking for a server until its hub is started.
+    start_s: float = 5.0
     # The run ends when it has been lost for this long, see `is_lost`; None: never.
     give_up_s: int | None = None
     seed: int = 1
@@ -250,11 +240,13 @@ class Outcome:
         return None
 
 
-def play(match: Match, controls: MakesControls, progress: Progress = silent) -> Outcome:
-    """Run it in a simulation of its own."""
+def play(
+    match: Match, policy: Policy, views: LiveViews | None = None, progress: Progress = silent
+) -> Outcome:
+    """Run it in a simulation of its own; `views` makes the controller's views."""
     topology = Legs(seed=match.seed)
     with Simulation(seed=match.seed, topology=topology, steps_max=10**11) as sim:
-        return sim.run(_play(sim, match, controls, progress))
+        return sim.run(_play(sim, match, policy, views, progress))
 
 
 def server_names(count: int) -> list[str]:
@@ -262,15 +254,21 @@ def server_names(count: int) -> list[str]:
     return [f"hub-{number}" for number in range(1, count + 1)]
 
 
-async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Progress) -> Outcome:
+async def _play(
+    sim: Simulation, match: Match, policy: Policy, views: LiveViews | None, progress: Progress
+) -> Outcome:
     meter = Meter()
-    names = server_names(match.servers)
-    machine = Machine(out_bytes_per_s=match.out_bytes_per_s, cpu=measured_cpu())
-    fleet = Fleet(sim, machine, names)
-    await fleet.begin(*names[: match.servers_at_start])
-    crowd = Crowd(sim, match.game, meter, lambda: fleet.endpoints)
-    controls = make(fleet, meter)
-    controlling = sim.loop.create_task(controls.run(), name="controls")
+    command = Command(
+        hubs=dict.fromkeys(server_names(match.servers_at_start), CLOUD),
+        cloud=CLOUD,
+        out_bytes_per_s=match.out_bytes_per_s,
+        cpu=measured_cpu(),
+        start_s=match.start_s,
+    )
+    region = CloudRegion(sim, command)
+    await region.begin()
+    crowd = Crowd(sim, match.game, meter, lambda: region.endpoints)
+    controlling = region.control(policy, views=views, hubs_max=match.servers)
     delivered = 0
     meter.began_at = sim.now
 
@@ -283,12 +281,12 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
             Second(
                 at_s=second,
                 players=len(crowd.players),
-                servers=len(fleet.members),
+                servers=len(region.members),
                 deaf=crowd.deaf,
                 deliveries=meter.deliveries - delivered,
-                load_ratios=controls.load_ratios,
+                load_ratios=region.load_ratios,
                 lost=meter.lost,
-                plan_version=fleet.plan.version,
+                plan_version=region.plan.version,
             )
         )
         delivered = meter.deliveries
@@ -296,8 +294,13 @@ async def _play(sim: Simulation, match: Match, make: MakesControls, progress: Pr
         return match.give_up_s is not None and _is_given_up(outcome(), match.give_up_s)
 
     def outcome() -> Outcome:
+        meter.plans_at_s = [at - meter.began_at for at, _ in region.moves if at > meter.began_at]
         return Outcome(
-            match=match, meter=meter, plans=fleet.plan.version, moves=fleet.moves, widest=fleet.widest
+            match=match,
+            meter=meter,
+            plans=region.plan.version,
+            moves=sum(count for _, count in region.moves),
+            widest=region.widest,
         )
 
     await crowd.follow(match.schedule, each_second)

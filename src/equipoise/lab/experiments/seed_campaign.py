@@ -93,14 +93,14 @@ def _summary(claims: Sequence[Claim], seeds: Sequence[int]) -> Claim:
     worst = max(range(len(claims)), key=lambda at: (not claims[at].holds, claims[at].badness))
     held = sum(claim.holds for claim in claims)
     values = [claim.value for claim in claims if claim.value is not None]
-    told = f"holds with {held} of {len(claims)} seeds; worst, seed {seeds[worst]}: {claims[worst].ours}"
+    summary = f"holds with {held} of {len(claims)} seeds; worst, seed {seeds[worst]}: {claims[worst].ours}"
     if len(values) != len(claims):
-        return msgspec.structs.replace(claims[worst], ours=told, holds=held == len(claims))
+        return msgspec.structs.replace(claims[worst], ours=summary, holds=held == len(claims))
     middle = median(values)
-    told = f"median {middle:.4g} ({min(values):.4g} to {max(values):.4g}); {told}"
+    summary = f"median {middle:.4g} ({min(values):.4g} to {max(values):.4g}); {summary}"
     holds = _is_within(claims[worst], middle) if claims[worst].by_median else held == len(claims)
     return msgspec.structs.replace(
-        claims[worst], ours=told, value=middle, holds=holds, worst=claims[worst].value
+        claims[worst], ours=summary, value=middle, holds=holds, worst=claims[worst].value
     )
 
 

@@ -40,14 +40,14 @@ class Shedding:
             why = Why(Reason.JOINED, {"servers": float(len(members))})
             given = _given(view, plan, members, joining[0])
             change = PlanChange.on(plan, why, set_members=[Member(joining[0], weight=0)], set_entries=given)
-            return _decision(view, change, msgspec.structs.replace(memory, plan_s=now), len(living))
+            return _decision(change, msgspec.structs.replace(memory, plan_s=now), len(living), len(living))
         ratio = _ratios(view, members)
         is_due = len(ratio) and ratio.max() > HIGH_RATIO and now - memory.plan_s >= WAIT_S
         wanted = max(memory.servers_wanted, len(members))
         if is_due and wanted == len(members) < self._servers_max:
             wanted += 1
         memory = msgspec.structs.replace(memory, servers_wanted=wanted)
-        return _decision(view, PlanChange.on(plan, Why(Reason.JOINED)), memory, wanted)
+        return _decision(PlanChange.on(plan, Why(Reason.JOINED)), memory, wanted, len(members))
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
         ratio = _ratios(view, list(view.hubs.names))
@@ -76,5 +76,5 @@ def _ratios(view: View, members: list[str]) -> np.ndarray[tuple[int], np.dtype[n
     return np.array([hub.out_bytes_per_s / hub.out_bytes_per_s_max for hub in full])
 
 
-def _decision(view: View, change: PlanChange, memory: Memory, wanted: int) -> Decision:
-    return Decision(change=change, memory=memory, servers_wanted=wanted)
+def _decision(change: PlanChange, memory: Memory, wanted: int, at_work: int) -> Decision:
+    return Decision(change=change, memory=memory, servers_wanted=wanted, servers_at_work=at_work)

@@ -15,7 +15,7 @@ from equipoise.lab.scenarios.cluster_clients import (
     LISTENERS,
     LONG_CROWD,
     STEADY_CROWD,
-    TOLD,
+    STORY_CROWD,
     USERS_CROWD,
     speaker,
 )
@@ -30,6 +30,21 @@ def _stored(name: str, summary: str, **fields: object) -> ClusterScenario:
     return case(f"store-{name}", summary, has_store=True, **fields)
 
 
+_CONTROLLED = _stored(
+    "controlled",
+    "the real controller plans beside an operator, while hubs crash, join and come back; it crashes and is cut off",
+    has_controller=True,
+    controller_crashes=(0, 2),
+    controller_cuts=(0, 2),
+    moves=(0, 3),
+    ring_changes=(0, 1),
+    crashes=(0, 2),
+    zombies=(0, 1),
+    joins=(0, 1),
+    store_resets=(0, 3),
+    duration_s=6.0,
+    expectation=LOUD,
+)
 _APART = _stored(
     "apart",
     "hubs do not reach each other for longer than they wait, and one side leaves",
@@ -108,6 +123,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
             is_large=True,
         ),
         _APART,
+        _CONTROLLED,
         _stored("crashes", "hubs crash and come back", crashes=(1, 2), duration_s=5.0, expectation=LOUD),
         _stored("zombies", "hubs pause past their session", zombies=(1, 2), duration_s=5.0, expectation=LOUD),
         _stored(
@@ -242,18 +258,18 @@ _NARROW = replace(
 
 
 # Stories that show a safeguard at work which drawn faults seldom need.
-_TOLD = ClusterScenario(
-    name="told",
+_STORY = ClusterScenario(
+    name="story",
     summary="",
-    workload=TOLD,
+    workload=STORY_CROWD,
     topology=NetworkShape(shape="long-way", split=(0.0, 0.2)),
     expectation=QUIET,
     is_large=True,
 )
 _STORIES = (
     replace(
-        _TOLD,
-        name="told-four-moves",
+        _STORY,
+        name="story-four-moves",
         summary="a topic moves four times under publishers that go to its home",
         workload=Workload(
             clients=(
@@ -268,8 +284,8 @@ _STORIES = (
         lag_s=0.3,
     ),
     replace(
-        _TOLD,
-        name="told-held-up",
+        _STORY,
+        name="story-held-up",
         summary="what a publisher sent to a hub is held up while the publisher goes on at another",
         workload=Workload(clients=(speaker("ann", "h1", interval_s=0.01), *LISTENERS)),
         story="held-up",
@@ -277,8 +293,8 @@ _STORIES = (
         is_routing=True,
     ),
     replace(
-        _TOLD,
-        name="told-restarted",
+        _STORY,
+        name="story-restarted",
         summary="a hub is back under its name before the others have missed it",
         story="restarted",
         duration_s=2.5,

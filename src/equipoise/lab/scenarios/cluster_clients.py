@@ -18,7 +18,7 @@ __all__ = [
     "ROUTED_CROWD",
     "ROVING_CROWD",
     "STEADY_CROWD",
-    "TOLD",
+    "STORY_CROWD",
     "USERS_CROWD",
     "listener",
     "speaker",
@@ -166,4 +166,4 @@ LISTENERS = (
     listener("fay", "h3", Dialect.RESP2, pattern="*"),
 )
 # One of each kind at each hub, for stories.
-TOLD = Workload(clients=(speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *LISTENERS))
+STORY_CROWD = Workload(clients=(speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *LISTENERS))

@@ -178,7 +178,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-pauses",
-        summary="hub and clients stand still for a while, longer than anybody's patience now and then",
+        summary="hub and clients stand still for a while, sometimes longer than every timeout",
         workload=CROWD,
         topology=UNEVEN,
         faults=(

@@ -90,6 +90,11 @@ class ClusterScenario(Scenario):
     # With a store, hubs hold sessions and find each other and the plan by themselves. Without one, plan and live hubs
     # are handed to each hub after a delay of its own, which gives every skew there can be.
     has_store: bool = False
+    # With a store: whether the real controller plans beside the operator. It crashes and comes back, or does not hear
+    # the store for a while.
+    has_controller: bool = False
+    controller_crashes: Times = NEVER
+    controller_cuts: Times = NEVER
     # Without a store: how late a hub hears of a change, at most.
     lag_s: float = 0.05
     # Whether smart clients go where topics live.
@@ -147,5 +152,5 @@ class ClusterScenario(Scenario):
     is_store_unreachable: bool = False
     # After the outage, or once in a run without one, the store comes back with nothing in it.
     is_store_emptied: bool = False
-    # A story told beside all this, by its name in equipoise.lab.simulation.cluster.stories.
+    # A story played beside all this, by its name in equipoise.lab.simulation.cluster.stories.
     story: str = ""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Ablation", "replaced"]
+__all__ = ["Ablation", "replaced", "replacing"]
 
 
 @contextmanager
@@ -23,6 +23,13 @@ def replaced(owner: Any, attribute: str, replacement: object) -> Iterator[None]:
         yield
     finally:
         setattr(owner, attribute, original)
+
+
+def replacing(
+    owner: object, attribute: str, replacement: object
+) -> Callable[[], AbstractContextManager[None]]:
+    """For `Ablation.off`: the same, each time it is called. `owner`: a class, or a module."""
+    return lambda: replaced(owner, attribute, replacement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ T = TypeVar("T")
 FIRST_EPHEMERAL_PORT = 49152
 # What may wait in front of a network interface: Linux's txqueuelen of 1,000 full packets.
 NIC_QUEUE_BYTES_MAX = 1_500_000
+# And not more than a slow one sends in this time: systems bound the delay of their queues, too.
+NIC_QUEUE_S_MAX = 1.0
 
 
 class Host:
@@ -122,8 +124,8 @@ class Host:
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run a coroutine on this host, in its present incarnation.
 
-        After a crash the task stays pending for ever: do not wait for it. An exception nobody
-        retrieves makes `Simulation.run` fail.
+        After a crash the task stays pending for ever: do not wait for it. An exception
+        that is never retrieved makes `Simulation.run` fail.
         """
         if not self.is_up:
             coroutine.close()
@@ -230,4 +232,7 @@ class Host:
         return port
 
     def _pipe(self, rate: float | None) -> Pipe | None:
-        return None if rate is None else Pipe(rate, NIC_QUEUE_BYTES_MAX, self.loop.timeline.add)
+        if rate is None:
+            return None
+        queue_bytes_max = min(NIC_QUEUE_BYTES_MAX, int(NIC_QUEUE_S_MAX * rate))
+        return Pipe(rate, queue_bytes_max, self.loop.timeline.add)

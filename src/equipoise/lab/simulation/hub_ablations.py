@@ -245,14 +245,14 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "gap-after-reconnect",
-        "what was missed while away is told",
+        "a gap says what was missed while away",
         once.NAME,
         "hub-resets",
         _without_gap_after_reconnect,
     ),
     Ablation(
         "gap-for-drops",
-        "what a full queue drops is told",
+        "a gap says what a full queue drops",
         once.NAME,
         "hub-slow-readers",
         _without_gap_for_drops,

@@ -346,7 +346,7 @@ class SimulatedLoop(SocketCalls):
         for task in self.spawned:
             # asyncio's own mark for an exception that it would log when the task is collected.
             if task.done() and getattr(task, "_log_traceback", False):
-                text = f"{where(task)} failed and nobody looked"
+                text = f"{where(task)} failed, and its result was never read"
                 self.unhandled.append({"message": text, "exception": task.exception(), "task": task})
         self.spawned = [task for task in self.spawned if not task.done()]
 

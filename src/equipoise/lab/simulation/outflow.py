@@ -3,7 +3,7 @@
 A program writes into a buffer. At the end of its turn the loop calls `pump`, which hands the buffer
 to the network as one segment, or as several where the window or a pipe is too small. What the
 receiving program has not taken counts against the window; when the window is full the buffer stays,
-and above the high-water mark the protocol is told to pause. That is all there is to back-pressure.
+and above the high-water mark the protocol is asked to pause. That is all there is to back-pressure.
 
 A segment under way is a piece at the end of the peer's `arriving` queue plus a token in the timeline
 that says when one more piece may come out of it. Order is thus the queue's, whatever the tokens do.

@@ -82,9 +82,9 @@ def tables(tally: Tally, *, elapsed_s: float) -> RenderableType:
     cases = Table("case", "seeds", "failed", "excused", "seeds/s", "faults that happened", title=None)
     for case, count in tally.seeds.items():
         faults = tally.faults[case]
-        told = ", ".join(f"{kind} {faults[kind]}" for kind in kinds if faults[kind]) or "none"
+        shown = ", ".join(f"{kind} {faults[kind]}" for kind in kinds if faults[kind]) or "none"
         numbers = (count, tally.failed[case], tally.excused[case])
-        cases.add_row(case, *map(str, numbers), f"{tally.seeds_per_s(case):.1f}", told)
+        cases.add_row(case, *map(str, numbers), f"{tally.seeds_per_s(case):.1f}", shown)
     total = sum(tally.seeds.values())
     speed = (
         f"{total} seeds in {elapsed_s:.1f} s, {total / elapsed_s:.0f} seeds/s; {tally.messages:,} messages, "

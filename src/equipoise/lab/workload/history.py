@@ -1,6 +1,6 @@
 """Keep what the clients of a run have sent and received, in their own words.
 
-Nothing in here is the system's own account of itself: a publisher notes what it was told about each message, a
+Nothing in here is the system's own account of itself: a publisher notes the reply to each message, a
 subscriber notes each event as it takes it. Checkers read this and nothing else.
 
 Always true: a publisher's messages on one topic are numbered from 0 without holes, in the order it sent them.
@@ -79,7 +79,7 @@ class Received(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A smart client was told that messages are missing; or a hub counted that they are."""
+    """A smart client received a gap, or a hub counted missing messages."""
 
     at: float
     # None: any of the topics that the subscription is for.
@@ -334,7 +334,7 @@ class History:
     users: dict[str, str] = field(default_factory=dict)
     # By hub, access rules and when it took them; empty where every client may do everything.
     rules: dict[str, list[tuple[float, Rules]]] = field(default_factory=dict)
-    # By hub, the losses that it counted: when, of which topic, how many. For subscribers that cannot be told.
+    # By hub, the losses that it counted: when, of which topic, how many. For plain subscribers, which get no gap.
     losses: dict[str, list[Missed]] = field(default_factory=dict)
     # By limited topic, its messages per second and burst; and when messages of it got their positions, how many, where.
     envelopes: dict[str, tuple[float, int]] = field(default_factory=dict)

@@ -124,7 +124,7 @@ class PositionedConnection(PushConnection):
     def on_lmessage(self, topic: bytes, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
         known = self.cursors.at.get((topic, lane))
         # In a later epoch: a hub has died that may have had messages for the lane.
-        assert known is not None and known[0] <= epoch, f"{lane!r} of {topic!r} in {epoch}, told of {known}"
+        assert known is not None and known[0] <= epoch, f"{lane!r} of {topic!r} in {epoch}, known {known}"
         self._take((topic, lane), epoch, n, payloads)
 
     def on_pmessage(self, pattern: bytes, topic: bytes, epoch: int, n: int, *payloads: bytes) -> None:

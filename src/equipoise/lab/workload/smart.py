@@ -101,7 +101,7 @@ class SmartClient:
                     self._has_bus.set()
                     await self._is_bus_over.wait()
             except EquipoiseError:
-                # Refused, not there in time, or a last failure told on leaving; each is noted where it matters.
+                # Refused, not there in time, or a last failure on leaving; each is noted where it matters.
                 pass
             finally:
                 self._has_bus.clear()

@@ -136,8 +136,8 @@ class AllPairs(TopicManager):
         out_messages_per_s_max: float = OUT_MESSAGES_PER_S_MAX,
     ) -> None:
         def estimate_of(view: View) -> LatencyEstimate:
-            told = [clients.get(name, ((), ())) for name in view.topics.names]
-            sides = [(places_of(publishers), places_of(subscribers)) for publishers, subscribers in told]
+            known = [clients.get(name, ((), ())) for name in view.topics.names]
+            sides = [(places_of(publishers), places_of(subscribers)) for publishers, subscribers in known]
             return PairsEstimate(sides, view.hubs.coordinate, view.hubs.loop_lag_s)
 
         super().__init__(settings, out_messages_per_s_max=out_messages_per_s_max, estimate_of=estimate_of)

@@ -163,10 +163,12 @@ def _has_block(draft: Draft, hub: int, gap: float) -> bool:
 
 
 def _take_back(draft: Draft, count: int) -> None:
-    """A hub that was released and still runs is quicker to have than a new one."""
-    index = draft.view.hub_index
+    """A hub that was released and still runs is quicker to have than a new one, unless its stop was asked for."""
+    index, hubs = draft.view.hub_index, draft.view.hubs
     known = [index[name] for name in sorted(draft.memory.released) if name in index]
-    idle = [hub for hub in known if draft.alive[hub] and not draft.view.hubs.is_draining[hub]]
+    idle = [
+        hub for hub in known if draft.alive[hub] and hubs.is_releasable[hub] and not hubs.is_draining[hub]
+    ]
     for hub in idle[:count]:
         join(draft, hub)
     if idle:

@@ -121,8 +121,8 @@ def _confirm(draft: Draft, topic: int, spec: TopicSpec) -> None:
     judged = fit.judged(len(homes), most, holds=bool(measured_s <= spec.latency_ms / 1e3))
     draft.remember(fits={**draft.memory.fits, name: judged})
     note = f"{_shown(draft, topic)}: {judged.note or ('confirmed' if judged.is_confirmed else 'tried next')}"
-    told = why(Reason.SPLIT, note, measured_ms=1e3 * measured_s, hubs=len(homes), hubs_next=judged.hubs)
-    draft.reasons.append(told)
+    reason = why(Reason.SPLIT, note, measured_ms=1e3 * measured_s, hubs=len(homes), hubs_next=judged.hubs)
+    draft.reasons.append(reason)
 
 
 def _most_homes(draft: Draft, topic: int, spec: TopicSpec) -> int:

@@ -33,11 +33,11 @@ def _wrong_log(log: LogTrack) -> list[str]:
     must_lack = max((_key(at) for at, is_acked in log.trimmed if is_acked), default=(0, 0))
     if log.final and _key(log.final[0][0]) < must_lack:
         wrong.append(f"{log.final[0]} is there, and was trimmed")
-    for client, number, told in log.acked:
+    for client, number, known in log.acked:
         value = f"{client}.{number}".encode()
         # PUBLISH tells no id.
-        at = told or of_value.get(value, b"")
-        if at not in place and told and _key(told) < may_lack:
+        at = known or of_value.get(value, b"")
+        if at not in place and known and _key(known) < may_lack:
             continue
         if log.is_consumed and at not in place:
             missing = [name for name, values in got.items() if value not in values]

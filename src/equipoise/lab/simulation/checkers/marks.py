@@ -1,6 +1,6 @@
 """Durable subscribers go on where they left off.
 
-each entry of the log comes at least once, unless it is told to be trimmed, or is in the dead-letter topic;
+each entry of the log comes at least once, unless a gap says that it is trimmed, or is in the dead-letter topic;
 entries come for the first time in the order of the log, to the one subscriber that reads alone;
 an entry that comes again says so;
 what is known to be acknowledged does not come again to a process that starts after that.
@@ -30,7 +30,7 @@ def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
     known = {at for at, _ in log.final}
     first: dict[bytes, None] = {}
     for number, got in enumerate(story.got):
-        # Of all that is wrong with what came the first is told; what came later has come nevertheless.
+        # Of all that is wrong with what came the first is reported; what came later has come nevertheless.
         if not wrong:
             wrong += _wrong_delivery(log, story, number, is_known=got.at in known, is_again=got.at in first)
         first[got.at] = None

@@ -1,7 +1,7 @@
-"""No needless gap: where nothing can have been lost, no subscriber is told that anything was.
+"""No needless gap: where nothing can have been lost, no subscriber gets a gap.
 
 For worlds in which hubs do not die and clients stay connected: moves, replication, changes of the ring and trouble with
-links or store are no reason for a gap. A plain subscriber is told nothing; for it the hub that it is connected to must
+links or store are no reason for a gap. A plain subscriber gets no gaps; for it the hub that it is connected to must
 not have counted a loss.
 """
 
@@ -16,8 +16,8 @@ NAME = "no needless gap"
 
 
 def check(history: History) -> list[Violation]:
-    told = [
-        Violation(NAME, f"{track.name} was told of a gap: {event}")
+    received = [
+        Violation(NAME, f"{track.name} received a gap: {event}")
         for track in history.tracks
         for event in track.events
         if isinstance(event, Missed)
@@ -29,4 +29,4 @@ def check(history: History) -> list[Violation]:
         for loss in history.losses.get(track.via, ())
         if loss.topic is not None and track.wants(loss.topic)
     ]
-    return told + counted
+    return received + counted

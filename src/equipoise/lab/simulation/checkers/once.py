@@ -1,11 +1,11 @@
-"""Once: a subscriber receives every acknowledged message exactly once, or is told that it is missing.
+"""Once: a subscriber receives every acknowledged message exactly once, or a gap that covers it.
 
 For each subscription and topic this holds three things against each other: what was sent, what was received, and
-the gaps told in between.
+the gaps received in between.
 
-- Nothing is received twice, and nothing that its publisher was told has failed.
+- Nothing is received twice, and nothing that was refused to its publisher.
 - An acknowledged message that was sent while the subscription stood and was not received belongs to a gap that was
-  told after the message received before it and not later than the one received after it.
+  received after the message before it and not later than the one received after it.
 - A gap with a count is exactly that large: messages can be assigned to the gaps they may belong to so that every
   acknowledged one has a place and every place has a message, uncertain ones being used where needed.
 
@@ -13,7 +13,7 @@ The last is a matching of messages, each with an interval of gaps, to places. By
 Dulmage both halves may be tried apart: if all messages can be placed, and all places can be filled, then both can
 be at once. For intervals the one that ends first goes first.
 
-A plain subscriber is told nothing. For it the loss of its connection is a gap of unknown size, which ends when the hub
+A plain subscriber gets no gaps. For it the loss of its connection is a gap of unknown size, which ends when the hub
 has confirmed its next subscription: what is sent after that belongs to no such gap. So is a loss that
 the hub it is connected to has counted, within the time that messages may have taken from there.
 """
@@ -65,7 +65,7 @@ class _Story:
     gaps: list[_Gap] = field(default_factory=list)
     # By publisher and sequence.
     lacks: dict[tuple[str, int], _Lack] = field(default_factory=dict)
-    # By publisher: the highest sequence received, and how many gaps had been told by then.
+    # By publisher: the highest sequence received, and how many gaps had come by then.
     latest: dict[str, tuple[int, int]] = field(default_factory=dict)
     in_flight_s: float = 0.0
 
@@ -138,7 +138,7 @@ def _receive(
     _, topic, publisher, sequence = event
     sent = wanted.get(topic, {}).get(publisher, ())
     if sequence >= len(sent):
-        return f"received {topic} {publisher} {sequence}, which nobody sent to it"
+        return f"received {topic} {publisher} {sequence}, which no publisher sent to it"
     if not track.is_match(publisher, sequence):
         return f"received {topic} {publisher} {sequence}, which its filter does not match"
     story = stories[topic]
@@ -153,7 +153,7 @@ def _receive(
             _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at, track)
         story.latest[publisher] = (sequence, story.gaps_before(event.at))
     if sent[sequence].outcome is PublishOutcome.FAILED:
-        return f"received {topic} {publisher} {sequence}, which its publisher was told had failed"
+        return f"received {topic} {publisher} {sequence}, which was refused to its publisher"
     return None
 
 
@@ -200,19 +200,21 @@ def _match(story: _Story, *, is_exact: bool) -> list[str]:
     unplaced, _ = _assign(owed, capacities)
     for lack in unplaced:
         gaps = story.gaps[lack.first : lack.end]
-        told = (
-            f"gaps told in between are of {[(gap.count, gap.span) for gap in gaps]}"
+        gaps_between = (
+            f"gaps received in between are of {[(gap.count, gap.span) for gap in gaps]}"
             if gaps
-            else "no gap was told"
+            else "no gap was received"
         )
-        problems.append(f"acknowledged {names[id(lack)]} was not received and {told}")
+        problems.append(f"acknowledged {names[id(lack)]} was not received and {gaps_between}")
     if not is_exact:
         return problems
     places = [0 if gap.count is None else gap.count for gap in story.gaps]
     _, unfilled = _assign([lack for lack in story.lacks.values() if lack.is_possible], places)
     for number, count in unfilled.items():
         gap = story.gaps[number]
-        problems.append(f"a gap of {gap.count} was told at {gap.at:.6f}, {count:g} more than can be missing")
+        problems.append(
+            f"a gap of {gap.count} was received at {gap.at:.6f}, {count:g} more than can be missing"
+        )
     return problems
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from equipoise.client.publishing import Publishing
 from equipoise.client.topic_publisher import TopicPublisher
@@ -22,7 +22,7 @@ from equipoise.hub.core import HubCore
 from equipoise.hub.data import session
 from equipoise.hub.membership.liveness import Sight
 from equipoise.hub.membership.region_guard import RegionGuard
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replacing
 from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order, progress
 from equipoise.lab.simulation.cluster.crash_ablations import CRASH_ABLATIONS
 from equipoise.lab.workload.lanes import LaneSubscriber
@@ -35,11 +35,6 @@ from equipoise.stream.sources import MergedStream, Source
 from equipoise.stream.submission import Submission, WaitReason
 
 __all__ = ["CLUSTER_ABLATIONS"]
-
-
-def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    """`owner`: a class, or a module."""
-    return lambda: replaced(owner, attribute, replacement)
 
 
 # Between hubs.
@@ -141,7 +136,7 @@ CLUSTER_ABLATIONS = (
         "subscriptions at every hub are judged again by new rules",
         authorised.NAME,
         "cluster-users",
-        _with(reauthorization, "judge_again", lambda core, session: 0),
+        replacing(reauthorization, "judge_again", lambda core, session: 0),
         seed=1,
     ),
     Ablation(
@@ -149,7 +144,7 @@ CLUSTER_ABLATIONS = (
         "a link that was reset sends again what was not acknowledged",
         once.NAME,
         "cluster-links",
-        _with(OutLink, "resume", _forget_unacknowledged),
+        replacing(OutLink, "resume", _forget_unacknowledged),
         seed=1,
     ),
     Ablation(
@@ -157,7 +152,7 @@ CLUSTER_ABLATIONS = (
         "messages to a new home wait for the acks of those sent to the old one",
         order.NAME,
         "cluster-skew",
-        _with(Ingress, "waiting_for", _never_wait),
+        replacing(Ingress, "waiting_for", _never_wait),
         seed=14,
     ),
     Ablation(
@@ -165,7 +160,7 @@ CLUSTER_ABLATIONS = (
         "a relay follows its old source until the new one continues it",
         needless_gap.NAME,
         "cluster-followers-skew",
-        _with(RelayMerge, "continues", _always),
+        replacing(RelayMerge, "continues", _always),
         seed=4,
     ),
     Ablation(
@@ -173,7 +168,7 @@ CLUSTER_ABLATIONS = (
         "a relay takes an epoch only after the one before it",
         needless_gap.NAME,
         "cluster-skew",
-        _with(RelayMerge, "may_open", _always),
+        replacing(RelayMerge, "may_open", _always),
         seed=2,
     ),
     Ablation(
@@ -181,7 +176,7 @@ CLUSTER_ABLATIONS = (
         "a topic is opened only once every hub goes by the plan",
         once.NAME,
         "cluster-ring",
-        _with(Cluster, "is_barrier_passed", property(lambda cluster: True)),
+        replacing(Cluster, "is_barrier_passed", property(lambda cluster: True)),
         seed=1,
     ),
     Ablation(
@@ -189,7 +184,7 @@ CLUSTER_ABLATIONS = (
         "a relay passes each position on once",
         once.NAME,
         "cluster-skew",
-        _with(Merging, "_deliver", _deliver_all),
+        replacing(Merging, "_deliver", _deliver_all),
         seed=1,
     ),
     Ablation(
@@ -197,13 +192,13 @@ CLUSTER_ABLATIONS = (
         "a new home numbers only once the old one has closed",
         once.NAME,
         "cluster-skew",
-        _with(HandoverEngine, "_send_prepared", _open_when_asked),
+        replacing(HandoverEngine, "_send_prepared", _open_when_asked),
     ),
     Ablation(
         "incarnations",
         "a hub that restarts under its name is another one",
         order.NAME,
-        "told-restarted",
+        "story-restarted",
         _without_incarnations,
     ),
     Ablation(
@@ -211,7 +206,7 @@ CLUSTER_ABLATIONS = (
         "what follows in another lane waits for what it comes after",
         order.NAME,
         "cluster-lanes-plain",
-        _with(Dependencies, "must_wait", lambda tags, stream, marks: False),
+        replacing(Dependencies, "must_wait", lambda tags, stream, marks: False),
         seed=0,
     ),
     Ablation(
@@ -219,7 +214,7 @@ CLUSTER_ABLATIONS = (
         "a lane is used only once every hub follows it",
         once.NAME,
         "cluster-lanes-plain",
-        _with(Lanes, "is_barrier_passed", property(lambda lanes: True)),
+        replacing(Lanes, "is_barrier_passed", property(lambda lanes: True)),
         seed=3,
     ),
     Ablation(
@@ -227,7 +222,7 @@ CLUSTER_ABLATIONS = (
         "lanes of a hub that has come back are numbered above those of its former lives",
         progress.NAME,
         "cluster-everything",
-        _with(Lanes, "introduced", _keep_epochs),
+        replacing(Lanes, "introduced", _keep_epochs),
         seed=614,
     ),
     Ablation(
@@ -235,7 +230,7 @@ CLUSTER_ABLATIONS = (
         "a client whose pings wait behind replies that it is owed hears that its hub is alive",
         needless_gap.NAME,
         "limits-relays",
-        _with(session, "_WATCH_S", 3_600.0),
+        replacing(session, "_WATCH_S", 3_600.0),
         seed=27,
     ),
     Ablation(
@@ -243,22 +238,22 @@ CLUSTER_ABLATIONS = (
         "a hub whose own session expired declares no other hub dead for a while",
         needless_gap.NAME,
         "cluster-store-unreachable",
-        _with(Sight, "doubt", lambda self, until: None),
+        replacing(Sight, "doubt", lambda self, until: None),
     ),
     Ablation(
         "put-back",
         "hubs put back what an emptied store has lost",
         progress.NAME,
         "cluster-store-emptied",
-        _with(RegionGuard, "_put_back", _put_nothing_back),
+        replacing(RegionGuard, "_put_back", _put_nothing_back),
         seed=5,
     ),
     Ablation(
         "client-positions",
         "a client takes each position once",
         once.NAME,
-        "told-four-moves",
-        _with(Cursor, "accept", _accept_all),
+        "story-four-moves",
+        replacing(Cursor, "accept", _accept_all),
         seed=4,
     ),
     Ablation(
@@ -266,29 +261,29 @@ CLUSTER_ABLATIONS = (
         "a subscriber stays with the old home until the new one is as far",
         needless_gap.NAME,
         "cluster-routed-skew",
-        _with(TopicMerge, "want", _leave_at_once),
+        replacing(TopicMerge, "want", _leave_at_once),
     ),
     Ablation(
         "settling",
         "a publisher goes to the new home once the old one has answered",
         order.NAME,
-        "told-four-moves",
-        _with(Publishing, "_settle", _go_without_settling),
+        "story-four-moves",
+        replacing(Publishing, "_settle", _go_without_settling),
         seed=24,
     ),
     Ablation(
         "severing",
         "a publisher goes elsewhere once the lost connection can bring nothing more",
         order.NAME,
-        "told-held-up",
-        _with(Publishing, "_sever", _go_without_severing),
+        "story-held-up",
+        replacing(Publishing, "_sever", _go_without_severing),
     ),
     Ablation(
         "publisher-tags",
         "a publisher says what its message comes after when it goes to another home",
         order.NAME,
         "cluster-routed-replication",
-        _with(Publishing, "_note", lambda *words: None),
+        replacing(Publishing, "_note", lambda *words: None),
         seed=29,
     ),
     Ablation(
@@ -296,7 +291,7 @@ CLUSTER_ABLATIONS = (
         "a client waits for the lane that a message comes after",
         order.NAME,
         "cluster-routed-replication",
-        _with(TopicMerge, "depends", lambda *words: None),
+        replacing(TopicMerge, "depends", lambda *words: None),
         seed=5,
     ),
     Ablation(
@@ -304,7 +299,7 @@ CLUSTER_ABLATIONS = (
         "a client takes a new lane from its first message",
         needless_gap.NAME,
         "cluster-routed-replication",
-        _with(MergedStream, "is_awaited_from", lambda *words: False),
+        replacing(MergedStream, "is_awaited_from", lambda *words: False),
         seed=130,
     ),
     Ablation(
@@ -312,7 +307,7 @@ CLUSTER_ABLATIONS = (
         "a subscriber of several hubs waits for what eq.after names",
         order.NAME,
         "cluster-lanes",
-        _with(LaneSubscriber, "is_careless", True),
+        replacing(LaneSubscriber, "is_careless", True),
         seed=6,
     ),
     Ablation(
@@ -320,6 +315,6 @@ CLUSTER_ABLATIONS = (
         "a publisher that goes from hub to hub says so",
         order.NAME,
         "cluster-lanes-roving",
-        _with(RovingPublisher, "is_careless", True),
+        replacing(RovingPublisher, "is_careless", True),
     ),
 )

@@ -126,7 +126,7 @@ def _arrived_when_answered(merge: TopicMerge) -> bool:
 
 
 def _account_nothing(spans: FilterSpans, stream: SpannedStream) -> None:
-    """Smart clients are told how far a stream is when something matches, or when they ask."""
+    """Smart clients learn how far a stream is when something matches, or when they ask."""
 
 
 CONTENT_ABLATIONS = (
@@ -191,7 +191,7 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "filter-close",
-        "a hub that follows by filters is told how far a stream is before it is told that it goes on elsewhere",
+        "a hub that follows by filters learns how far a stream is before it learns that it goes on elsewhere",
         needless_gap.NAME,
         "content-links",
         _account_by_time_only,
@@ -221,7 +221,7 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "client-close",
-        "a smart client with a filter is told how far a stream is before it is told that it goes on elsewhere",
+        "a smart client with a filter learns how far a stream is before it learns that it goes on elsewhere",
         needless_gap.NAME,
         "content-moves",
         lambda: replaced(FilterSpans, "account", _account_nothing),

@@ -1,9 +1,9 @@
-"""The safeguards for hubs that die: what is sent again, what is told, and where."""
+"""The safeguards for hubs that die: what is sent again, which gaps are sent, and where."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
@@ -15,16 +15,12 @@ from equipoise.hub.cluster.standstill import Standstill
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import once, order
 from equipoise.stream.admission import Admission
 from equipoise.stream.cursor import Cursor, Verdict
 
 __all__ = ["CRASH_ABLATIONS"]
-
-
-def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(owner, attribute, replacement)
 
 
 def _always(*words: object) -> bool:
@@ -60,23 +56,23 @@ CRASH_ABLATIONS = (
         "a client tells that an unknown number of messages is missing",
         once.NAME,
         "cluster-everything",
-        _with(Cursor, "accept", _count_known_only),
+        replacing(Cursor, "accept", _count_known_only),
         seed=32,
     ),
     Ablation(
         "pattern-gaps",
-        "subscribers by pattern are told that a hub was lost",
+        "subscribers by pattern get a gap when a hub was lost",
         once.NAME,
         "cluster-crashes",
-        _with(Merging, "hub_lost", lambda self: None),
+        replacing(Merging, "hub_lost", lambda self: None),
         seed=24,
     ),
     Ablation(
         "feeders",
-        "subscribers are told when a hub dies through which clients published",
+        "subscribers get a gap when a hub dies through which clients published",
         once.NAME,
         "cluster-failover",
-        _with(Feeders, "tear", lambda self, topic, is_told=False: None),
+        replacing(Feeders, "tear", lambda self, topic, is_told=False: None),
         seed=5,
     ),
     Ablation(
@@ -84,7 +80,7 @@ CRASH_ABLATIONS = (
         "hubs say which messages they have seen of a home that died before those are sent to the next one",
         once.NAME,
         "cluster-failover",
-        _with(Failover, "report", lambda self, stream, home=None: None),
+        replacing(Failover, "report", lambda self, stream, home=None: None),
         seed=85,
     ),
     Ablation(
@@ -92,7 +88,7 @@ CRASH_ABLATIONS = (
         "what a home may have numbered before it handed the topic over is not sent again when it dies",
         once.NAME,
         "cluster-unlimited",
-        _with(Failover, "_was_home", _always),
+        replacing(Failover, "_was_home", _always),
         seed=1720,
     ),
     Ablation(
@@ -100,7 +96,7 @@ CRASH_ABLATIONS = (
         "a home takes no message that follows a later epoch than its own: it has been replaced",
         once.NAME,
         "cluster-routed-failover",
-        _with(PositionQueries, "await_epoch", _believe_itself),
+        replacing(PositionQueries, "await_epoch", _believe_itself),
         seed=179,
     ),
     Ablation(
@@ -108,7 +104,7 @@ CRASH_ABLATIONS = (
         "a hub acknowledges a plain publish early only where the home knows that the message may come",
         once.NAME,
         "cluster-everything",
-        _with(Ingress, "is_vouched", _always),
+        replacing(Ingress, "is_vouched", _always),
         seed=106,
     ),
     Ablation(
@@ -116,7 +112,7 @@ CRASH_ABLATIONS = (
         "a hub that has stood still takes nothing from clients until its incarnation is confirmed",
         once.NAME,
         "cluster-store-unlimited",
-        _with(Standstill, "start", lambda self: None),
+        replacing(Standstill, "start", lambda self: None),
         seed=36,
     ),
     Ablation(
@@ -124,7 +120,7 @@ CRASH_ABLATIONS = (
         "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
         once.NAME,
         "cluster-replication-everything",
-        _with(Admission, "follow_loss", lambda self, epoch: None),
+        replacing(Admission, "follow_loss", lambda self, epoch: None),
         seed=27,
     ),
     Ablation(
@@ -140,7 +136,7 @@ CRASH_ABLATIONS = (
         "the unknown end of a lane whose hub died waits behind what has come of the lane",
         once.NAME,
         "cluster-unlimited",
-        _with(Merging, "lane_died", _end_at_once),
+        replacing(Merging, "lane_died", _end_at_once),
         seed=1995,
     ),
     Ablation(
@@ -148,7 +144,7 @@ CRASH_ABLATIONS = (
         "what is numbered after a hub's death comes after all of that hub's lane",
         order.NAME,
         "cluster-replication-everything",
-        _with(Dependencies, "lane_died", lambda self, lane: None),
+        replacing(Dependencies, "lane_died", lambda self, lane: None),
         seed=430,
     ),
 )

@@ -1,13 +1,12 @@
 """Hand the plan and the live hubs to hubs that have no store.
 
-Stands in for the store where it would only be in the way: in worlds that want every skew between hubs there can be, at
-many seeds per second, and in experiments that are about something else. Each hub hears of each change after a delay of
-its own, in order.
+Stands in for the store in worlds that want every skew between hubs there can be, at many seeds per second. Each hub
+hears of each change after a delay of its own, in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from equipoise.hub import HubSettings
@@ -39,7 +38,7 @@ class Directory:
         self.specs = Specs()
         self.hubs: dict[str, SimulatedHub] = {}
         self.alive: dict[str, LiveHub] = {}
-        # By hub, when it hears of what it was told last.
+        # By hub, when it hears of the latest change.
         self.heard_at: dict[str, float] = {}
         self._draw = draw
         self._lag_s = lag_s
@@ -79,13 +78,10 @@ class Directory:
         routing = Routing(self.plan, dict(self.alive))
         self._changes += 1
         now = self.sim.now
-        for node in self._told():
+        for node in self.hubs.values():
             at = max(now + self._draw() * self._lag_s, self.heard_at.get(node.name, 0.0))
             self.heard_at[node.name] = at + 1e-6
             self.sim.loop.call_at(at, self._hear, node, self._changes, routing)
-
-    def _told(self) -> Iterable[SimulatedHub]:
-        return self.hubs.values()
 
     def _register(self, node: SimulatedHub) -> None:
         assert node.hub is not None, "it has just started"

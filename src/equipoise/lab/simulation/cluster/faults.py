@@ -14,7 +14,7 @@ from random import Random
 from equipoise.lab.scenarios import ClusterScenario
 from equipoise.lab.simulation.cluster.old_release import without_limits
 from equipoise.lab.simulation.cluster.region import STORE
-from equipoise.lab.simulation.cluster.world import SESSION_S, ClusterWorld
+from equipoise.lab.simulation.cluster.world import CONTROLLER, SESSION_S, ClusterWorld
 from equipoise.lab.simulation.simulated_hub import SimulatedHub
 from equipoise.limits import PARTS
 from equipoise.model import Member, Mode
@@ -70,6 +70,9 @@ class ClusterFaults:
         ]
         if scenario.stops[1]:
             acts.append(("hub stop", self._stop, scenario.stops))
+        if scenario.has_controller:
+            acts.append(("controller crash", self._crash_controller, scenario.controller_crashes))
+            acts.append(("controller cut", self._cut_controller, scenario.controller_cuts))
         for name, act, (low, high) in acts:
             for _ in range(low + int(draw() * (high - low + 1))):
                 self._world.keep(self._later(draw() * scenario.duration_s, name, act))
@@ -295,6 +298,22 @@ class ClusterFaults:
 
     def _step_clock(self) -> None:
         self._world.hubs[self._hub()].host.clock.step((2 * self._random.random() - 1) * 60.0)
+
+    # The controller.
+
+    async def _crash_controller(self) -> None:
+        host = self._sim.host(CONTROLLER)
+        if host.is_up:
+            host.crash(silent=self._random.random() < 0.5)
+            await asyncio.sleep(0.1 + self._random.random() * 2 * SESSION_S)
+            self._world.control()
+
+    async def _cut_controller(self) -> None:
+        """It does not hear the store, for less than its session or for longer."""
+        one_way = self._random.random() < 0.3
+        self._sim.cut(CONTROLLER, STORE, one_way=one_way)
+        await asyncio.sleep(0.1 + self._random.random() * 2 * SESSION_S)
+        self._sim.heal(CONTROLLER, STORE)
 
     # The store.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.limited_clients import LimitedClients
@@ -15,17 +15,13 @@ from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.spec_sync import SpecSync
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up, progress
 from equipoise.limits import Bucket, TurnRing, nanoseconds
 from equipoise.model import Plan
 from equipoise.stream.submission import Submission
 
 __all__ = ["LIMIT_ABLATIONS"]
-
-
-def _with(owner: type, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(owner, attribute, replacement)
 
 
 def _open_full(keeper: ShareKeeper, topic: Topic, limit: TopicLimit, hub: str) -> None:
@@ -96,7 +92,7 @@ LIMIT_ABLATIONS = (
         "a share grows only once every hub has shrunk its own",
         envelope.NAME,
         "limits-shares",
-        _with(ShareKeeper, "_may_grow", lambda keeper, topic: True),
+        replacing(ShareKeeper, "_may_grow", lambda keeper, topic: True),
         seed=21,
     ),
     Ablation(
@@ -104,7 +100,7 @@ LIMIT_ABLATIONS = (
         "depth that a share gains is empty",
         envelope.NAME,
         "limits-shares",
-        _with(Bucket, "resize", _gain_full_depth),
+        replacing(Bucket, "resize", _gain_full_depth),
         seed=30,
     ),
     Ablation(
@@ -112,14 +108,14 @@ LIMIT_ABLATIONS = (
         "the level of a bucket travels with its topic",
         envelope.NAME,
         "limits-moves",
-        _with(ShareKeeper, "opened", _open_full),
+        replacing(ShareKeeper, "opened", _open_full),
     ),
     Ablation(
         "limits-lease",
         "a hub numbers limited topics under its lease only",
         envelope.NAME,
         "limits-zombie",
-        _with(RateLimits, "_holds_lease", lambda limits, now: True),
+        replacing(RateLimits, "_holds_lease", lambda limits, now: True),
         seed=14,
     ),
     Ablation(
@@ -127,7 +123,7 @@ LIMIT_ABLATIONS = (
         "who takes a topic over from a dead hub waits until its lease is over",
         envelope.NAME,
         "limits-zombie",
-        _with(Tenure, "of", _since_the_barrier),
+        replacing(Tenure, "of", _since_the_barrier),
         seed=87,
     ),
     Ablation(
@@ -135,7 +131,7 @@ LIMIT_ABLATIONS = (
         "a topic is not forgotten before its bucket is full",
         envelope.NAME,
         "limits-idle",
-        _with(TopicLimit, "is_engaged", property(lambda limit: False)),
+        replacing(TopicLimit, "is_engaged", property(lambda limit: False)),
         seed=5,
     ),
     Ablation(
@@ -143,7 +139,7 @@ LIMIT_ABLATIONS = (
         "tokens come by a clock that is never set",
         envelope.NAME,
         "limits-clocks",
-        _with(RateLimits, "now", _by_the_wall),
+        replacing(RateLimits, "now", _by_the_wall),
         seed=3,
     ),
     Ablation(
@@ -158,28 +154,28 @@ LIMIT_ABLATIONS = (
         "a plan that gives limited topics to a hub without limits is amended before it is applied",
         envelope.NAME,
         "limits-old-hub",
-        _with(Membership, "_amends", _never),
+        replacing(Membership, "_amends", _never),
     ),
     Ablation(
         "one-gate",
         "messages that other hubs pass on need tokens, too",
         envelope.NAME,
         "limits-moves",
-        _with(Ingress, "submit", _go_past_the_gate),
+        replacing(Ingress, "submit", _go_past_the_gate),
     ),
     Ablation(
         "turns",
         "connections take turns, one message each",
         fair_turns.NAME,
         "limits-fair",
-        _with(TurnRing, "turn_over", _stay_first),
+        replacing(TurnRing, "turn_over", _stay_first),
     ),
     Ablation(
         "newcomers",
         "a publisher that comes goes before those that have had a turn since its own last one",
         progress.NAME,
         "limits-everything",
-        _with(TurnRing, "_later", lambda ring, party: []),
+        replacing(TurnRing, "_later", lambda ring, party: []),
         seed=71,
     ),
     Ablation(
@@ -187,13 +183,13 @@ LIMIT_ABLATIONS = (
         "replies to a topic that waits do not hold up those to other topics",
         held_up.NAME,
         "limits-beside",
-        _with(LimitedClients, "_defer", lambda clients, topic, limit, one: one.reply),
+        replacing(LimitedClients, "_defer", lambda clients, topic, limit, one: one.reply),
     ),
     Ablation(
         "relay-window",
         "a hub sends the home no more ahead than the envelope lets pass",
         fair_turns.NAME,
         "limits-fair",
-        _with(LimitedClients, "_passes", _send_all_ahead),
+        replacing(LimitedClients, "_passes", _send_all_ahead),
     ),
 )

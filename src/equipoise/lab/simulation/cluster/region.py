@@ -50,10 +50,12 @@ BESIDE = StoreSettings(session_timeout_s=1e6)
 
 
 class RegionHub(SimulatedHub):
-    """A hub that takes part by its own session with the store. Both are None until it has one."""
+    """A hub that takes part by its own session with the store. All are None until it has one."""
 
     membership: Membership | None = None
     store: RemoteMemoryStore | None = None
+    # Runs the membership.
+    work: asyncio.Task[None] | None = None
 
     @property
     def site(self) -> str:
@@ -81,7 +83,8 @@ class Region:
         self.host = sim.host(STORE, place=place)
         self._sessions = sessions or StoreSettings()
         self._retry_s = retry_s
-        self._commits: asyncio.Queue[Plan] = asyncio.Queue()
+        # What to commit, and the members that were known when it was asked for.
+        self._commits: asyncio.Queue[tuple[Plan, frozenset[str]]] = asyncio.Queue()
         # By the version of the users made of them.
         self._rules: dict[str, Rules] = {}
 
@@ -110,6 +113,7 @@ class Region:
     async def attend(self, node: SimulatedHub) -> None:
         """On the host of the hub: open a session, serve, and take part until cancelled."""
         assert isinstance(node, RegionHub)
+        node.work = asyncio.current_task()
         store = node.store = await self.open()
         access_version = 0
         users = None
@@ -140,6 +144,10 @@ class Region:
             node.rules_at.append((self.sim.now, self._rules[users.version]))
 
         return reload_users
+
+    async def retire(self, name: str) -> None:
+        """End a hub in order, as its process does: it takes leave of the others, then its session ends."""
+        await self.hubs[name].host.spawn(_retire(self.hubs[name]), name="retire")
 
     async def open(self) -> RemoteMemoryStore:
         """A session with the store over the network, as soon as there is one to be had."""
@@ -191,7 +199,7 @@ class Region:
 
     def commit(self, plan: Plan) -> None:
         """Have members and entries of this plan committed, with the hubs that have joined meanwhile."""
-        self._commits.put_nowait(plan)
+        self._commits.put_nowait((plan, frozenset(self.plan.by_hub)))
 
     def expire(self, name: str) -> None:
         """Sessions end by themselves here."""
@@ -217,13 +225,13 @@ class Region:
 
     async def _commit_all(self) -> None:
         while True:
-            await self._commit_one(await self._commits.get())
+            await self._commit_one(*await self._commits.get())
 
-    async def _commit_one(self, wanted: Plan) -> None:
+    async def _commit_one(self, wanted: Plan, known: frozenset[str]) -> None:
         while True:
             base = await self._plans.load()
-            known = {member.hub for member in wanted.members}
-            members = (*wanted.members, *(m for m in base.members if m.hub not in known))
+            joined = base.by_hub.keys() - known - wanted.by_hub.keys()
+            members = (*wanted.members, *(m for m in base.members if m.hub in joined))
             change = diff(base, replace(wanted, members=tuple(sorted(members, key=lambda m: m.hub))))
             if change.is_empty:
                 change = PlanChange.on(base, ASKED_FOR, set_members=base.members)
@@ -244,6 +252,16 @@ class Region:
             if cluster.router._serving != frozenset(self.hubs):
                 return False
         return True
+
+
+async def _retire(node: RegionHub) -> None:
+    if node.work is not None:
+        node.work.cancel()
+        await asyncio.wait([node.work])
+    await node.stop()
+    if node.store is not None:
+        await node.store.close()
+    node.membership = node.store = node.work = None
 
 
 def membership_settings(session_s: float) -> MembershipSettings:

@@ -26,7 +26,7 @@ from equipoise.resp.replies import bulk
 
 __all__ = ["STORIES", "TOPIC", "Moment", "Story", "TappedWire", "Trap", "begin_story", "tapped"]
 
-# What every story is about; see equipoise.lab.scenarios.cluster.TOLD.
+# What every story is about; see equipoise.lab.scenarios.cluster_clients.STORY_CROWD.
 TOPIC = "a"
 
 

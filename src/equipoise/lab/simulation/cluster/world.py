@@ -24,6 +24,7 @@ from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
+from equipoise.lab.simulation.incarnation import Incarnation
 from equipoise.lab.simulation.memory_use import measure_forever
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
 from equipoise.lab.simulation.staging import Staging
@@ -34,7 +35,9 @@ from equipoise.limits import TOKEN
 from equipoise.model import Entry, Member, Mode, Plan, Specs, TopicSpec
 from equipoise.store import StoreSettings
 
-__all__ = ["SESSION_S", "ClusterWorld"]
+__all__ = ["CONTROLLER", "SESSION_S", "ClusterWorld"]
+
+CONTROLLER = "controller"
 
 # Of hubs with the store: as short as a run of a few seconds needs it.
 SESSION_S = 1.0
@@ -65,6 +68,8 @@ class ClusterWorld:
         self._rules_due: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._fired: Counter[str] = Counter()
+        # The life of the controller's host in which it was started.
+        self._controlled: Incarnation | None = None
         self.directory: Directory | Region
         if scenario.has_store:
             sessions = StoreSettings(session_timeout_s=SESSION_S, request_timeout_s=SESSION_S)
@@ -109,6 +114,8 @@ class ClusterWorld:
             self.directory.specs = Specs(specs)
         for node in self.hubs.values():
             node.start()
+        if self.scenario.has_controller:
+            self.control()
         await self.until(lambda: len(self.directory.alive) == len(self.hubs), START_S)
         self.directory.commit(Plan(members=tuple(Member(name) for name in sorted(self.hubs))))
         for client in self.scenario.workload.each():
@@ -145,12 +152,14 @@ class ClusterWorld:
             task.cancel()
         names = [*self.hubs, *(client.name for client in self.staging.clients)]
         if isinstance(self.directory, Region):
-            names.append(STORE)
+            names += [STORE, CONTROLLER] if self.scenario.has_controller else [STORE]
         for number, one in enumerate(names):
             for other in names[number + 1 :]:
                 self.sim.heal(one, other)
         if isinstance(self.directory, Region) and not self.directory.host.is_up:
             self.directory.serve()
+        if self.scenario.has_controller:
+            self.control()
         for node in self.hubs.values():
             node.host.thaw()
             if not node.host.is_up:
@@ -171,6 +180,16 @@ class ClusterWorld:
             await self.until(self.directory.is_settled, SETTLING_S)
             if not self.directory.is_settled():
                 self.history.unfinished.append("the hubs do not agree on plan and peers")
+
+    def control(self) -> None:
+        """Start the real controller on a host of its own, unless it runs."""
+        # Its views need the pipeline, which takes a while to load and which no other world needs.
+        from equipoise.lab.simulation.cluster.controller import start_controller
+
+        host = self.sim.host(CONTROLLER)
+        if self._controlled is not host.incarnation or not host.is_up:
+            start_controller(self.region, host)
+            self._controlled = host.incarnation
 
     def _attend(self) -> None:
         for work in self.region.work():
@@ -239,8 +258,8 @@ class ClusterWorld:
     def _note_loss(self, losses: Losses, topic: bytes | None, missed: int | None) -> None:
         for name, node in self.hubs.items():
             if node.hub is not None and node.hub.core.losses is losses:
-                told = Missed(self.sim.now, None if topic is None else topic.decode(), missed)
-                self.history.losses.setdefault(name, []).append(told)
+                missed_there = Missed(self.sim.now, None if topic is None else topic.decode(), missed)
+                self.history.losses.setdefault(name, []).append(missed_there)
 
     def count(self, fault: str) -> None:
         self._fired[fault] += 1

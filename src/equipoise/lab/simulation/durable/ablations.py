@@ -11,7 +11,7 @@ from equipoise.bookie.engine import BookieEngine, KeepMark
 from equipoise.bookie.frame import Scan, scan_segment
 from equipoise.bookie.manifest import Manifest, load_manifest, save_manifest
 from equipoise.bookie.segments import Segments
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import kept
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import Cookie
@@ -19,10 +19,6 @@ from equipoise.ledger.wire import AddRequest, Code, Flag, ReadRequest
 from equipoise.ledger.writer import LedgerWriter
 
 __all__ = ["DURABLE_ABLATIONS"]
-
-
-def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(owner, attribute, replacement)
 
 
 def _write_without_sync(segments: Segments, offset: int, data: bytes) -> None:
@@ -96,48 +92,48 @@ DURABLE_ABLATIONS = (
         "sync",
         "a bookie syncs before it acknowledges",
         "power",
-        _with(Segments, "write", _write_without_sync),
+        replacing(Segments, "write", _write_without_sync),
     ),
     _ablation(
         "ack-quorum",
         "an entry is acknowledged by its whole ack quorum",
         "torn",
-        _with(LedgerWriter, "_needed", lambda writer, entry: 1),
+        replacing(LedgerWriter, "_needed", lambda writer, entry: 1),
         seed=5,
     ),
     _ablation(
         "explicit-no",
         "an entry counts as absent only if so many members say so that it cannot have been acknowledged",
         "recovery",
-        _with(Quorum, "absent", property(lambda quorum: 1)),
+        replacing(Quorum, "absent", property(lambda quorum: 1)),
         seed=2,
     ),
     _ablation(
         "emptied",
         "a bookie does not start on an emptied directory",
         "emptied",
-        _with(Bookie, "_admit", _admit_anything),
+        replacing(Bookie, "_admit", _admit_anything),
         seed=15,
     ),
     _ablation(
         "synced-to",
         "a bad frame before what was synced is damage, not a torn tail",
         "rot",
-        _with(bookie_segments, "scan_segment", _cut_at_damage),
+        replacing(bookie_segments, "scan_segment", _cut_at_damage),
         seed=13,
     ),
     _ablation(
         "damage",
         "damage is answered unknown, never no entry",
         "rot",
-        _with(BookieEngine, "_look_up", _damage_as_absence),
+        replacing(BookieEngine, "_look_up", _damage_as_absence),
         seed=7,
     ),
     _ablation(
         "fencing",
         "a fenced ledger refuses ordinary adds",
         "recovery",
-        _with(BookieEngine, "_refusal", _refuse_other_keys_only),
+        replacing(BookieEngine, "_refusal", _refuse_other_keys_only),
         seed=3,
     ),
     _ablation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import msgspec
 
@@ -15,7 +15,7 @@ from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.shell.log_opener import LogOpener
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import kept, log_views
 from equipoise.ledger.log import OpenLedger
 from equipoise.ledger_client.ledgers import BookieLedgers
@@ -126,17 +126,13 @@ def _forgetting_ledgers() -> Iterator[None]:
         yield
 
 
-def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(owner, attribute, replacement)
-
-
 LOG_ABLATIONS = (
     Ablation(
         "log-claim",
         "a topic is claimed from no owner that is alive, and each claim has an epoch of its own",
         log_views.ONE_EPOCH,
         "durable-moves",
-        _with(LogOpener, "_claim", _claim_in_the_same_epoch),
+        replacing(LogOpener, "_claim", _claim_in_the_same_epoch),
     ),
     Ablation(
         "log-fencing",
@@ -158,7 +154,7 @@ LOG_ABLATIONS = (
         "a hub that holds its lease without the store asks the bookies whether another one has gone on with a log",
         log_views.PREFIXES,
         "durable-cut-off",
-        _with(Lease, "is_sole", Lease.is_valid),
+        replacing(Lease, "is_sole", Lease.is_valid),
         seed=108,
     ),
     Ablation(
@@ -166,7 +162,7 @@ LOG_ABLATIONS = (
         "a log is given away once all that was appended is committed",
         kept.NAME,
         "durable-moves",
-        _with(LiveLog, "seal", _seal_at_once),
+        replacing(LiveLog, "seal", _seal_at_once),
         seed=3,
     ),
     Ablation(
@@ -181,7 +177,7 @@ LOG_ABLATIONS = (
         "a hub that misses messages of a durable topic asks the owner of the log for them",
         log_views.PREFIXES,
         "durable-topics",
-        _with(Topic, "has_followers", property(lambda topic: False)),
+        replacing(Topic, "has_followers", property(lambda topic: False)),
         seed=5,
     ),
     Ablation(
@@ -189,7 +185,7 @@ LOG_ABLATIONS = (
         "a smart subscriber that comes back to a durable topic goes on behind its last message",
         log_views.PREFIXES,
         "durable-topics",
-        _with(TopicChannel, "resume_at", None),
+        replacing(TopicChannel, "resume_at", None),
         seed=5,
     ),
     Ablation(

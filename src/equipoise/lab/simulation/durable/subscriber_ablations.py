@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from equipoise.client.durable_subscription import DurableSubscription
 from equipoise.hub.logs import retries
 from equipoise.hub.logs.retries import LogRetries
-from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import kept, marks
 from equipoise.log import retention
 from equipoise.log.consumer_group import ConsumerGroup, PendingEntry
@@ -57,17 +57,13 @@ def _without_token() -> Iterator[None]:
         yield
 
 
-def _with(owner: object, attribute: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
-    return lambda: replaced(owner, attribute, replacement)
-
-
 SUBSCRIBER_ABLATIONS = (
     Ablation(
         "subscriber-place",
         "a read of a former life of a durable subscriber takes nothing",
         marks.NAME,
         "durable-marks",
-        _with(ConsumerGroup, "is_displaced", lambda group, name: False),
+        replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
         seed=4,
     ),
     Ablation(
@@ -75,7 +71,7 @@ SUBSCRIBER_ABLATIONS = (
         "a durable subscriber asks for what was delivered to its former lives",
         marks.NAME,
         "durable-marks",
-        _with(DurableSubscription, "_read_pending", _ask_for_nothing),
+        replacing(DurableSubscription, "_read_pending", _ask_for_nothing),
     ),
     Ablation(
         "subscriber-count",
@@ -89,7 +85,7 @@ SUBSCRIBER_ABLATIONS = (
         "what is not acknowledged in time is delivered again, to another consumer of the group",
         marks.NAME,
         "durable-groups",
-        _with(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
+        replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
         seed=2,
     ),
     Ablation(
@@ -97,7 +93,7 @@ SUBSCRIBER_ABLATIONS = (
         "what was delivered too often is given to the dead-letter topic",
         marks.NAME,
         "durable-retries",
-        _with(LogRetries, "_bury", lambda self, live: None),
+        replacing(LogRetries, "_bury", lambda self, live: None),
     ),
     Ablation(
         "retry-token",
@@ -112,6 +108,6 @@ SUBSCRIBER_ABLATIONS = (
         "an entry is kept until every durable subscriber has acknowledged it",
         kept.NAME,
         "durable-consumed",
-        _with(retention, "_first_needed", lambda group: after(group.last) or ID_MAX),
+        replacing(retention, "_first_needed", lambda group: after(group.last) or ID_MAX),
     ),
 )

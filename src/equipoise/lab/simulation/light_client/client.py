@@ -258,7 +258,7 @@ class LightClient:
     def _seat(self, heard: Hearing, route: Route) -> None:
         """Take the topic where it lives."""
         if route.mode is not Mode.ALL_SUBSCRIBERS:
-            assert route.subscribe_at is not None, "it was told"
+            assert route.subscribe_at is not None, "the hub has named it"
             heard.merge.want([self._take(heard, route.subscribe_at, is_own=False)])
             return
         merge, homes = heard.merge, route.homes

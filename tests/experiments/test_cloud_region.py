@@ -1,64 +1,30 @@
-"""Fleets and crowds: servers come when they are wanted and go when they are empty; players come, play and go."""
+"""Regions and crowds: servers come when they are wanted and go when they are empty; players come, play and go."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
 
-from equipoise.lab.experiments.control_loop import Controlling, Timing
 from equipoise.lab.experiments.run_game import Crowd, Match, Outcome
 from equipoise.lab.experiments.run_game import play as play_match
-from equipoise.lab.experiments.views import LiveViews, SimulatedTelemetryReader
 from equipoise.lab.scenarios.game import Game, Schedule
-from equipoise.lab.simulation.cluster.fleet import Machine
+from equipoise.lab.simulation.cluster.controller import LiveViews, SimulatedTelemetryReader
 from equipoise.lab.simulation.cpu import measured_cpu
-from equipoise.model import Member, Plan
 from equipoise.plan import PlannerSettings
 from equipoise.plan.planner import Planner
+from equipoise.view import View
 from experiments.small_worlds import SmallWorld, play
 
 GAME = Game(tiles_per_side=2, tile_length=50.0, payload_bytes=200)
 
 
-def members(*names: str) -> Plan:
-    return Plan.of(members=[Member(name) for name in names])
-
-
-def test_a_released_server_stops_only_when_its_last_client_has_gone() -> None:
-    async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1", "hub-2")
-        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
-        crowd._adjust(20)
-        await asyncio.sleep(5.0)
-        assert world.fleet.hubs["hub-2"].clients > 0
-        world.fleet.commit(members("hub-1"))
-        assert await world.fleet.release("hub-2", patience_s=60.0)
-        assert world.fleet.running == ["hub-1"]
-        await asyncio.sleep(3.0)
-        assert world.meter.lost == 0
-        assert world.meter.cuts == 0
-
-    play(story, hubs=2)
-
-
-def test_a_server_that_somebody_still_uses_is_not_stopped() -> None:
-    async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1", "hub-2")
-        client = await world.client("stubborn", lambda topic, payload: None)
-        await world.on("stubborn", client.subscribe, b"t")
-        assert await world.sim.until(lambda: client.is_live(b"t"), 10.0)
-        (hub,) = {link.hub.host for link in client._heard[b"t"].links}
-        assert not await world.fleet.release(hub, patience_s=2.0)
-        assert hub in world.fleet.running
-
-    play(story, hubs=2)
-
-
 def test_every_player_hears_everybody_on_its_tile_and_itself() -> None:
     async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1")
-        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
+        await world.begin()
+        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.region.endpoints)
         await crowd.follow(Schedule((0, 12), (10, 12)), lambda second: False)
         crowd.fall_silent()
         await asyncio.sleep(3.0)
@@ -75,23 +41,23 @@ def test_every_player_hears_everybody_on_its_tile_and_itself() -> None:
 
 def test_players_who_leave_are_gone_and_disconnected() -> None:
     async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1")
-        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
+        await world.begin()
+        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.region.endpoints)
         await crowd.follow(Schedule((0, 10), (5, 10), (6, 3), (10, 3)), lambda second: False)
         assert len(crowd.players) == 3
-        assert await world.sim.until(lambda: world.fleet.hubs["hub-1"].clients == 3, 5.0)
+        assert await world.sim.until(lambda: world.region.hubs["hub-1"].clients == 3, 5.0)
 
     play(story, hubs=1)
 
 
 def test_records_are_read_from_where_the_reader_stopped() -> None:
     async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1", "hub-2")
+        await world.begin()
         reader = SimulatedTelemetryReader()
         sequences: dict[str, list[int]] = {}
         for _ in range(5):
             await asyncio.sleep(1.3)
-            for batch in await reader.read(world.fleet.running):
+            for batch in await reader.read(world.region.running):
                 for row in batch.select(["hub", "sequence"]).to_pylist():
                     sequences.setdefault(row["hub"], []).append(row["sequence"])
         assert sorted(sequences) == ["hub-1", "hub-2"]
@@ -104,14 +70,16 @@ def test_records_are_read_from_where_the_reader_stopped() -> None:
 
 def test_a_hub_that_does_not_answer_is_left_out_and_read_later() -> None:
     async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1", "hub-2")
+        await world.begin()
         reader = SimulatedTelemetryReader()
         await asyncio.sleep(2.5)
-        world.fleet.hubs["hub-2"].host.pause()
-        first = {row for batch in await reader.read(world.fleet.running) for row in batch["hub"].to_pylist()}
-        world.fleet.hubs["hub-2"].host.thaw()
+        world.region.hubs["hub-2"].host.pause()
+        first = {row for batch in await reader.read(world.region.running) for row in batch["hub"].to_pylist()}
+        world.region.hubs["hub-2"].host.thaw()
         await asyncio.sleep(1.0)
-        second = {row for batch in await reader.read(world.fleet.running) for row in batch["hub"].to_pylist()}
+        second = {
+            row for batch in await reader.read(world.region.running) for row in batch["hub"].to_pylist()
+        }
         assert first == {"hub-1"}
         assert second == {"hub-1", "hub-2"}
 
@@ -119,11 +87,8 @@ def test_a_hub_that_does_not_answer_is_left_out_and_read_later() -> None:
 
 
 def played(schedule: Schedule, *, out_bytes_per_s: float) -> Outcome:
-    match = Match(schedule=schedule, game=GAME, servers=3, out_bytes_per_s=out_bytes_per_s)
-    policy = Planner(PlannerSettings(servers_max=3))
-    return play_match(
-        match, lambda fleet, meter: Controlling(fleet, meter, policy, LiveViews(), Timing(start_s=1.0))
-    )
+    match = Match(schedule=schedule, game=GAME, servers=3, out_bytes_per_s=out_bytes_per_s, start_s=1.0)
+    return play_match(match, Planner(PlannerSettings(servers_max=3)))
 
 
 def test_the_planner_adds_servers_under_load_and_nothing_is_lost() -> None:
@@ -132,6 +97,7 @@ def test_the_planner_adds_servers_under_load_and_nothing_is_lost() -> None:
     assert outcome.meter.seconds[-1].servers > 1
     assert outcome.meter.lost == 0
     assert outcome.plans > 1
+    # The first plan is the operator's.
     assert len(outcome.meter.plans_at_s) == outcome.plans - 1
 
 
@@ -142,33 +108,48 @@ def test_one_server_that_suffices_stays_alone() -> None:
 
 
 def test_a_controller_that_fails_is_not_passed_over() -> None:
-    class Broken:
-        load_ratios: tuple[float, ...] = ()
-
-        async def run(self) -> None:
-            await asyncio.sleep(2.0)
+    class Broken(LiveViews):
+        def view(self, batches: Sequence[pa.RecordBatch], now: float) -> View | None:
             raise RuntimeError("broken")
 
     match = Match(schedule=Schedule((0, 2), (10, 2)), game=GAME, servers=1)
-    with pytest.raises(RuntimeError, match="broken"):
-        play_match(match, lambda fleet, meter: Broken())
+    with pytest.raises(ExceptionGroup) as found:
+        play_match(match, Planner(), Broken())
+    assert found.group_contains(RuntimeError, match="broken")
+
+
+def test_a_server_too_many_is_emptied_stopped_and_forgotten_by_the_store() -> None:
+    async def story(world: SmallWorld) -> None:
+        await world.begin()
+        settings = PlannerSettings(servers_max=2, rental_min_s=5.0, server_hour_price=100.0)
+        world.region.control(Planner(settings), hubs_max=2)
+        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.region.endpoints)
+        crowd._adjust(10)
+        assert await world.sim.until(lambda: len(world.region.running) == 1, 300.0)
+        assert world.region.members == world.region.running
+        await asyncio.sleep(3.0)
+        crowd.fall_silent()
+        await asyncio.sleep(3.0)
+        assert world.meter.lost == 0
+
+    play(story, hubs=2, out_bytes_per_s=10e6)
 
 
 def test_a_machine_with_a_processor_is_as_busy_as_its_telemetry_says() -> None:
     async def story(world: SmallWorld) -> None:
-        await world.begin("hub-1")
-        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.fleet.endpoints)
+        await world.begin()
+        crowd = Crowd(world.sim, GAME, world.meter, lambda: world.region.endpoints)
         crowd._adjust(20)
         await asyncio.sleep(4.0)
-        host = world.fleet.hubs["hub-1"].host
+        host = world.region.hubs["hub-1"].host
         assert host.cpu is not None
         before_s, began = host.cpu.busy_s, world.sim.now
         views, reader = LiveViews(), SimulatedTelemetryReader()
         for _ in range(10):
             await asyncio.sleep(1.0)
-            view = views.view(await reader.read(world.fleet.running), host.clock.time())
+            view = views.view(await reader.read(world.region.running), host.clock.time())
         assert view is not None
         measured = (host.cpu.busy_s - before_s) / (world.sim.now - began)
         assert view.hub("hub-1").cpu_ratio == pytest.approx(measured, rel=0.2)
 
-    play(story, hubs=1, machine=Machine(cpu=measured_cpu(0.05)))
+    play(story, hubs=1, cpu=measured_cpu(0.05))

@@ -1,0 +1,225 @@
+"""The real controller of a simulated region, and its views.
+
+`SimulatedTelemetryReader` reads as the pipeline does, EQ.TELEMETRY by offset. A simulation has no processes to fetch
+from, so `LiveViews` validates, samples and sums the records in one thread, as the pipeline's driver does on one
+machine. `TelemetryViews` reads and sums once a second, for a controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import hiredis
+import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+
+from equipoise.control.controller import Controller, ViewSource
+from equipoise.control.provision import NoProvisioner, StoreProvisioner
+from equipoise.control.settings import ControllerSettings
+from equipoise.lab.simulation.cluster.region import TREE, Region
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.pipeline.samples import sampled
+from equipoise.pipeline.settings import Plausible
+from equipoise.pipeline.sliding_window import SlidingWindow
+from equipoise.pipeline.validation import judged
+from equipoise.plan import PlannerSettings, Policy
+from equipoise.plan.planner import Planner
+from equipoise.resp.replies import spell
+from equipoise.store import LeaderFacts
+from equipoise.view import View
+from equipoise.view.codec import from_tables
+
+__all__ = [
+    "LiveViews",
+    "SimulatedTelemetryReader",
+    "TelemetryViews",
+    "ViewFeed",
+    "run_controller",
+    "start_controller",
+]
+
+# So few that a hub whose bandwidth is used up gets an answer through in time: what has come need not come again.
+BYTES_MAX = 32 * 1024
+# A hub that takes longer is left out of this round; what it recorded comes with the next. As the pipeline's.
+PATIENCE_S = 2.0
+# Between two readings.
+INTERVAL_S = 1.0
+# In a world of a few seconds a dead hub is taken out of the plan before the run ends.
+DEAD_WAIT_S = 2.0
+
+
+class ViewFeed(ViewSource, Protocol):
+    """A controller's source of views that has to be run beside it, on its host."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+def run_controller(
+    region: Region, policy: Policy, views: ViewFeed, settings: ControllerSettings, host: Host
+) -> asyncio.Task[None]:
+    """Run a controller of the region on this host until cancelled. Hubs that it asks for are written to the store."""
+
+    async def run() -> None:
+        store = await region.open()
+        controller = Controller(
+            store,
+            TREE,
+            settings,
+            policy=policy,
+            views=views,
+            provisioner=StoreProvisioner(store, TREE) if settings.hubs_max else NoProvisioner(),
+            facts=LeaderFacts(name=settings.name, site=settings.site),
+            clock=host.clock.time,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(views.run())
+            group.create_task(controller.run())
+
+    return host.spawn(run(), name="control")
+
+
+def start_controller(region: Region, host: Host) -> None:
+    """Run a controller in a world of a few seconds: it plans by load, and starts no hubs."""
+    if not host.is_up:
+        host.restart()
+    settings = ControllerSettings(name=host.name, period_s=0.5, urgent_period_s=0.2)
+    policy = Planner(PlannerSettings(dead_wait_s=DEAD_WAIT_S))
+    run_controller(region, policy, TelemetryViews(lambda: region.alive, host.clock.time), settings, host)
+
+
+class TelemetryViews:
+    """A controller's source of views: what hubs recorded, read over the network. Runs on the controller's host."""
+
+    def __init__(
+        self, hubs: Callable[[], Iterable[str]], clock: Callable[[], float], views: LiveViews | None = None
+    ) -> None:
+        """`hubs`: those to read. `views` makes views of the records."""
+        self.latest: View | None = None
+        self.news = asyncio.Event()
+        self._hubs = hubs
+        self._clock = clock
+        self._views = views or LiveViews()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        reader, loop = SimulatedTelemetryReader(), asyncio.get_running_loop()
+        at = loop.time()
+        while True:
+            at += INTERVAL_S
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            view = self._views.view(await reader.read(self._hubs()), self._clock())
+            if view is not None:
+                self.latest = view
+                self.news.set()
+
+
+_US = 1e6
+
+
+class LiveViews:
+    """Records in, each second a view of the last ten."""
+
+    def __init__(self) -> None:
+        self._window = SlidingWindow()
+        self._plausible = Plausible()
+
+    def view(self, batches: Sequence[pa.RecordBatch], now: float) -> View | None:
+        """The view with these records; None while no hub has recorded anything. `now` is the wall clock's."""
+        records = [judged(batch, now_us=int(now * _US), plausible=self._plausible) for batch in batches]
+        self._window.add(sampled(records, Counter()))
+        made = self._window.view()
+        return None if made is None else from_tables(made.time_s, made.tables, window_s=made.window_s)
+
+
+class SimulatedTelemetryReader:
+    """Reads from all hubs; each from where it last stopped. Runs on the controller's host."""
+
+    def __init__(self) -> None:
+        self._hubs: dict[str, _HubReader] = {}
+        # Records as they came over the wire, in Arrow's encoding.
+        self.stream_bytes = 0
+
+    async def read(self, hubs: Iterable[str]) -> list[pa.RecordBatch]:
+        """What these hubs have recorded since they were last asked."""
+        wanted = set(hubs)
+        for name in self._hubs.keys() - wanted:
+            self._hubs.pop(name).close()
+        readers = [self._hubs.setdefault(name, _HubReader(name)) for name in sorted(wanted)]
+        pieces = await asyncio.gather(*(reader.read() for reader in readers))
+        self.stream_bytes += sum(reader.taken_bytes for reader in readers)
+        return [batch for batches in pieces for batch in batches]
+
+
+class _HubReader(asyncio.Protocol):
+    """One hub's. Not more than one request is under way."""
+
+    def __init__(self, hub: str) -> None:
+        self._hub = hub
+        self._incarnation = self._next = 0
+        # Of the last reading.
+        self.taken_bytes = 0
+        self._parser = hiredis.Reader()
+        self._transport: asyncio.Transport | None = None
+        self._reply: asyncio.Future[list[object]] | None = None
+
+    async def read(self) -> list[pa.RecordBatch]:
+        self.taken_bytes = 0
+        batches: list[pa.RecordBatch] = []
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._read(batches)
+        except (OSError, TimeoutError):
+            self.close()
+        return batches
+
+    async def _read(self, batches: list[pa.RecordBatch]) -> None:
+        """All that there is, piece by piece; what came before it takes too long is kept."""
+        if self._transport is None:
+            await asyncio.get_running_loop().create_connection(lambda: self, self._hub, PORT)
+        end = -1
+        while self._next != end:
+            incarnation, _, following, stream, end = await self._ask()
+            if incarnation != self._incarnation:
+                # Another life, or the first one met: it begins where the hub says.
+                self._incarnation, self._next, end = incarnation, following, -1
+                continue
+            self._next = following
+            self.taken_bytes += len(stream)
+            with pa.ipc.open_stream(stream) as reader:
+                batches.extend(reader)
+
+    async def _ask(self) -> tuple[int, int, int, bytes, int]:
+        assert self._transport is not None, "connected before"
+        self._reply = asyncio.get_running_loop().create_future()
+        words = (self._incarnation, self._next, BYTES_MAX)
+        self._transport.write(spell([b"EQ.TELEMETRY", *(b"%d" % word for word in words)]))
+        match await self._reply:
+            case [int(incarnation), int(first), int(following), bytes(stream), int(end)]:
+                return incarnation, first, following, stream, end
+            case other:
+                raise OSError(f"{self._hub} answers {other!r}")
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._parser = hiredis.Reader()
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed(data)
+        reply = self._parser.gets()
+        if reply is not False and self._reply is not None and not self._reply.done():
+            self._reply.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(exc or ConnectionResetError("the hub closed the connection"))
