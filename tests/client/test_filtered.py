@@ -166,3 +166,21 @@ async def test_after_a_lost_connection_the_gap_tells_how_much_it_spans() -> None
             assert await anext(a) == Gap("a", None, GapReason.RECONNECTED, span=3)
             await other.publish("a", json.dumps({"volume": 300}))
             assert await anext(a) == Message("a", b'{"volume": 300}', Position(topic.epoch, 5))
+
+
+@on_loop
+async def test_who_leaves_and_comes_back_gets_nothing_again_from_a_hub_that_lags() -> None:
+    async with hubs() as (hub, _, _), connect(hub.url) as bus:
+        with_filters(hub)
+        async with bus.subscribe("a", where=BIG) as a:
+            hub.last.send(span(1, 1, 5, (5, b"x")))
+            assert await take(a, 1) == [Message("a", b"x", Position(1, 5))]
+        with_filters(hub, 1, 2)
+        async with bus.subscribe("a", where=BIG) as a, bus.subscribe("a", where="volume > 151") as other:
+            hub.last.send(span(1, 3, 4, (5, b"x"), (6, b"y"), number=b"2"))
+            hub.last.send(span(1, 3, 4, (5, b"x"), (6, b"y"), number=b"3"))
+            assert await take(a, 1) == [Message("a", b"y", Position(1, 6))]
+            assert [event.payload for event in await take(other, 2) if isinstance(event, Message)] == [
+                b"x",
+                b"y",
+            ]

@@ -109,7 +109,7 @@ def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> 
         await talk.finish()
         assert sorted(talk.heard) == list(range(180))
         assert world.meter.lost == 0
-        streams = talk.ear._heard[TOPIC].merge._streams
+        streams = talk.ear._heard[TOPIC].merge.streams
         found = {
             name: [source.link.hub.host for source in stream.intakes if isinstance(source, LightSubscription)]
             for name, stream in streams.items()

@@ -190,6 +190,31 @@ def test_a_user_holds_its_share_of_filters() -> None:
     assert bob.do("PSUBSCRIBE", "$filter t a = 2")[0] == b"psubscribe"
 
 
+def test_a_user_holds_its_share_of_what_a_topic_has_little_of() -> None:
+    world = World(users(alice=FILTERS, bob=FILTERS), limits=Limits(user_share=0.01))
+    alice, bob = world.client(user="alice"), world.client(user="bob")
+    for what, noun in (
+        ("name contains '{}'", "filters that no index helps with (contains, suffix, != without an equality)"),
+        ("a{} > 0", "shapes of filters"),
+    ):
+        texts = ["$filter t " + what.format(i) for i in range(20)]
+        refused = Error(f"ERR user 'alice' may hold 10 {noun} of this topic (user_share)")
+        answers = alice.do_all("PSUBSCRIBE", *texts)
+        # The shape of the first kind counts among shapes.
+        assert [answer[0] for answer in answers[:9]] == [b"psubscribe"] * 9
+        assert answers[-1] == refused
+        assert alice.do("PSUBSCRIBE", texts[-1]) == refused
+        assert alice.do("PSUBSCRIBE", texts[0])[0] == b"psubscribe"
+        assert bob.do("PSUBSCRIBE", texts[-1])[0] == b"psubscribe"
+
+
+def test_one_command_brings_no_more_than_a_topic_takes() -> None:
+    world = World()
+    answers = world.client().do_all("PSUBSCRIBE", *(f"$filter t a contains '{i}'" for i in range(1_001)))
+    assert len(answers) == 1_001 and answers[-2][0] == b"psubscribe"
+    assert "1000 filters that no index helps with" in str(answers[-1])
+
+
 def test_filters_need_two_grants_on_the_topic_and_none_on_the_system() -> None:
     world = World(
         users(

@@ -110,6 +110,20 @@ def test_a_home_without_traffic_keeps_its_floor() -> None:
     assert all(part == PARTS * 0.1 / 4 for part in adaptor.parts.depths[1:])
 
 
+def left_waiting(floor: float) -> int:
+    """Messages that still wait after the first second of a home that had no traffic for a minute."""
+    topic = SplitTopic(2, ShareAdaptor(2, AdaptorSettings(floor=floor)), seed=4)
+    for _ in range(60):
+        topic.second([900.0, 0.0])
+    topic.second([900.0, 30.0])
+    return len(topic._waiting[1])
+
+
+def test_without_the_floor_a_home_that_had_no_traffic_has_no_tokens_when_it_comes() -> None:
+    assert left_waiting(AdaptorSettings().floor) == 0
+    assert left_waiting(1e-6) > 10
+
+
 def test_nothing_seen_changes_nothing() -> None:
     adaptor = ShareAdaptor(2)
     before = adaptor.parts

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from equipoise.stream.merge import TopicMerge
+from equipoise.stream.parts import FilteredRun
 from equipoise.stream.position import TRUNK
 
 LANE = b"h2"
@@ -478,3 +479,65 @@ def test_whatever_the_pace_of_the_seats_every_message_is_taken_once_and_in_order
     assert sink.downs == 0
     assert [source for source in sources if not source.is_left] == [latest]
     assert all(source.left <= 1 for source in sources)
+
+
+def back(topic: Topic, epoch: int, n: int) -> tuple[Sink, TopicMerge, Source]:
+    """The subscriber of the topic has left and comes to another hub, whose trunk stands at (epoch, n)."""
+    sink, source = Sink(), Source()
+    merge = TopicMerge(sink, 1_000, topic.merge.streams.bookmark())
+    merge.want([source])
+    merge.begin(source, TRUNK, epoch, n)
+    merge.greeted(source)
+    assert sink.is_live
+    return sink, merge, source
+
+
+def test_who_comes_back_to_a_hub_that_lags_gets_nothing_again() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a b c")
+    sink, merge, source = back(topic, 1, 1)
+    merge.receive(source, TRUNK, 1, 2, words("b"))
+    merge.receive_run(source, TRUNK, FilteredRun(1, 3, 3, (0, 2), words("c e")))
+    assert sink.taken == [b"e"]
+
+
+def test_who_comes_back_to_a_hub_that_is_ahead_has_missed_nothing_that_it_asked_for() -> None:
+    topic = Topic()
+    topic.send(topic.old, 1, "a b c")
+    sink, merge, source = back(topic, 1, 7)
+    merge.receive(source, TRUNK, 1, 8, words("h"))
+    assert sink.taken == [b"h"]
+
+
+def test_who_comes_back_to_a_hub_that_lags_by_an_epoch_waits_for_it_only_for_a_while() -> None:
+    topic = Topic()
+    topic.merge.opened(topic.old, 2, 1, 0)
+    topic.send(topic.old, 1, "a b", epoch=2)
+    sink, merge, source = back(topic, 1, 0)
+    merge.opened(source, 2, 1, 0)
+    merge.receive(source, TRUNK, 2, 1, words("a b c"))
+    assert sink.taken == [b"c"]
+    # One whose epochs are lower for good.
+    sink, merge, source = back(topic, 1, 0)
+    merge.receive(source, TRUNK, 1, 1, words("x"))
+    assert sink.taken == []
+    assert merge.awaits is not None
+    merge.give_up_waiting()
+    merge.receive(source, TRUNK, 1, 2, words("y"))
+    assert sink.taken == [None, 1, b"y"]
+
+
+def test_lanes_that_who_comes_back_has_had_do_not_come_again() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, b"l1", 1, 0)
+    topic.merge.begin(topic.old, b"l2", 1, 0)
+    topic.merge.greeted(topic.old)
+    topic.send(topic.old, 1, "a b", stream=b"l1")
+    topic.send(topic.old, 1, "c", stream=b"l2")
+    topic.merge.ended(topic.old, b"l2", 1, 1)
+    sink, merge, source = back(topic, 1, 0)
+    for lane in (b"l1", b"l2"):
+        merge.begin(source, lane, 1, 0)
+    merge.receive(source, b"l1", 1, 1, words("a b d"))
+    merge.receive(source, b"l2", 1, 1, words("c"))
+    assert sink.taken == [b"d"]

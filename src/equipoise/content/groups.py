@@ -244,7 +244,8 @@ class Cells(Generic[N]):
         self._y = closed[1].path if len(closed) > 1 else None
         # Whether the two axes are all that there is to compare.
         self._is_whole = len(axes) == len(closed)
-        self._nodes: dict[N, None] = {}
+        # Each with its box, which is the same object in all its cells.
+        self._nodes: dict[N, _Box[N]] = {}
         self._cells: dict[_Key, list[_Box[N]]] = {}
         # How many boxes have cells of these sides.
         self._sides: dict[tuple[int, int], int] = {}
@@ -253,22 +254,27 @@ class Cells(Generic[N]):
         return len(self._nodes)
 
     def add(self, node: N) -> None:
-        box, sides = self._boxed(node)
-        self._nodes[node] = None
+        low_x, high_x = _interval(node.filter, self._x)
+        low_y, high_y = _interval(node.filter, self._y)
+        box = self._nodes[node] = low_x, high_x, low_y, high_y, node
+        sides = _side(low_x, high_x), _side(low_y, high_y)
         self._sides[sides] = self._sides.get(sides, 0) + 1
         for key in _keys(box, sides):
             self._cells.setdefault(key, []).append(box)
 
     def remove(self, node: N) -> None:
-        box, sides = self._boxed(node)
-        del self._nodes[node]
+        box = self._nodes.pop(node)
+        sides = _side(box[0], box[1]), _side(box[2], box[3])
         self._sides[sides] -= 1
         if not self._sides[sides]:
             del self._sides[sides]
         for key in _keys(box, sides):
             cell = self._cells[key]
-            cell[:] = [other for other in cell if other[4] is not node]
-            if not cell:
+            # The order within a cell says nothing: the last one takes its place.
+            last = cell.pop()
+            if last is not box:
+                cell[cell.index(box)] = last
+            elif not cell:
                 del self._cells[key]
 
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
@@ -292,19 +298,21 @@ class Cells(Generic[N]):
         y, last_y = _edges(narrow, self._y)
         if x is None or y is None or last_x is None or last_y is None:
             return
+        least_x = _side(x, last_x) if x < last_x else _SIDE_MIN
+        least_y = _side(y, last_y) if y < last_y else _SIDE_MIN
         for side_x, side_y in self._sides:
-            for box in self._cells.get((side_x, side_y, _cell(x, side_x), _cell(y, side_y)), ()):
-                if box[0] <= x and last_x <= box[1] and box[2] <= y and last_y <= box[3]:
-                    yield box[4]
+            if side_x < least_x or side_y < least_y:
+                # Boxes that are smaller than the filter's.
+                continue
+            cell = self._cells.get((side_x, side_y, _cell(x, side_x), _cell(y, side_y)), ())
+            yield from [
+                box[4]
+                for box in cell
+                if box[0] <= x and last_x <= box[1] and box[2] <= y and last_y <= box[3]
+            ]
 
     def nodes(self) -> Sequence[N]:
         return list(self._nodes)
-
-    def _boxed(self, node: N) -> tuple[_Box[N], tuple[int, int]]:
-        low_x, high_x = _interval(node.filter, self._x)
-        low_y, high_y = _interval(node.filter, self._y)
-        box = low_x, high_x, low_y, high_y, node
-        return box, (_side(low_x, high_x), _side(low_y, high_y))
 
 
 def _interval(filter: Filter, path: str | None) -> tuple[float, float]:

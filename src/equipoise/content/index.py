@@ -14,121 +14,28 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from equipoise.content.attributes import path_of, values_at
 from equipoise.content.covering import covers
-from equipoise.content.filter import Constraint, Filter, Value, ValueType
-from equipoise.content.groups import SCANNED_MAX, Axis, FilterGroup, Found, N, group_for
+from equipoise.content.filter import Constraint, Filter, Value
+from equipoise.content.groups import SCANNED_MAX, Found, N
+from equipoise.content.shapes import FilterShape, ShapeKey, access_values, shape_key
 
 __all__ = ["SHAPES_MAX", "FilterIndex", "count_of", "listed"]
 
 # Shapes of filters of one topic: a message may have to ask each of them, at a third of a microsecond.
 SHAPES_MAX = 1_000
-_TOO_MANY_SHAPES = f"{SHAPES_MAX} shapes of filters"
-_TOO_MANY_SCANNED = (
-    f"{SCANNED_MAX} filters that no index helps with (contains, suffix, != without an equality)"
-)
-
-
-class ShapeKey(NamedTuple):
-    """What filters of one shape have in common: how they are found, and which attributes they compare how."""
-
-    # How long the prefix is that they are found by; -1: by a value; -2: by nothing.
-    prefix_length: int
-    access: str
-    equal: tuple[str, ...]
-    present: tuple[str, ...]
-    axes: tuple[Axis, ...]
-    has_residue: bool
-    # Whether they are found by any of several values, so that different filters are found by the same one.
-    has_list: bool
-
-
-class FilterShape(Generic[N]):
-    """The filters of one shape, in groups by their values. A group of one filter at most is that filter."""
-
-    __slots__ = ("groups", "is_single", "key", "size", "spread")
-
-    def __init__(self, key: ShapeKey) -> None:
-        self.key = key
-        self.size = 0
-        self.is_single = not (key.axes or key.has_residue or key.has_list)
-        self.groups: dict[Any, N | FilterGroup[N]] = {}
-        # By what they are found by, how many filters there are.
-        self.spread: dict[Value | None, int] = {}
-
-    def add(self, access: Value | None, node: N) -> None:
-        at = self._group_key(access, node.filter)
-        self.size += 1
-        self.spread[access] = self.spread.get(access, 0) + 1
-        if self.is_single:
-            self.groups[at] = node
-            return
-        group = self.groups.get(at)
-        if group is None:
-            _, _, _, _, axes, has_residue, has_list = self.key
-            group = self.groups[at] = group_for(axes, has_residue=has_residue, has_list=has_list)
-        group.add(node)  # type: ignore[union-attr]
-
-    def remove(self, access: Value | None, node: N) -> None:
-        at = self._group_key(access, node.filter)
-        self.size -= 1
-        self.spread[access] -= 1
-        if not self.spread[access]:
-            del self.spread[access]
-        group = self.groups[at]
-        if not self.is_single:
-            group.remove(node)  # type: ignore[union-attr]
-        if self.is_single or not len(group):  # type: ignore[arg-type]
-            del self.groups[at]
-
-    def is_full(self, access: Value | None, filter: Filter) -> bool:
-        """Whether the group that the filter would be in may have no more."""
-        if not self.key.has_residue:
-            return False
-        group = self.groups.get(self._group_key(access, filter))
-        return group is not None and len(group) >= SCANNED_MAX  # type: ignore[arg-type]
-
-    def collect(self, access: Value | None, values: Mapping[str, Value], found: Found[N]) -> None:
-        key = self.key
-        at: Any = access
-        if key.equal:
-            at = (access, *[values.get(path) for path in key.equal])
-        group = self.groups.get(at)
-        if group is None:
-            return
-        for path in key.present:
-            if path not in values:
-                return
-        if self.is_single:
-            found.append(((group,), 0, 1))  # type: ignore[arg-type]
-        else:
-            group.collect(values, found)  # type: ignore[union-attr]
-
-    def wider(self, access: Value | None, narrow: Filter) -> Iterator[N]:
-        """Those that may cover the filter."""
-        at: Any = access
-        if self.key.equal:
-            equal = [narrow.of(path) for path in self.key.equal]
-            at = (access, *[_only_value(constraint) for constraint in equal])
-        group = self.groups.get(at)
-        if group is None:
-            return
-        if self.is_single:
-            yield group  # type: ignore[misc]
-        else:
-            yield from group.wider(narrow)  # type: ignore[union-attr]
-
-    def _group_key(self, access: Value | None, filter: Filter) -> Any:
-        if not self.key.equal:
-            return access
-        return (access, *[_only_value(filter.of(path)) for path in self.key.equal])
+_SHAPES = "shapes of filters"
+_SCANNED = "filters that no index helps with (contains, suffix, != without an equality)"
 
 
 K = TypeVar("K", str, int)
 V = TypeVar("V", Value, str)
+# Room of which a topic has little: what it is, how much there may be, and the filters that have taken it, the first of
+# its shape for each shape.
+ScarceRoom = tuple[str, int, Sequence[N]]
 # The shapes that are asked about one value.
 _Shapes = tuple[FilterShape[N], ...]
 
@@ -162,14 +69,22 @@ class FilterIndex(Generic[N]):
         known = self._nodes.get(filter)
         return known[0] if isinstance(known, tuple) else known
 
+    def scarce(self, filter: Filter, least: int = 0) -> ScarceRoom[N] | None:
+        """The scarce room that the filter, which is not in the index, needs; None: none, or less than `least` of it
+        is taken."""
+        access = self._access(filter)
+        shape = self._shapes.get(shape_key(filter, access))
+        if shape is None:
+            if len(self._shapes) < least:
+                return None
+            return _SHAPES, SHAPES_MAX, [shape.first for shape in self._shapes.values()]
+        holders = max([shape.scanned(value, filter) for value in access_values(access)], key=len)
+        return (_SCANNED, SCANNED_MAX, holders) if len(holders) >= max(1, least) else None
+
     def objection(self, filter: Filter) -> str | None:
         """What there are so many of that the filter has no room, or None."""
-        access = self._access(filter)
-        shape = self._shapes.get(_shape_key(filter, access))
-        if shape is None:
-            return _TOO_MANY_SHAPES if len(self._shapes) >= SHAPES_MAX else None
-        is_full = any(shape.is_full(value, filter) for value in _access_values(access))
-        return _TOO_MANY_SCANNED if is_full else None
+        noun, most, holders = self.scarce(filter, min(SHAPES_MAX, SCANNED_MAX)) or ("", 1, ())
+        return f"{most} {noun}" if len(holders) >= most else None
 
     def add(self, node: N) -> None:
         """The filter is not in it yet."""
@@ -178,11 +93,11 @@ class FilterIndex(Generic[N]):
         access = self._access(filter)
         self._nodes[filter] = node if access is None else (node, access)
         self._count(filter, 1)
-        key = _shape_key(filter, access)
+        key = shape_key(filter, access)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = FilterShape(key)
-        for value in _access_values(access):
+            shape = self._shapes[key] = FilterShape(key, node)
+        for value in access_values(access):
             if value not in shape.spread:
                 self._file(shape, value, is_there=True)
             shape.add(value, node)
@@ -191,8 +106,8 @@ class FilterIndex(Generic[N]):
         filter = node.filter
         known = self._nodes.pop(filter)
         access = known[1] if isinstance(known, tuple) else None
-        shape = self._shapes[_shape_key(filter, access)]
-        for value in _access_values(access):
+        shape = self._shapes[shape_key(filter, access)]
+        for value in access_values(access):
             shape.remove(value, node)
             if value not in shape.spread:
                 self._file(shape, value, is_there=False)
@@ -336,53 +251,8 @@ def _changed(shapes: _Shapes[N], shape: FilterShape[N], *, is_there: bool) -> _S
     return (*shapes, shape) if is_there else tuple(other for other in shapes if other is not shape)
 
 
-def _access_values(access: Constraint | None) -> tuple[Value | None, ...]:
-    if access is None:
-        return (None,)
-    if access.values is not None:
-        return access.values
-    assert access.residue is not None, "a filter is found by values or by a prefix"
-    return (access.residue.prefix,)
-
-
-def _shape_key(filter: Filter, access: Constraint | None) -> ShapeKey:
-    equal: list[str] = []
-    present: list[str] = []
-    axes: list[Axis] = []
-    has_residue = False
-    for constraint in filter.constraints:
-        path, kind, values, low, high, residue = constraint
-        is_access = access is not None and path == access.path
-        if values is not None:
-            if not is_access:
-                equal += [path] if len(values) == 1 else []
-                has_residue |= len(values) > 1
-        elif kind is ValueType.ANY:
-            present.append(path)
-        else:
-            if low is not None or high is not None:
-                axes.append(Axis(path, kind, low is not None, high is not None))
-            is_bare = is_access and residue is not None and residue == (residue.prefix, "", (), ())
-            has_residue |= residue is not None and not is_bare
-    if access is None:
-        length = -2
-    elif access.values is not None:
-        length = -1
-    else:
-        assert access.residue is not None, "a filter is found by values or by a prefix"
-        length = len(access.residue.prefix)
-    path = "" if access is None else access.path
-    has_list = access is not None and access.values is not None and len(access.values) > 1
-    return ShapeKey(length, path, tuple(equal), tuple(present), tuple(axes), has_residue, has_list)
-
-
 def _has_prefix(constraint: Constraint) -> bool:
     return constraint.residue is not None and constraint.residue.prefix != ""
-
-
-def _only_value(constraint: Constraint | None) -> Value | None:
-    values = None if constraint is None else constraint.values
-    return values[0] if values is not None and len(values) == 1 else None
 
 
 def _sure_prefix(constraint: Constraint) -> str:

@@ -37,6 +37,11 @@ class Bucket:
         self._level = min(level, depth)
         self._at = now
 
+    @property
+    def last_level(self) -> int:
+        """Units that there were at the last moment that was asked about."""
+        return self._level
+
     def level(self, now: int, since: int = 0) -> int:
         """Units that there are at this moment; for what has waited `since` then because the hub stood still."""
         passed = now - self._at

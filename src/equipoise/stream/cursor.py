@@ -39,12 +39,14 @@ def repeated(epoch: int, last_n: int, part_epoch: int, n: int, count: int) -> in
 class Cursor:
     """Where one stream stands at one subscriber. Changes through `resume`, `accept` and `open`."""
 
-    __slots__ = ("behind", "epoch", "next_n")
+    __slots__ = ("_floor", "behind", "epoch", "next_n")
 
-    def __init__(self, epoch: int = -1, next_n: int = 0) -> None:
+    def __init__(self, epoch: int = -1, next_n: int = 0, *, floor: tuple[int, int] = (-1, -1)) -> None:
+        """`floor`: of a subscriber that has been here before, up to where it knows the stream."""
         # Epochs on the wire are never negative, so -1 is before all of them.
         self.epoch = epoch
         self.next_n = next_n
+        self._floor = floor
         # Where a hub's stream stood that seemed to lag by whole epochs, until it has caught up.
         self.behind: tuple[int, int] | None = None
 
@@ -56,7 +58,9 @@ class Cursor:
     def resume(self, epoch: int, last_n: int, *, may_lag: bool = False) -> int | None:
         """Follow a subscription whose stream stands at last_n; return how many were missed until then."""
         self.behind = None
-        if may_lag and (epoch, last_n) < self.position:
+        known = self.position if self.epoch >= 0 else self._floor
+        if may_lag and (epoch, last_n) < known:
+            self.epoch, self.next_n = known[0], known[1] + 1
             self.behind = (epoch, last_n) if epoch < self.epoch else None
             return 0
         if self.epoch < 0:

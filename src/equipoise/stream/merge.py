@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from equipoise.stream.cursor import IN_ORDER, Cursor, Verdict
 from equipoise.stream.parts import Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.position import TRUNK
-from equipoise.stream.sources import Intake, MergedStream, Sink, Source, WaitingParts
+from equipoise.stream.sources import Intake, MergedStream, MergedStreams, Sink, Source, WaitingParts
 
 __all__ = ["TopicMerge"]
 
@@ -42,23 +42,21 @@ class TopicMerge:
         "_is_advancing",
         "_is_changing",
         "_is_complete",
-        "_over",
         "_sink",
-        "_streams",
         "_waiting",
         "_was_away",
         "sources",
+        "streams",
         "trunk",
         "wanted",
     )
 
-    def __init__(self, sink: Sink, bytes_max: int) -> None:
+    def __init__(self, sink: Sink, bytes_max: int, streams: MergedStreams | None = None) -> None:
+        """`streams`: of a subscriber that has been here before, its bookmark."""
         self._sink = sink
         self._bytes_max = bytes_max
-        self.trunk = MergedStream(TRUNK)
-        self._streams: dict[bytes, MergedStream] = {TRUNK: self.trunk}
-        # By lane, the last epoch of it that is over.
-        self._over: dict[bytes, int] = {}
+        self.streams = MergedStreams() if streams is None else streams
+        self.trunk = self.streams[TRUNK]
         self._waiting = WaitingParts()
         self._is_advancing = False
         # Whether all streams have been named once: streams named later had their first message after that.
@@ -94,7 +92,7 @@ class TopicMerge:
         self._is_advancing = True
         self._skip_waiting(-1)
         self._is_advancing = False
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             for intake in stream.intakes.values():
                 if not intake.is_caught_up:
                     self._resume_at(intake, may_lag=True)
@@ -112,10 +110,10 @@ class TopicMerge:
 
     def begin(self, source: Source, name: bytes, epoch: int, n: int, *, may_lag: bool = True) -> None:
         """The source brings a stream from here on."""
-        if epoch <= self._over.get(name, -1):
+        if epoch <= self.streams.over.get(name, -1):
             # A hub that lags does not know yet.
             return
-        stream = self._streams.setdefault(name, MergedStream(name))
+        stream = self.streams[name]
         known = stream.intakes.get(source)
         if known is not None:
             # Said again; unless an end that has come before it is still to be dealt with.
@@ -136,7 +134,7 @@ class TopicMerge:
             self.sources.get(source, False)
             and all(
                 intake.is_caught_up
-                for stream in self._streams.values()
+                for stream in self.streams.values()
                 if (intake := stream.intakes.get(source))
             )
             for source in sources
@@ -144,7 +142,7 @@ class TopicMerge:
 
     def brought_by(self, sources: set[Source]) -> set[bytes]:
         """The streams that some of these bring."""
-        return {stream.name for stream in self._streams.values() if not sources.isdisjoint(stream.intakes)}
+        return {stream.name for stream in self.streams.values() if not sources.isdisjoint(stream.intakes)}
 
     def begin_plain(self, source: Source) -> None:
         """The source's server knows no positions: what comes is taken as it comes."""
@@ -156,14 +154,14 @@ class TopicMerge:
         """The source's hub has said which streams there are."""
         self.sources[source] = True
         self._is_complete |= not source.is_own
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             self._note_beginning(stream)
         self._end_unsourced()
         self._advance()
 
     def receive(self, source: Source, name: bytes, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
         # This runs once per push: the usual case first, and straight through.
-        stream = self._streams.get(name)
+        stream = self.streams.get(name)
         intake = None if stream is None else stream.intakes.get(source)
         if stream is None or intake is None:
             return
@@ -192,7 +190,7 @@ class TopicMerge:
 
     def ended(self, source: Source, name: bytes, epoch: int, n: int) -> None:
         """The lane is over. Epoch 0: its hub is dead; sources that left the lane out say that, too."""
-        stream = self._streams.get(name)
+        stream = self.streams.get(name)
         if stream is not None and source not in stream.intakes and epoch == 0:
             stream.is_orphan = True
             self._end_orphans()
@@ -214,7 +212,7 @@ class TopicMerge:
     # Inside.
 
     def _put(self, source: Source, name: bytes, part: Part) -> None:
-        stream = self._streams.get(name)
+        stream = self.streams.get(name)
         intake = None if stream is None else stream.intakes.get(source)
         if intake is not None:
             self._wait(intake, part)
@@ -228,12 +226,12 @@ class TopicMerge:
         if self._is_advancing:
             return  # Called from within: the outer call goes on until nothing is possible any more.
         self._is_advancing = True
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             self._serve(stream, may_lag=True)
         self._take_all()
         self._skip_waiting(self._bytes_max)
         self._is_advancing = False
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             for intake in stream.intakes.values():
                 intake.is_caught_up = intake.is_caught_up or intake.start <= stream.cursor.position
         self._is_changing = self.wanted != self.sources.keys()
@@ -248,7 +246,8 @@ class TopicMerge:
     def _note_beginning(self, stream: MergedStream) -> None:
         """A lane that appears after the first listing of streams is taken from its first message."""
         if self._is_complete and stream.name and stream.intakes and stream.cursor.epoch < 0:
-            stream.cursor.resume(min(intake.start for intake in stream.intakes.values())[0], 0)
+            first = min(intake.start for intake in stream.intakes.values())
+            stream.cursor.resume(first[0], 0, may_lag=True)
 
     def _take_all(self) -> None:
         is_moving = True
@@ -267,7 +266,7 @@ class TopicMerge:
 
     def _is_due(self, part: Part) -> bool:
         """Whether a part need not wait for another stream."""
-        other = self._streams.get(part.stream) if type(part) is Dependency else None
+        other = self.streams.get(part.stream) if type(part) is Dependency else None
         return other is None or type(part) is not Dependency or other.cursor.position >= (part.epoch, part.n)
 
     def _do(self, stream: MergedStream, part: Part) -> None:
@@ -320,7 +319,7 @@ class TopicMerge:
             return False
         return all(
             any(intake.is_caught_up and source in self.wanted for source, intake in stream.intakes.items())
-            for stream in self._streams.values()
+            for stream in self.streams.values()
         )
 
     def _leave_others(self) -> None:
@@ -336,7 +335,7 @@ class TopicMerge:
     def _drop_source(self, source: Source) -> None:
         """Nothing comes from the source any more: streams for which it alone had caught up go on from another."""
         self._was_away |= not source.is_own and self.trunk.cursor.epoch >= 0
-        for stream in list(self._streams.values()):
+        for stream in list(self.streams.values()):
             intake = stream.intakes.pop(source, None)
             if intake is None:
                 continue
@@ -348,8 +347,8 @@ class TopicMerge:
 
     def _end(self, stream: MergedStream) -> None:
         """The lane is over, also for parts that depend on it; what sources have brought of the next one is kept."""
-        del self._streams[stream.name]
-        self._over[stream.name] = stream.cursor.epoch
+        del self.streams[stream.name]
+        self.streams.over[stream.name] = stream.cursor.epoch
         for source in self.sources:
             # What begins later under the name is another lane.
             source.left_out.discard(stream.name)
@@ -367,14 +366,12 @@ class TopicMerge:
     def _end_unsourced(self) -> None:
         """A lane that no source brings is over, at an unknown position, if a hub that brings all does not name it."""
         if any(is_greeted and not source.is_own for source, is_greeted in self.sources.items()):
-            for stream in self._streams.values():
+            for stream in self.streams.values():
                 stream.is_orphan = bool(stream.name) and not stream.intakes
             self._end_orphans()
 
     def _end_orphans(self) -> None:
-        for stream in [
-            stream for stream in self._streams.values() if stream.is_orphan and not stream.intakes
-        ]:
+        for stream in [stream for stream in self.streams.values() if stream.is_orphan and not stream.intakes]:
             self._end(stream)
             self._sink.on_messages(0, 1, [], None)
 
@@ -393,7 +390,7 @@ class TopicMerge:
             self._resume_at(intake, may_lag=True)
             return
         dependency = intake.parts[0]
-        other = self._streams.get(dependency.stream) if isinstance(dependency, Dependency) else None
+        other = self.streams.get(dependency.stream) if isinstance(dependency, Dependency) else None
         if other is not None and isinstance(dependency, Dependency):
             missed = other.cursor.resume(dependency.epoch, dependency.n, may_lag=True)
             if missed != 0:

@@ -58,9 +58,9 @@ class MergedStream:
 
     __slots__ = ("cursor", "intakes", "is_orphan", "name")
 
-    def __init__(self, name: bytes) -> None:
+    def __init__(self, name: bytes, cursor: Cursor) -> None:
         self.name = name
-        self.cursor = Cursor()
+        self.cursor = cursor
         self.intakes: dict[Source, Intake] = {}
         # Whether it is over once no source brings it: its hub is dead.
         self.is_orphan = False
@@ -86,6 +86,29 @@ class MergedStream:
             elif begun := [at for at, part in enumerate(parts) if type(part) is Begun]:
                 found.append((source, parts[begun[0] :]))
         return found
+
+
+class MergedStreams(dict[bytes, MergedStream]):
+    """The streams of one topic by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # How far the subscriber knew streams when it left; and by lane, the last epoch of it that is over.
+        self._floors: dict[bytes, tuple[int, int]] = {}
+        self.over: dict[bytes, int] = {}
+
+    def __missing__(self, name: bytes) -> MergedStream:
+        floor = self._floors.get(name)
+        made = self[name] = MergedStream(name, Cursor() if floor is None else Cursor(floor=floor))
+        return made
+
+    def bookmark(self) -> MergedStreams:
+        """What the subscriber begins with when it comes back: the hub that it comes to may lag behind this one."""
+        left = MergedStreams()
+        left.over = dict(self.over)
+        passed = {name: stream.cursor.position for name, stream in self.items() if stream.cursor.epoch >= 0}
+        left._floors = {**self._floors, **passed}
+        return left
 
 
 class WaitingParts:

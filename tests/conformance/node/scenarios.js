@@ -1,6 +1,6 @@
 // What an ioredis client sees, as one line of JSON per event. The tests in test_ioredis.py run it and compare.
 //
-//   node scenarios.js SCENARIO HOST PORT PROTOCOL
+//   node scenarios.js SCENARIO HOST PORT PROTOCOL [PATTERN]
 //
 // A scenario ends by itself; the tests' time-out ends one that does not.
 
@@ -9,7 +9,7 @@
 const { once } = require("node:events");
 const Redis = require("ioredis");
 
-const [scenario, host, port, protocol] = process.argv.slice(2);
+const [scenario, host, port, protocol, pattern] = process.argv.slice(2);
 
 function connect(options = {}) {
   const client = new Redis({ host, port: Number(port), protocol: Number(protocol), ...options });
@@ -158,7 +158,17 @@ async function filters() {
   tell("quit", await subscriber.quit(), await publisher.quit());
 }
 
-const scenarios = { filters, names, streams, patterns, shards, order, errors, reconnect };
+// Hears one message of a pattern or filter that another program publishes.
+async function listen() {
+  const subscriber = connect();
+  const message = next(subscriber, "pmessage");
+  tell("subscribed", await subscriber.psubscribe(pattern));
+  tell("pmessage", ...(await message));
+  tell("unsubscribed", await subscriber.punsubscribe(pattern));
+  tell("quit", await subscriber.quit());
+}
+
+const scenarios = { filters, listen, names, streams, patterns, shards, order, errors, reconnect };
 scenarios[scenario]().catch((error) => {
   console.error(error);
   process.exit(1);

@@ -140,14 +140,18 @@ def test_the_death_of_a_former_home_is_told_by_the_new_one() -> None:
 def test_plain_subscribers_are_disconnected_on_a_loss_if_that_is_set(is_on: bool) -> None:
     hubs = Hubs("h1", "h2", "h3", cluster=ClusterSettings(disconnect_on_loss=is_on))
     hubs.replicate("t", Mode.SINGLE, "h1")
-    by_name, by_pattern, other, smart = (hubs["h1"].client(3 if i == 3 else 2) for i in range(4))
+    by_name, by_pattern, by_filter, other, smart, spans = (
+        hubs["h1"].client(3 if i > 3 else 2) for i in range(6)
+    )
     by_name.send("SUBSCRIBE", "t")
+    by_filter.send("PSUBSCRIBE", "$filter t a = 1")
+    spans.send("EQ.FSUBSCRIBE", "1", "t", "a = 1")
     by_pattern.send("PSUBSCRIBE", "t*")
     other.send("SUBSCRIBE", "u")
     smart.send("EQ.SUBSCRIBE", "t")
     hubs.publish_first("h2", "t")
     hubs.kill("h2")
     hubs.settle()
-    assert [client.is_connected() for client in (by_name, by_pattern)] == [not is_on] * 2
+    assert [client.is_connected() for client in (by_name, by_pattern, by_filter)] == [not is_on] * 3
     assert other.is_connected(), "it has lost nothing"
-    assert smart.is_connected(), "it is told"
+    assert smart.is_connected() and spans.is_connected(), "they are told"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from equipoise.hub.content import spans
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
@@ -129,3 +132,53 @@ def test_lanes_come_by_filter_too_each_with_its_positions() -> None:
     heard = [payload for push in spans for payload in push[6 if push[0] == b"eq.lfmessage" else 5 :][1::2]]
     assert len(heard) == 6
     assert {push[2] for push in spans if push[0] == b"eq.lfmessage"} <= lanes
+
+
+def test_messages_that_a_home_numbers_as_lost_are_in_no_span() -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    readers = [Reader(*subscribed(hubs, hub)) for hub in ("h1", "h2")]
+    publish(hubs, "h1", 1, 2, 3)
+    cluster, topic = hubs["h1"].cluster, hubs["h1"].core.index.topics[b"t"]
+    # As when another hub has given up messages that it had acknowledged.
+    (topic.stream or cluster.handover.new_stream(topic)).admission.loss += 2
+    publish(hubs, "h1", 5, 6)
+    for reader in readers:
+        reader.read()
+        assert reader.heard == [2, 6]
+        assert reader.holes == [(topic.epoch, 4), (topic.epoch, 5)]
+
+
+def test_many_subscribers_learn_of_a_move_in_slices_each_before_what_comes_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spans, "SLICE", 2)
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    found = [
+        subscribed(hubs, "h1", where) for where in (EVEN, "even exists", "number > 2", "number = 9", EVEN)
+    ]
+    publish(hubs, "h1", 1, 2, 3)
+    clients = [client for client, _ in found]
+    before = [client.read() for client in clients]
+    topic = hubs["h1"].core.index.topics[b"t"]
+    content = topic.content
+    assert content is not None and content.spans is not None
+    content.spans.announce([topic], b"+first\r\n")
+    content.spans.announce([topic], b"+second\r\n")
+    assert [client.read() for client in clients] == [[]] * 5, "nobody is told in the turn of the announcement"
+    # Filters that match are ahead of their turn; what was announced comes first all the same.
+    hubs["h1"].core.publish(topic, [b'{"even": true, "number": 4}'])
+    matched = [client.read() for client in clients]
+    for words, is_hit in zip(matched, (True, True, True, False, True), strict=True):
+        texts = [word for word in words if isinstance(word, bytes)]
+        assert texts == ([b"first", b"second"] if is_hit else [])
+        assert not is_hit or words[-1][0] == b"eq.fmessage"
+    hubs.settle()
+    late = clients[3].read()
+    assert [word for word in late if isinstance(word, bytes)] == [b"first", b"second"]
+    for (client, at), *parts in zip(found, before, matched, strict=True):
+        reader = Reader(client, at)
+        for push in [push for part in parts for push in part if isinstance(push, list)]:
+            reader._take(push[2:])
+        assert reader.holes == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from equipoise.content.filter import Filter
 from equipoise.content.index import FilterIndex
 from equipoise.hub.cluster import interests
 from equipoise.hub.cluster.counters import cluster_counters
-from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, SpanFrame
+from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, FromFrame, SpanFrame
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.content import hub_filters
 from equipoise.model import Mode
@@ -328,3 +329,43 @@ def test_a_home_that_cannot_take_so_many_filters_sends_everything(monkeypatch: p
     publish(hubs, "h1", 7, 8)
     assert cluster_counters(hubs["h2"].cluster)["links_overflowed"] == 0
     assert cluster_counters(hubs["h1"].cluster)["links_overflowed"] == 0
+
+
+# When homes die.
+
+
+def numbers(client: FakeClient) -> list[int]:
+    """Of messages of a subscriber by name."""
+    return [json.loads(message[2])["number"] for message in client.read() if message[0] == b"message"]
+
+
+def test_what_a_hub_was_not_sent_it_has_not_seen_when_the_home_dies() -> None:
+    """
+    1. h3 follows t by a filter at h2, which numbers two messages of h1: h3 gets the first of them;
+    2. h2 dies before h1 hears of either: the first one may not be sent again, since h3 has seen it;
+    3. the second one goes to the next home. (h3 used to say that it had seen that, too, and it was lost.)
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.SINGLE, "h2")
+    hubs.publish_first("h1", "t")
+    whole = hubs["h1"].client()
+    whole.send("SUBSCRIBE", "t")
+    client = subscribed(hubs, "h3")
+    wait(hubs, 0.2)
+    assert hubs["h3"].cluster.interests.narrow_topics()
+    numbers(whole)
+    hubs.held.add(("h2", "h1"))
+    publish(hubs, "h1", 2, 3)
+    hubs.kill("h2")
+    publish(hubs, "h1", 4)
+    assert heard(client) == [2, 4]
+    assert numbers(whole) == [3, 4]
+
+
+def test_a_hub_learns_where_messages_come_from_with_those_that_it_gets() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    narrow_to(hubs, "h2")
+    frames = taken(hubs, "h2")
+    publish(hubs, "h3", *range(1, 100, 2))
+    publish(hubs, "h3", 2)
+    assert len([frame for frame in frames if isinstance(frame, FromFrame)]) == 1

@@ -544,3 +544,26 @@ def test_what_waits_in_a_lane_that_ends_goes_back_to_its_publishers_and_on_to_th
     for name, client in senders.items():
         assert [int(n) for who, n in came if who == name] == [0, 1]
         assert len(client.read()) == 2
+
+
+def test_a_link_that_ends_waits_for_messages_that_had_waited_for_tokens() -> None:
+    """They count for the connection that they came over, though another has published since."""
+    hubs = limited("h1", "h2", rate=10.0, burst=1, wait_ms=5_000.0)
+    hubs.replicate("x", Mode.SINGLE, "h2")
+    node = hubs["h1"]
+    hubs.publish_first("h1", "x")
+    leaving, other = node.client(), node.client()
+    leaving.session.link = b"leaving"
+    node.core.links[b"leaving"] = leaving.session
+    leaving.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(12)))
+    pass_time(hubs, 0.5)
+    hubs.held.add(("h2", "h1"))
+    for _ in range(10):
+        other.send("PUBLISH", "x", "other")
+        pass_time(hubs, 0.05)
+    ended: list[bool] = []
+    node.cluster.severing._sever_here(b"leaving", lambda: ended.append(True))
+    assert ended == []
+    hubs.release("h2", "h1")
+    pass_time(hubs, 1.0)
+    assert ended == [True]

@@ -7,7 +7,7 @@ import pytest
 from equipoise.lab.simulation.checkers import needless_gap, once
 from equipoise.lab.workload.history import Away, History, Live, Missed, PublishOutcome, Received, Sent, Track
 
-from .worlds import check_seeds
+from .worlds import case, check_seeds, run
 
 CASES = [
     "moves",
@@ -22,13 +22,21 @@ CASES = [
     "routed",
     "routed-alone",
     "routed-lanes",
+    "routed-comers",
     "routed-crashes",
+    "narrow",
 ]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> None:
     check_seeds(f"content-{name}", range(3))
+
+
+def test_everything_at_once_has_subscribers_by_filter_in_some_seeds() -> None:
+    with_filters = [seed for seed in range(12) if run(seed, case("cluster-everything")).world.filtered]
+    assert with_filters == [6, 7, 8]
+    assert not run(6, case("cluster-narrow")).world.filtered
 
 
 def _history(*received: int) -> History:
@@ -58,7 +66,7 @@ def test_the_checker_knows_when_a_plain_subscriber_is_there_again() -> None:
     history.sent["ann", "a"] += [Sent(7.0, PublishOutcome.ACKNOWLEDGED) for _ in range(3)]
     track.events.append(Received(8.0, "a", "ann", 7))
     (violation,) = once.check(history)
-    assert "acknowledged ann 4 was not received and no gap was told" in violation.text
+    assert "acknowledged ann 4 was not received and no gap was received" in violation.text
 
 
 def test_a_loss_that_a_hub_counted_for_a_plain_subscriber_is_a_gap() -> None:

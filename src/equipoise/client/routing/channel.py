@@ -19,7 +19,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.stream.cursor import PatternCursor
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.position import DURABLE_EPOCH
-from equipoise.stream.sources import Source
+from equipoise.stream.sources import MergedStreams, Source
 
 
 class Listener(Protocol):
@@ -83,11 +83,21 @@ class TopicChannel(Channel):
 
     __slots__ = ("merge", "where")
 
-    def __init__(self, name: bytes, merge_bytes_max: int, where: bytes = b"", number: int = 0) -> None:
-        """`number`: of a subscription with a filter, which hubs know by it; no two of a bus have the same."""
+    def __init__(
+        self,
+        name: bytes,
+        merge_bytes_max: int,
+        where: bytes = b"",
+        number: int = 0,
+        streams: MergedStreams | None = None,
+    ) -> None:
+        """`number`: of a subscription with a filter, which hubs know by it; no two of a bus have the same.
+
+        `streams`: the bookmark of a former subscription to the same.
+        """
         super().__init__(name, b"%d" % number if where else name)
         self.where = where
-        self.merge = TopicMerge(self, merge_bytes_max)
+        self.merge = TopicMerge(self, merge_bytes_max, streams)
 
     @property
     def key(self) -> tuple[bytes, bytes]:

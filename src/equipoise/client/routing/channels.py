@@ -19,6 +19,10 @@ from equipoise.client.wire.codec import decode_name
 from equipoise.client.wire.link import Link
 from equipoise.client.wire.link_subscription import AnySubscription, LinkSubscription, TopicSubscription
 from equipoise.errors import DeniedError, EquipoiseError, RefusedError
+from equipoise.stream.sources import MergedStreams
+
+# Subscriptions that are over whose positions are kept: half a kilobyte each.
+BOOKMARKS_MAX = 1_000
 
 
 class Channels:
@@ -34,6 +38,9 @@ class Channels:
         self._filtered: dict[bytes, dict[bytes, TopicChannel]] = {}
         self._filters_made = 0
         self._patterns: dict[bytes, PatternChannel] = {}
+        # By topic and filter, how far subscriptions had come that are over, the latest last: the next one may begin at
+        # a hub that lags behind that.
+        self._bookmarks: dict[tuple[bytes, bytes], MergedStreams] = {}
         # Why no name can be wanted any more, once that is so.
         self._end: EquipoiseError | None = None
 
@@ -68,7 +75,8 @@ class Channels:
             self._base.subscriptions.want_pattern(pattern)
         else:
             self._filters_made += bool(where)
-            topic = TopicChannel(name, self._merge_bytes_max, where, self._filters_made)
+            bookmark = self._bookmarks.pop((name, where), None)
+            topic = TopicChannel(name, self._merge_bytes_max, where, self._filters_made, bookmark)
             if where:
                 self._filtered.setdefault(name, {})[where] = topic
             else:
@@ -100,7 +108,11 @@ class Channels:
     def _remove(self, channel: AnyChannel) -> None:
         if isinstance(channel, PatternChannel):
             del self._patterns[channel.name]
-        elif not channel.where:
+            return
+        self._bookmarks[channel.key] = channel.merge.streams.bookmark()
+        if len(self._bookmarks) > BOOKMARKS_MAX:
+            del self._bookmarks[next(iter(self._bookmarks))]
+        if not channel.where:
             del self._topics[channel.name]
         else:
             filtered = self._filtered[channel.name]

@@ -336,20 +336,20 @@ class Ingress:
         has_loss = stream is not None and stream.admission.loss > 0
         if stream is not None and has_loss:
             self._cluster.core.losses.count(topic.trunk.name, stream.admission.loss)
-            topic.n += stream.admission.loss
+            topic.jump(topic.epoch, topic.n + stream.admission.loss)
             stream.admission.loss = 0
         if topic.limit is not None:
             self._cluster.limits.spend(topic.limit, len(item.payloads))
         if len(item.path) > 1:
             self._cluster.failover.note_passed(topic.key, item.path)
         if item.path and (item.sequence or len(item.path) > 1):
-            audience = self._cluster.core.audience_of(topic)
-            name_origin([*audience.hubs, *audience.narrow_hubs], topic.key, item)
+            name_origin(self._cluster.core.audience_of(topic).hubs, topic.key, item)
+            if topic.hub_filters is not None:
+                topic.hub_filters.origin = item
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:
-            # Perhaps that was all there was to know about the topic.
-            self._cluster.handover.review(stream)
+            self._cluster.handover.review(stream)  # Perhaps that was all there was to know.
 
     def _hand_on_loss(self, stream: Stream) -> None:
         """The topic has moved before a message followed the loss: it is numbered at the new home."""

@@ -159,6 +159,10 @@ class Interests:
         """Filters that other hubs are asked for."""
         return sum(stream.interest.covers for stream in self._narrow if stream.interest is not None)
 
+    @property
+    def has_narrow(self) -> bool:
+        return bool(self._narrow)
+
     # Whom it is asked of.
 
     def attached(self, stream: Stream, hub: str) -> None:

@@ -157,11 +157,13 @@ class LimitedClients:
         self.budget.used += one.size
         self.budget.messages += len(payloads)
         reply.when_abandoned(lambda: self._gone(topic, limit, one))
-        if queue.add(one) and (refusal := self._judge(topic, limit, one)) is not None:
-            self._keep_order(limit, one, self._dequeue(queue, one))
-            self._tokens.look_at(topic, limit)
-            return refusal
-        self._tokens.serve(topic)
+        if queue.add(one):
+            if (refusal := self._judge(topic, limit, one)) is not None:
+                self._keep_order(limit, one, self._dequeue(queue, one))
+                self._tokens.look_at(topic, limit)
+                return refusal
+            # One behind others of its connection changes nothing.
+            self._tokens.serve(topic)
         return reply if reply.pieces is not None else self._defer(topic, limit, one)
 
     def _defer(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | Reply:
@@ -309,7 +311,13 @@ class LimitedClients:
     def _send(self, trunk: Topic, one: PendingPublish) -> bool:
         """Its next message goes; False if there is no room for it."""
         payload, after = one.payloads[one.sent], () if one.sent else one.after
-        if not self._cluster.ways.admit(trunk, (payload,), after):
+        # It counts for the connection that it came over, not for the one that has published last.
+        latest, trunk.publisher = trunk.publisher, one.session
+        try:
+            is_taken = self._cluster.ways.admit(trunk, (payload,), after)
+        finally:
+            trunk.publisher = latest
+        if not is_taken:
             one.complete(error(NO_ROOM))
             return False
         one.sent += 1

@@ -207,7 +207,8 @@ class RateLimits:
         now = self.now()
         is_paid = limit.take(count, now, self.stalls.since(now))
         assert is_paid, "the gate has counted the tokens"
-        self.stalls.used()
+        if limit.can_overflow:
+            self.stalls.used()
 
     def take(self, topic: Topic, count: int) -> bool:
         """Take tokens for so many messages that a client publishes now, if they may go at once."""

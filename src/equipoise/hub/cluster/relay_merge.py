@@ -240,8 +240,8 @@ class Merging:
             self._cluster.handover.review(stream)
         if has_moved and self._cluster.tags.blocked:
             self._cluster.tags.moved(stream.topic)
-            if stream.interest is not None:
-                self._cluster.interests.moved(stream)
+        if has_moved and stream.interest is not None:
+            self._cluster.interests.moved(stream)
 
     def _take_due(self, stream: Stream) -> bool:
         is_any = False

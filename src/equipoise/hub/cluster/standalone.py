@@ -63,6 +63,7 @@ class _OwnStreams:
 
 class _NoInterests:
     covers: Final = 0
+    has_narrow: Final = False
 
     def filter_added(self, topic: Topic, filter: Filter) -> None: ...
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.session import Session
-    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Listening"]
@@ -323,15 +322,18 @@ class Listening:
         """Tell those who get this stream of the topic by name, or what a filter matches of it."""
         content = topic.trunk.content
         filtered = None if content is None else content.spans
+        absent = () if topic.beside is None else topic.beside.absent
+        told = [
+            session
+            for session, kinds in topic.members.items()
+            if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent)
+        ]
         if filtered is not None:
             # First how far the streams are: the frame may be about what comes next.
-            for stream in dict.fromkeys((topic.trunk, *self._cluster.lanes.of(topic.trunk), topic)):
-                filtered.account(stream)
-        absent = () if topic.beside is None else topic.beside.absent
-        told: dict[Subscriber, None] = {} if filtered is None else dict.fromkeys(filtered.sessions)
-        for session, kinds in topic.members.items():
-            if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent):
-                told[session] = None
+            streams = dict.fromkeys((topic.trunk, *self._cluster.lanes.of(topic.trunk), topic))
+            both = [session for session in told if session in filtered.sessions]
+            told = [session for session in told if session not in filtered.sessions]
+            filtered.announce(streams, frame, both)
         for session in told:
             session.write(frame)
 
@@ -349,10 +351,10 @@ class Listening:
         groups = [(pattern.members, Kind.PATTERN) for pattern in patterns]
         if topic is not None:
             groups.append((topic.members, Kind.NAME))
-        for members, kind in groups:
-            for session in [
-                session for session in core.sessions.values() if kind in members.get(session, ())
-            ]:
+        content = None if topic is None else topic.content
+        filtered = frozenset() if content is None else frozenset(content.plain_sessions())
+        for session in list(core.sessions.values()):
+            if session in filtered or any(kind in members.get(session, ()) for members, kind in groups):
                 core.cut(session, "messages of its topics are lost")
 
 

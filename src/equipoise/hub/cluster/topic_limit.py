@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
 from equipoise.limits import TOKEN, Bucket, Envelope, Share, TurnRing
 from equipoise.limits.shares import NOTHING
 from equipoise.stream.submission import Path
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.client_queue import ClientQueue
-    from equipoise.hub.cluster.stall_watch import StallWatch
     from equipoise.stream.admission import Admission
     from equipoise.stream.parts import Dependency
 
@@ -228,6 +228,12 @@ class TopicLimit:
             return False
         self._note_admitted(count, bucket.level(now))
         return True
+
+    @property
+    def can_overflow(self) -> bool:
+        """Whether a stall of the loop could cost tokens: the bucket would be full before it is over."""
+        bucket = self._bucket
+        return bucket.last_level + bucket.rate * CREDIT_NS > bucket.depth
 
     def give_back(self, count: int) -> None:
         """Messages that tokens were taken for just now are not published after all."""

@@ -79,33 +79,45 @@ class _Resumption:
         self._reply = Reply()
 
     def begin(self) -> Reply:
-        ready = self._core.cluster.listening.when_ready(self._session, _KIND, [self._name], lambda: b"")
-        if isinstance(ready, Reply):
-            self._reply.when_abandoned(ready.forget)
-        _then(ready, lambda _: self._read())
+        self._when_ready(self._read)
         return self._reply
 
+    def _when_ready(self, call: Callable[[], object]) -> None:
+        """Call once a subscription misses nothing from then on."""
+
+        def proceed() -> bytes:
+            call()
+            return b""
+
+        ready = self._core.cluster.listening.when_ready(self._session, _KIND, [self._name], proceed)
+        if isinstance(ready, Reply):
+            self._reply.when_abandoned(ready.forget)
+
     def _read(self) -> None:
-        """The hub follows the topic, and knows whether it is durable: then what has gone by is in the log."""
+        """The hub knows whether the topic is durable: then what has gone by is in the log."""
         logs, topic = self._core.logs, self._core.index.topics.get(self._name)
         if not self._reply.is_wanted:
             return
         if topic is None or topic.log is None or logs is None:
-            self._finish(None)
+            self._when_ready(lambda: self._finish(None))
             return
         request = LogRequest(SINCE, [b"eq.since", self._name, b"%d" % self._reached])
         _then(logs.submit(self._name, request), self._got)
 
     def _got(self, data: bytes) -> None:
-        found, topic = unpack_since(data), self._core.index.topics.get(self._name)
+        found = unpack_since(data)
         if found is None:
             self._core.shell.call_later(_AGAIN_S, self._read)
             return
         self._keep(found.messages)
         self._reached = max(self._reached, found.reaches)
+        self._when_ready(self._go_on)
+
+    def _go_on(self) -> None:
+        """The hub follows the topic, still or again: subscribe, unless its subscribers have got more meanwhile."""
+        topic = self._core.index.topics.get(self._name)
         self._tries -= 1
-        if topic is not None and self._reached < topic.n and self._tries:
-            # Subscribers here have got more while the log confirmed it.
+        if topic is not None and self._reached < topic.n and self._tries > 0:
             self._read()
         else:
             self._finish(self._since)

@@ -9,12 +9,14 @@ Always true: each filter is counted once against `filters_max`, as its first sub
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.access import Action
 from equipoise.content.attributes import AttributeSource
 from equipoise.content.filter import Filter
+from equipoise.content.groups import SCANNED_MAX
+from equipoise.content.index import SHAPES_MAX
 from equipoise.content.parsing import FilterRequest, parse_filter, read_name
 from equipoise.errors import FilterError
 from equipoise.hub.access.denials import denial
@@ -22,6 +24,7 @@ from equipoise.hub.access.quotas import Quotas, Resource, owner_of
 from equipoise.hub.content.topic_filters import TopicFilter, TopicFilters
 
 if TYPE_CHECKING:
+    from equipoise.hub.client_limits import Limits
     from equipoise.hub.data.ports import Shell
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.subscriber import Subscriber
@@ -61,6 +64,8 @@ class _Hub(Protocol):
     specs: TopicSpecs
 
     @property
+    def limits(self) -> Limits: ...
+    @property
     def shell(self) -> Shell: ...
     @property
     def cluster(self) -> _OtherHubs: ...
@@ -79,6 +84,9 @@ class Filtering:
         self.messages = 0
         self.matches = 0
         self.matching_s = 0.0
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self._core.shell.call_later(0, work)
 
     def source_of(self, topic: Topic) -> AttributeSource:
         spec = self._core.specs.of(topic)
@@ -107,10 +115,24 @@ class Filtering:
             if content is not None and content.index.get(request.filter) is not None:
                 continue
             new += 1
-            excess = None if content is None else content.index.objection(request.filter)
-            if excess is not None:
-                return f"ERR this topic has {excess} already, and takes no more"
+            problem = None if content is None else self._no_room(content, request.filter, session)
+            if problem is not None:
+                return problem
         return self._core.quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
+
+    def _no_room(self, content: TopicFilters, filter: Filter, session: Subscriber) -> str | None:
+        """Why the topic takes no more of what the filter needs: from any user, or from this one."""
+        if (excess := content.index.objection(filter)) is not None:
+            return f"ERR this topic has {excess} already, and takes no more"
+        owner, user_share = owner_of(session.user), self._core.limits.user_share
+        room = content.index.scarce(filter, int(min(SHAPES_MAX, SCANNED_MAX) * user_share)) if owner else None
+        if room is None:
+            return None
+        noun, most, holders = room
+        share = max(1, int(most * user_share))
+        if sum(node.owner == owner for node in holders) < share:
+            return None
+        return f"ERR user '{owner}' may hold {share} {noun} of this topic (user_share)"
 
     def attach(
         self,
@@ -121,14 +143,18 @@ class Filtering:
         index: TopicIndex,
         *,
         is_smart: bool = False,
-    ) -> TopicFilter:
-        """`text`: what was sent, or the number of a subscription with positions."""
+    ) -> TopicFilter | str:
+        """`text`: what was sent, or the number of a subscription with positions. Or why the topic has no room."""
         content = topic.content
         if content is None:
             content = TopicFilters(self, lambda: self.source_of(topic))
             index.set_content(topic, content)
         node = content.index.get(filter)
         if node is None:
+            # Judged again: one command may bring thousands.
+            problem = self._no_room(content, filter, session)
+            if problem is not None:
+                return problem
             node = TopicFilter(filter, topic.name, owner_of(session.user))
             content.index.add(node)
             self.filters += 1

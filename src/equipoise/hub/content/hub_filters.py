@@ -20,9 +20,11 @@ from equipoise.content.groups import FilterNode
 from equipoise.content.index import FilterIndex
 from equipoise.hub.cluster.link.codec import encode, runs
 from equipoise.hub.cluster.link.frames import FilteredFrame, SpanFrame
+from equipoise.hub.cluster.link.link import name_origin
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.stream.submission import Submission
 
 __all__ = ["HubFilters", "LinkFilters", "LinkStats"]
 
@@ -87,7 +89,7 @@ class LinkFilters:
 class HubFilters:
     """Owned by one topic; changed by hub/cluster/asked_filters.py alone."""
 
-    __slots__ = ("_bytes_max", "_source", "_stats", "index", "links")
+    __slots__ = ("_bytes_max", "_source", "_stats", "index", "links", "origin")
 
     def __init__(self, stats: LinkStats, source: Callable[[], AttributeSource], bytes_max: int) -> None:
         self._stats = stats
@@ -96,6 +98,8 @@ class HubFilters:
         self._bytes_max = bytes_max
         self.index: FilterIndex[HubFilter] = FilterIndex()
         self.links: dict[OutLink, LinkFilters] = {}
+        # The run of another hub that was numbered last: hubs have to know where it comes from.
+        self.origin: Submission | None = None
 
     # What hubs ask for.
 
@@ -163,8 +167,12 @@ class HubFilters:
                 asked.epoch, asked.n = topic.epoch, first - 1
             kept_off += len(payloads) - len(found)
             if found:
+                if self.origin is not None and self.origin.payloads is payloads:
+                    # What the hub does not get it has not seen: see hub/cluster/failover.py.
+                    name_origin((link,), topic.name, self.origin, found[-1])
                 self._send(topic, link, asked, first, payloads, found)
             is_silent |= not found or found[-1] != len(payloads) - 1
+        self.origin = None
         self._stats.kept_off += kept_off
         if topic.meter is not None:
             topic.meter.note_matching(0, matching_s, kept_off)

@@ -9,15 +9,20 @@ What matches nothing is accounted for by the next message that does, ahead of ev
 streams go on, and when the client asks (EQ.COVER). One encoding serves all subscribers of a filter: who came later has
 passed what comes first.
 
+Where there are many subscribers, they learn what all of them have to in slices (`announce`), each before anything else
+comes to it.
+
 Always true:
     `SmartMembers.at` is at or behind the position up to which each of its subscribers knows the stream;
-    a span that is sent holds no position that was lost on its way here.
+    a span that is sent holds no position that was lost on its way here;
+    a subscriber gets announcements and messages in the order in which they were made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.data.kinds import Kind
 from equipoise.resp.replies import bulk, integer
@@ -25,7 +30,10 @@ from equipoise.resp.replies import bulk, integer
 if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
 
-__all__ = ["FilterSpans", "SmartMembers", "SpannedStream"]
+__all__ = ["SLICE", "FilterSpans", "SmartMembers", "SpannedStream"]
+
+# Subscribers that learn something in one turn: some 5 ms.
+SLICE = 1_000
 
 
 class _RunNotes(Protocol):
@@ -56,15 +64,62 @@ class SmartMembers:
         self.at: dict[bytes, tuple[int, int]] = {}
 
 
+class _Mark(NamedTuple):
+    """Where a stream stood when something was announced."""
+
+    lane: bytes
+    epoch: int
+    n: int
+    # Where its epoch begins here, and what lies behind the last loss, as far as is known.
+    start: tuple[int, int] | None
+    floor: tuple[int, int] | None
+
+    def base(self, at: tuple[int, int] | None) -> int:
+        """The position of the epoch up to which subscribers who were told up to `at` know the stream, or will find a
+        hole."""
+        if at is None or at[0] != self.epoch:
+            at = self.start
+        if at is None or at[0] != self.epoch:
+            # A stream that has just begun, and no message of which was here, has nothing to account for.
+            return self.n
+        floor = self.floor or at
+        return max(at, floor)[1] if floor[0] == self.epoch else at[1]
+
+
+class _Notice(NamedTuple):
+    """What all subscribers learn: how far the streams are, then a frame, if there is one."""
+
+    marks: Sequence[_Mark]
+    frame: bytes
+
+
 class FilterSpans:
     """Owned by the filters of one topic."""
 
-    __slots__ = ("_floors", "_starts", "filters", "sessions")
+    __slots__ = (
+        "_call_soon",
+        "_filters_of",
+        "_floors",
+        "_made",
+        "_notices",
+        "_starts",
+        "_waiting",
+        "filters",
+        "sessions",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """`call_soon`: call something in the next turn."""
+        self._call_soon = call_soon
         # Those of all filters that have such subscribers; and these, each with the number of its subscriptions.
         self.filters: dict[SmartMembers, None] = {}
         self.sessions: dict[Subscriber, int] = {}
+        self._filters_of: dict[Subscriber, dict[SmartMembers, None]] = {}
+        # What has been announced and not reached all; how many notices there were; and by subscriber that has yet to
+        # learn of some, the number of the first of them.
+        self._notices: list[_Notice] = []
+        self._made = 0
+        self._waiting: dict[Subscriber, int] = {}
         # By stream: the position behind which its epoch begins here, for those that came before the epoch did; and the
         # one behind the last loss.
         self._starts: dict[bytes, tuple[int, int]] = {}
@@ -77,23 +132,28 @@ class FilterSpans:
         number: bytes,
         streams: Iterable[SpannedStream],
     ) -> None:
+        self._tell(session)
         if not members.numbers:
             self.filters[members] = None
             members.at = {stream.lane: (stream.epoch, stream.n) for stream in streams}
         members.numbers[session] = (*members.numbers.get(session, ()), bulk(number))
         members.count += 1
         self.sessions[session] = self.sessions.get(session, 0) + 1
+        self._filters_of.setdefault(session, {})[members] = None
 
     def remove(self, members: SmartMembers, session: Subscriber, number: bytes) -> None:
         left = tuple(known for known in members.numbers.pop(session) if known != bulk(number))
         if left:
             members.numbers[session] = left
-        elif not members.numbers:
-            del self.filters[members]
+        else:
+            del self._filters_of[session][members]
+            if not members.numbers:
+                del self.filters[members]
         members.count -= 1
         self.sessions[session] -= 1
         if not self.sessions[session]:
-            del self.sessions[session]
+            del self.sessions[session], self._filters_of[session]
+            self._waiting.pop(session, None)
 
     # What they get.
 
@@ -108,8 +168,10 @@ class FilterSpans:
         """A run of messages of the stream, the first at `first`; by filter, which of them match."""
         self._note_run(stream, first)
         for members, found in hits.items():
+            for session in tuple(members.numbers) if self._waiting else ():
+                self._tell(session)
             positions = [first + i for i in found]
-            base = self._base(members, stream)
+            base = self._mark(stream).base(members.at.get(stream.lane))
             backlogs.messages = len(found)
             head, tail = _push(
                 stream, base + 1, positions[-1] - base, positions, [payloads[i] for i in found]
@@ -123,45 +185,90 @@ class FilterSpans:
         if start is None or start[0] != stream.epoch:
             self._starts[stream.lane] = (stream.epoch, first - 1)
 
+    def announce(
+        self, streams: Iterable[SpannedStream], frame: bytes, ahead: Iterable[Subscriber] = ()
+    ) -> None:
+        """Have all subscribers learn how far the streams are, and then a frame about them; those `ahead` at once."""
+        if len(self.sessions) <= SLICE and not self._waiting:
+            for stream in streams:
+                self.account(stream)
+            for session in tuple(self.sessions):
+                session.write(frame)
+            return
+        self._notify(_Notice([self._mark(stream) for stream in streams], frame))
+        for session in ahead:
+            self._tell(session)
+
     def account(self, stream: SpannedStream) -> None:
         """Tell all subscribers of the positions up to the present one that they do not know of."""
+        if len(self.sessions) > SLICE or self._waiting:
+            self._notify(_Notice([self._mark(stream)], b""))
+            return
+        mark = self._mark(stream)
         for members in list(self.filters):
-            base = self._base(members, stream)
-            if base < stream.n:
-                head, tail = _push(stream, base + 1, stream.n - base)
-                members.at[stream.lane] = (stream.epoch, stream.n)
+            base = mark.base(members.at.get(mark.lane))
+            if base < mark.n:
+                head, tail = _push(mark, base + 1, mark.n - base)
+                members.at[mark.lane] = (mark.epoch, mark.n)
                 _write(stream, members, head, tail)
+
+    def _notify(self, notice: _Notice) -> None:
+        if not self._waiting:
+            self._notices.clear()
+            self._call_soon(self._go_on)
+        self._notices.append(notice)
+        for session in self.sessions:
+            self._waiting.setdefault(session, self._made)
+        self._made += 1
+
+    def _go_on(self) -> None:
+        """Tell the next ones."""
+        for session in list(islice(self._waiting, SLICE)):
+            self._tell(session)
+        if self._waiting:
+            self._call_soon(self._go_on)
+
+    def _tell(self, session: Subscriber) -> None:
+        """What was announced and the subscriber has not been told."""
+        number = self._waiting.pop(session, None)
+        if number is None:
+            return
+        for notice in self._notices[number - self._made :]:
+            for members in tuple(self._filters_of.get(session, ())):
+                for mark in notice.marks:
+                    self._account_to(session, members, mark, members.numbers.get(session, ()))
+            if notice.frame and session in self.sessions:
+                session.write(notice.frame)
+
+    def _account_to(
+        self, session: Subscriber, members: SmartMembers, mark: _Mark, numbers: Iterable[bytes]
+    ) -> None:
+        base = mark.base(members.at.get(mark.lane))
+        if base < mark.n:
+            head, tail = _push(mark, base + 1, mark.n - base)
+            for number in numbers:
+                session.write(b"%b%b%b" % (head, number, tail))
 
     def cover(
         self, members: SmartMembers, session: Subscriber, number: bytes, streams: Iterable[SpannedStream]
     ) -> None:
         """Tell one subscriber."""
+        self._tell(session)
         for stream in streams:
-            base = self._base(members, stream)
-            if base < stream.n:
-                head, tail = _push(stream, base + 1, stream.n - base)
-                session.write(b"%b%b%b" % (head, bulk(number), tail))
+            self._account_to(session, members, self._mark(stream), (bulk(number),))
 
     def jump(self, stream: SpannedStream, epoch: int, n: int) -> None:
         """The stream goes on after this position, and what lies between never came here."""
         self.account(stream)
         self._starts[stream.lane] = self._floors[stream.lane] = (epoch, n)
 
-    def _base(self, members: SmartMembers, stream: SpannedStream) -> int:
-        """The position of the present epoch up to which the subscribers know the stream, or will find a hole."""
-        lane, epoch = stream.lane, stream.epoch
-        at = members.at.get(lane)
-        if at is None or at[0] != epoch:
-            at = self._starts.get(lane)
-        if at is None or at[0] != epoch:
-            # A stream that has just begun, and no message of which was here, has nothing to account for.
-            return stream.n
-        floor = self._floors.get(lane, at)
-        return max(at, floor)[1] if floor[0] == epoch else at[1]
+    def _mark(self, stream: SpannedStream) -> _Mark:
+        lane = stream.lane
+        return _Mark(lane, stream.epoch, stream.n, self._starts.get(lane), self._floors.get(lane))
 
 
 def _push(
-    stream: SpannedStream,
+    stream: SpannedStream | _Mark,
     first: int,
     count: int,
     positions: Sequence[int] = (),

@@ -37,6 +37,8 @@ class FilterStats(Protocol):
     matching_s: float
 
     def fine_now(self) -> float: ...
+    def call_soon(self, work: Callable[[], None]) -> object:
+        """Call it in the next turn."""
 
 
 class _RunNotes(Protocol):
@@ -126,6 +128,11 @@ class TopicFilters:
     def subscriptions(self) -> int:
         return sum(self._sessions.values())
 
+    def plain_sessions(self) -> list[Subscriber]:
+        """Those with a subscription without positions."""
+        smart = {} if self.spans is None else self.spans.sessions
+        return [session for session, count in self._sessions.items() if count > smart.get(session, 0)]
+
     def note(self, session: Subscriber, step: int) -> None:
         """The subscriber has so many subscriptions more."""
         count = self._sessions.get(session, 0) + step
@@ -139,7 +146,7 @@ class TopicFilters:
     ) -> None:
         """A subscriber with positions, which is told of these streams from where they are."""
         if self.spans is None:
-            self.spans = FilterSpans()
+            self.spans = FilterSpans(self._stats.call_soon)
         if node.smart is None:
             node.smart = SmartMembers()
         self.spans.add(node.smart, session, number, streams)

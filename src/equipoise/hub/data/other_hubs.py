@@ -90,6 +90,10 @@ class FilterInterests(Protocol):
     def covers(self) -> int:
         """Filters that they are asked for."""
 
+    @property
+    def has_narrow(self) -> bool:
+        """Whether they are asked for less than everything of any topic."""
+
     def filter_added(self, topic: Topic, filter: Filter) -> None:
         """The topic has a filter that none of this hub's clients had."""
 

@@ -222,9 +222,13 @@ def _attach(
             target = topic
         else:
             is_smart = kind is Kind.FILTERED
-            target = core.filtering.attach(
+            found = core.filtering.attach(
                 session, name, topic, compiled.filter, core.index, is_smart=is_smart
             )
+            if isinstance(found, str):
+                _forget_if_empty(session)
+                return found
+            target = found
     # The topic's own name, where it is one: the equal one that came with the command is freed.
     held.add(kind, target.name if isinstance(target, Topic) else name, target)
     core.quotas.take(Resource.SUBSCRIPTIONS, owner_of(session.user))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.telemetry import Role
+
 if TYPE_CHECKING:
     from equipoise.hub.data.topic import Topic
 
@@ -24,6 +26,7 @@ __all__ = [
     "gather_lanes",
     "let_rest",
     "meter_of",
+    "role_of",
 ]
 
 # Publishers distinguished in one window: beyond any decision that is taken by their number, and 64 KiB at most.
@@ -191,3 +194,12 @@ def let_rest(topic: Topic) -> None:
             stream.audience = None
         elif audience is not None:
             audience.rest()
+
+
+def role_of(topic: Topic) -> Role:
+    """What the hub is to the topic."""
+    if topic.is_home:
+        return Role.HOME
+    lanes = () if topic.beside is None else topic.beside.lanes.values()
+    has_own = any(lane.is_home for lane in lanes)
+    return Role.LANE if has_own else Role.RELAY

@@ -25,11 +25,13 @@ from equipoise.hub.telemetry.meter import (
     gather_lanes,
     let_rest,
     meter_of,
+    role_of,
 )
 from equipoise.telemetry import NameColumn, Role, Values, narrow
 from equipoise.telemetry.ring import grown, packed
 
 if TYPE_CHECKING:
+    from equipoise.hub.content.filtering import Filtering
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.topics import Topic
@@ -63,6 +65,8 @@ class _Hub(Protocol):
     def places(self) -> _Places: ...
     @property
     def cluster(self) -> OtherHubs: ...
+    @property
+    def filtering(self) -> Filtering: ...
     @property
     def logs(self) -> HubLogs | None: ...
     def now(self) -> float: ...
@@ -153,7 +157,7 @@ class Slice:
             **_counted_notes(sums, meters, noted),
             "publishers": self._publishers(growth[PUBLISHED], noted),
             **self._audience_columns(core),
-            **_filter_columns(topics),
+            **_filter_columns(core, topics),
             **_greatest(sums, meters, noted, core.now()),
             **_limit_columns(topics),
             **core.places.renewing.columns_of(topics),
@@ -244,7 +248,7 @@ class Slice:
         """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
         audiences = [topic.audience for topic in self.topics]
         # Subscribers by filter come and go without that.
-        is_filtered = any([topic.content for topic in self.topics])  # noqa: C419  # faster than a generator
+        is_filtered = core.filtering.filters and any([topic.content for topic in self.topics])  # noqa: C419  # faster
         if audiences != self._audiences or None in audiences or is_filtered or not self._heard:
             clients, relays = [], []
             for topic, meter in zip(self.topics, self._meters, strict=True):
@@ -336,12 +340,16 @@ def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int
     return values
 
 
-def _filter_columns(topics: Sequence[Topic]) -> dict[str, Values]:
-    """Filters of clients here, and those that other hubs are asked for."""
-    filters = [0 if topic.content is None else len(topic.content.index) for topic in topics]
-    interests = [None if topic.stream is None else topic.stream.interest for topic in topics]
-    covers = [0 if interest is None else interest.covers for interest in interests]
-    return {"filters": _one_or_each(filters), "covers": _one_or_each(covers)}
+def _filter_columns(core: _Hub, topics: Sequence[Topic]) -> dict[str, Values]:
+    """Filters of clients here, and those that other hubs are asked for. Topics are looked at where there are any."""
+    values: dict[str, Values] = {"filters": 0, "covers": 0}
+    if core.filtering.filters:
+        contents = [topic.content for topic in topics]
+        values["filters"] = _one_or_each([0 if one is None else len(one.index) for one in contents])
+    if core.cluster.interests.has_narrow:
+        interests = [None if topic.stream is None else topic.stream.interest for topic in topics]
+        values["covers"] = _one_or_each([0 if one is None else one.covers for one in interests])
+    return values
 
 
 def _greatest(
@@ -388,12 +396,4 @@ def _one_or_each(column: Sequence[int]) -> Values:
 def _roles(topics: Sequence[Topic]) -> Values:
     if not any(map(_stream, topics)):
         return Role.HOME.value
-    return NameColumn.of([_role(topic).value.encode() for topic in topics])
-
-
-def _role(topic: Topic) -> Role:
-    if topic.is_home:
-        return Role.HOME
-    lanes = () if topic.beside is None else topic.beside.lanes.values()
-    has_own = any(lane.is_home for lane in lanes)
-    return Role.LANE if has_own else Role.RELAY
+    return NameColumn.of([role_of(topic).value.encode() for topic in topics])

@@ -12,11 +12,12 @@ __all__ = ["Access", "Grants", "Rules"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """What one user may do. To publish to a topic that is new is also to create it."""
+    """What one user may do. To publish to a topic that is new is also to create it; to subscribe, also by filter."""
 
     user: str
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
+    durable: tuple[str, ...] = ()
 
 
 Rules = tuple[Grants, ...]

@@ -11,6 +11,9 @@ from dataclasses import replace
 from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LIMITED, LOUD, QUIET, case, routed
 from equipoise.lab.scenarios.cluster_clients import (
     ACCESS,
+    DURABLE_ACCESS,
+    DURABLE_CROWD,
+    FILTERED_CROWD,
     HEAVY_CROWD,
     LISTENERS,
     LONG_CROWD,
@@ -211,8 +214,9 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once, with users, replication, a limited topic and clocks that are wrong",
+    "all of this at once, with users, replication, filters, a limited topic, wrong clocks, at times a durable topic",
     workload=USERS_CROWD,
+    filtered=FILTERED_CROWD,
     access=ACCESS,
     moves=(1, 5),
     ring_changes=(0, 2),
@@ -236,6 +240,17 @@ _EVERYTHING = case(
     has_shares_apart=True,
     expectation=LIMITED,
 )
+_DURABLE = replace(
+    _EVERYTHING,
+    name="cluster-durable",
+    summary="all of this with a durable topic, plain and durable subscribers and publishers of every kind",
+    workload=DURABLE_CROWD,
+    filtered=(),
+    access=DURABLE_ACCESS,
+    durable=("d",),
+    expectation=replace(LIMITED, properties=(*LIMITED.properties, "kept")),
+    is_large=True,
+)
 _UNLIMITED = replace(
     _EVERYTHING,
     name="cluster-unlimited",
@@ -249,6 +264,7 @@ _NARROW = replace(
     name="cluster-narrow",
     summary="all of this over links that keep so little that they have to give up frames",
     workload=HEAVY_CROWD,
+    filtered=(),
     access=None,
     rule_changes=(0, 0),
     replications=(0, 0),
@@ -315,7 +331,8 @@ CLUSTER_SCENARIOS = (
     _CUTS,
     _MINUTES,
     _USERS,
-    _EVERYTHING,
+    replace(_EVERYTHING, rare=replace(_DURABLE, name=_EVERYTHING.name)),
+    _DURABLE,
     _UNLIMITED,
     _NARROW,
     routed(_MOVES),

@@ -10,6 +10,9 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 __all__ = [
     "ACCESS",
     "CROWD",
+    "DURABLE_ACCESS",
+    "DURABLE_CROWD",
+    "FILTERED_CROWD",
     "HEAVY_CROWD",
     "LISTENERS",
     "LONG_CROWD",
@@ -34,6 +37,10 @@ def _talk(
 
 def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
     return (Subscribing(names=names, is_pattern=is_pattern),)
+
+
+def _ask(name: str, where: str) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=(name,), where=where),)
 
 
 # Publishers of the same topics, and subscribers of every kind; the seed draws which hub each connects to.
@@ -64,6 +71,34 @@ ACCESS = Access(
 USERS_CROWD = Workload(
     clients=tuple(
         replace(client, user=client.name if client.publishes else "cat") for client in CROWD.clients
+    )
+)
+# Subscribers by filter beside them, as the user that may subscribe to everything: to one message in three, to most, to
+# those of one publisher, and to none, so that silence has to be accounted for.
+FILTERED_CROWD = (
+    Client(name="kit", dialect=Dialect.RESP3, subscribes=_ask("a", "third = 1"), user="cat"),
+    Client(
+        name="lou", dialect=Dialect.RESP2, subscribes=_ask("b", "third in (0, 2) and number >= 3"), user="cat"
+    ),
+    Client(name="max", subscribes=(*_ask("a", "publisher prefix 'b'"), *_ask("c", "third = 0")), user="cat"),
+    Client(name="ned", subscribes=(*_ask("a", "third = 1"), *_ask("b", "number > 5")), user="cat"),
+    Client(name="oda", dialect=Dialect.RESP2, subscribes=_ask("c", "publisher = 'zoe'"), user="cat"),
+)
+# The same with a topic, d, that is durable; a durable subscriber, dora, and a plain publisher, pip, are beside them.
+_KEEPERS = (
+    Grants(user="pia", publish=("d",)),
+    Grants(user="pip", publish=("d",)),
+    Grants(user="dora", subscribe=("d",), durable=("d",)),
+)
+DURABLE_ACCESS = Access(
+    rules=(*ACCESS.rules, *_KEEPERS), alternatives=tuple((*rules, *_KEEPERS) for rules in ACCESS.alternatives)
+)
+DURABLE_CROWD = Workload(
+    clients=(
+        *USERS_CROWD.clients,
+        Client(name="pia", user="pia", publishes=_talk("d", receipts=0.5)),
+        Client(name="ray", user="cat", dialect=Dialect.RESP2, subscribes=_hear("d")),
+        Client(name="sue", user="cat", subscribes=_hear("d")),
     )
 )
 # The same for as long as clients are cut off.

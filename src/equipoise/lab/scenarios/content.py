@@ -62,6 +62,16 @@ _CROWD = Workload(
 )
 
 
+# The same, and smart clients that leave and come back: the hub that they come to may lag behind the one that they left.
+_COMERS = Workload(
+    clients=(
+        *_CROWD.clients,
+        Client(name="nat", subscribes=_hear("a", "third = 1", stays_s=0.3), copies=3),
+        Client(name="oda", subscribes=_hear("a", stays_s=0.4), copies=2),
+    )
+)
+
+
 # Filters alone: without them no hub but the home would follow the topic.
 _ALONE = Workload(
     clients=(
@@ -93,6 +103,18 @@ _COVERS = Workload(
         Client(name="ida", dialect=Dialect.RESP2, subscribes=_hear("b"), place="h3"),
         Client(name="jim", subscribes=_hear("a", "third = 2 and number > 5", stays_s=0.6), copies=2),
         Client(name="kim", subscribes=_hear("a", "third exists", stays_s=0.9)),
+    )
+)
+
+
+# The same crowd, with much to say.
+_HEAVY = Workload(
+    clients=tuple(
+        replace(
+            client,
+            publishes=tuple(replace(stream, payload_bytes=(100, 4_000)) for stream in client.publishes),
+        )
+        for client in _CROWD.clients
     )
 )
 
@@ -169,6 +191,17 @@ CONTENT_SCENARIOS = (
         lag_s=0.3,
     ),
     _case(
+        "narrow",
+        "subscribers by filter, over links that keep so little that hubs give up what clients have published",
+        workload=_HEAVY,
+        moves=(0, 3),
+        link_resets=(0, 4),
+        link_cuts=(1, 4),
+        lag_s=0.2,
+        cluster_settings={"link_bytes_max": 64 * 1024},
+        expectation=LOUD,
+    ),
+    _case(
         "crashes",
         "subscribers by filter, while hubs crash and come back",
         moves=(0, 3),
@@ -205,8 +238,21 @@ CONTENT_SCENARIOS = (
         is_routing=True,
     ),
     _case(
+        "routed-comers",
+        "smart clients with filters leave and come back, also to hubs that lag behind the one that they left",
+        workload=_COMERS,
+        moves=(1, 5),
+        client_resets=(4, 12),
+        link_cuts=(2, 6),
+        pauses=(0, 2),
+        lag_s=0.3,
+        is_routing=True,
+        expectation=LOUD,
+    ),
+    _case(
         "routed-crashes",
         "smart clients with filters go where topics live, while hubs crash and connections are lost",
+        workload=_COMERS,
         moves=(1, 4),
         crashes=(0, 2),
         client_resets=(0, 4),

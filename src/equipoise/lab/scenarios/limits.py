@@ -236,7 +236,14 @@ LIMITS_SCENARIOS = (
         lag_s=0.3,
         joins=(0, 1),
         link_resets=(0, 3),
-        client_resets=(0, 3),
+    ),
+    _seats(
+        "seats-resets",
+        "the same while connections of clients are reset",
+        lag_s=0.3,
+        joins=(0, 1),
+        client_resets=(1, 4),
+        expectation=LIMITED,
     ),
     _seats(
         "seats-crashes",

@@ -12,10 +12,12 @@ from typing import TypeAlias
 
 from equipoise.lab.scenarios.access import Access
 from equipoise.lab.scenarios.faults import Fault
-from equipoise.lab.scenarios.workload import Workload
+from equipoise.lab.scenarios.workload import Client, Workload
 from equipoise.model import Mode
 
-__all__ = ["ClusterScenario", "Expectation", "NetworkShape", "Scenario", "Times"]
+__all__ = ["RARE", "ClusterScenario", "Expectation", "NetworkShape", "Scenario", "Times"]
+
+RARE = 10
 
 # How often something happens in one run: drawn between the two, both included.
 Times: TypeAlias = tuple[int, int]
@@ -72,6 +74,10 @@ class Scenario:
     client_settings: Mapping[str, int | float] = field(default_factory=dict)
     # Left out when every case is asked for: too large for a thousand seeds.
     is_large: bool = False
+
+    def of(self, seed: int) -> Scenario:
+        """The world of a seed: this one, or the one that it is in few of them."""
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,5 +158,15 @@ class ClusterScenario(Scenario):
     is_store_unreachable: bool = False
     # After the outage, or once in a run without one, the store comes back with nothing in it.
     is_store_emptied: bool = False
+    # Durable topics: each message of them is kept, and answered once it is.
+    durable: tuple[str, ...] = ()
+    # In one seed of RARE the world is this one, which takes longer; all others draw what they always drew.
+    rare: ClusterScenario | None = None
+    # Subscribers by filter that are there in one seed of four; publishers then send messages with attributes. They are
+    # drawn apart from all else: other seeds have the world that they had without them, and these the same faults.
+    filtered: tuple[Client, ...] = ()
     # A story played beside all this, by its name in equipoise.lab.simulation.cluster.stories.
     story: str = ""
+
+    def of(self, seed: int) -> ClusterScenario:
+        return self if self.rare is None or seed % RARE != RARE // 2 else self.rare

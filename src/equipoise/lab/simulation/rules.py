@@ -42,6 +42,8 @@ def _user(grants: Grants) -> User:
             Action.CREATE: _globs(grants.publish + grants.subscribe),
             Action.PUBLISH: _globs(grants.publish),
             Action.SUBSCRIBE: _globs(grants.subscribe),
+            **({Action.DURABLE: _globs(grants.durable)} if grants.durable else {}),
+            Action.FILTER: _globs(grants.subscribe),
         },
     )
 

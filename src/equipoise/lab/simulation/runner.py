@@ -77,6 +77,7 @@ def run_seed(
     `prepare` is called with a world of several hubs before it starts, to tell a story beside what the seed draws;
     `topology` replaces the scenario's.
     """
+    scenario = scenario.of(seed)
     history, began_at = History(), perf_counter()
     violations: list[Violation] = []
     story = scenario.story if isinstance(scenario, ClusterScenario) else ""

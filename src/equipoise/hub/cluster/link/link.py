@@ -247,11 +247,11 @@ class OutLink:
             self.base = offset
 
 
-def name_origin(links: Sequence[OutLink], key: bytes, item: Submission) -> None:
-    """Say to the hubs that follow a topic where the messages come from that are written next."""
+def name_origin(links: Sequence[OutLink], key: bytes, item: Submission, last: int = -1) -> None:
+    """Say to the hubs that follow a topic where the messages come from that are written next, up to the `last`."""
     if links:
-        last = item.sequence + len(item.payloads) - 1 if item.sequence else ANY_SEQUENCE
-        frame = encode(FromFrame(key, *item.path[0], last))
+        sequence = item.sequence + (last if last >= 0 else len(item.payloads) - 1)
+        frame = encode(FromFrame(key, *item.path[0], sequence if item.sequence else ANY_SEQUENCE))
         for link in links:
             if link.can(RESEND):
                 link.write(frame)

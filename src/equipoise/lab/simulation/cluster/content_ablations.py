@@ -29,7 +29,7 @@ from equipoise.lab.simulation.checkers import needless_gap, once, progress
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.relay import RelayMerge, Switch
-from equipoise.stream.sources import MergedStream
+from equipoise.stream.sources import MergedStream, MergedStreams
 
 __all__ = ["CONTENT_ABLATIONS"]
 
@@ -129,6 +129,17 @@ def _account_nothing(spans: FilterSpans, stream: SpannedStream) -> None:
     """Smart clients learn how far a stream is when something matches, or when they ask."""
 
 
+def _jump_unseen(topic: Topic, epoch: int, n: int) -> None:
+    """Spans go on over positions that were lost, within an epoch."""
+    if epoch != topic.epoch:
+        _jump(topic, epoch, n)
+    else:
+        topic.n = n
+
+
+_jump = Topic.jump
+
+
 CONTENT_ABLATIONS = (
     Ablation(
         "filter-match",
@@ -218,6 +229,21 @@ CONTENT_ABLATIONS = (
         "content-routed-alone",
         lambda: replaced(LinkSubscription, "ask_cover", _ask_nothing),
         seed=4,
+    ),
+    Ablation(
+        "filter-loss",
+        "a span holds no position that was lost",
+        once.NAME,
+        "content-narrow",
+        lambda: replaced(Topic, "jump", _jump_unseen),
+    ),
+    Ablation(
+        "client-bookmark",
+        "a smart client that comes back to a hub that lags does not get again what it had",
+        once.NAME,
+        "content-routed-comers",
+        lambda: replaced(MergedStreams, "bookmark", lambda streams: MergedStreams()),
+        seed=74,
     ),
     Ablation(
         "client-close",

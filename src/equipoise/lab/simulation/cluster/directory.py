@@ -6,10 +6,10 @@ hears of each change after a delay of its own, in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from equipoise.hub import HubSettings
+from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import LiveHub, Routing
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import HUBS_USER
@@ -43,6 +43,8 @@ class Directory:
         self._draw = draw
         self._lag_s = lag_s
         self._is_reinstated = is_reinstated
+        # Prepares what a hub on a host needs beside the others; the outcome gives it to the hub.
+        self.prepare: Callable[[Host], Awaitable[Callable[[Hub], None]]] | None = None
         self._changes = 0
         # By hub, the number of the latest change that it has applied.
         self._applied: dict[str, int] = {}
@@ -55,7 +57,12 @@ class Directory:
 
     async def attend(self, node: SimulatedHub) -> None:
         """On the host of the hub: let it serve, and make it known."""
+        equip = None if self.prepare is None else await self.prepare(node.host)
         hub = await node.listen()
+        if equip is not None:
+            # A hub that keeps logs knows which topics are durable before it serves.
+            equip(hub)
+            hub.core.specs.follow(self.specs, 1)
         hub.on_renewed = lambda: self._register(node)
         hub.join_cluster(None if node.rules is None else (HUBS_USER, HUBS_USER))
         hub.core.specs.follow(self.specs, 1)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from random import Random
 
 from equipoise.lab.scenarios import ClusterScenario
@@ -81,8 +82,21 @@ class ClusterFaults:
             for _ in range(low + int(self._share_draw() * (high - low + 1))):
                 at_s = self._share_draw() * scenario.duration_s
                 self._world.keep(self._later(at_s, "share change", self._change_shares))
+        self._begin_filtered()
         if scenario.store_outage_s:
             self._world.keep(self._later(0.2 + draw() * 0.5, "store outage", self._go_without_store))
+
+    def _begin_filtered(self) -> None:
+        """Subscribers by filter lose their connections as others do, drawn apart from all else."""
+        clients, draw = self._world.filtered, self._world.filter_random.random
+        acts: list[tuple[str, Callable[[str], object], tuple[int, int]]] = [
+            ("client reset", self._reset, self._scenario.client_resets),
+            ("client cut", self._cut_off, self._scenario.cuts),
+        ]
+        for name, act, (low, high) in acts if clients else ():
+            for _ in range(low + int(draw() * (high - low + 1))):
+                client = clients[int(draw() * len(clients))].name
+                self._world.keep(self._later(draw() * self._scenario.duration_s, name, partial(act, client)))
 
     def _limit_acts(self) -> list[tuple[str, Act, tuple[int, int]]]:
         """Apart from the others, so that worlds without limits draw what they always drew."""
@@ -116,6 +130,9 @@ class ClusterFaults:
             homes.append(world.draw(members))
             members.remove(homes[-1])
         modes = self._scenario.modes
+        if topic in self._scenario.durable:
+            # One hub owns the log.
+            modes = (Mode.ALL_PUBLISHERS,)
         mode = modes[int(self._random.random() * len(modes))] if len(homes) > 1 else Mode.SINGLE
         world.replicate(topic, tuple(homes), mode)
 
@@ -192,9 +209,20 @@ class ClusterFaults:
         self._sim.heal(one, other, one_way=one_way)
 
     def _reset_client(self) -> None:
-        client = self._client()
+        self._reset(self._client())
+
+    def _reset(self, client: str) -> None:
         for hub in self._world.hubs:
             self._sim.reset_connections(hub, client)
+
+    async def _cut_off(self, client: str) -> None:
+        """From all hubs that there are now."""
+        hubs, (low, high) = sorted(self._world.hubs), self._scenario.cut_s
+        for hub in hubs:
+            self._sim.cut(client, hub)
+        await asyncio.sleep(low + self._world.filter_random.random() * (high - low))
+        for hub in hubs:
+            self._sim.heal(client, hub)
 
     async def _cut_client(self) -> None:
         client, hub = self._client(), self._hub()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from equipoise.hub.cluster.client_queue import PendingPublish
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.rate_limits import RateLimits
@@ -16,7 +17,7 @@ from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
-from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up, progress
+from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up, order, progress
 from equipoise.limits import Bucket, TurnRing, nanoseconds
 from equipoise.model import Plan
 from equipoise.stream.submission import Submission
@@ -80,11 +81,21 @@ def _serve_before_specs() -> Iterator[None]:
         yield
 
 
+def _for_the_latest(clients: LimitedClients, trunk: Topic, one: PendingPublish) -> bool:
+    """A message that has waited counts for the connection that has published last."""
+    own, one.session = one.session, trunk.publisher or 0
+    try:
+        return _SEND(clients, trunk, one)
+    finally:
+        one.session = own
+
+
 def _stay_first(ring: TurnRing[object]) -> None:
     """A client that has a turn has the next one, too."""
 
 
 _OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, LimitedClients._passes
+_SEND = LimitedClients._send
 
 LIMIT_ABLATIONS = (
     Ablation(
@@ -177,6 +188,14 @@ LIMIT_ABLATIONS = (
         "limits-everything",
         replacing(TurnRing, "_later", lambda ring, party: []),
         seed=71,
+    ),
+    Ablation(
+        "seat-order",
+        "messages that have waited for tokens count for the connection that they came over",
+        order.NAME,
+        "limits-seats-resets",
+        replacing(LimitedClients, "_send", _for_the_latest),
+        seed=48,
     ),
     Ablation(
         "deferred-replies",

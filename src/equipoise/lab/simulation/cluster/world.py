@@ -20,9 +20,10 @@ from equipoise.hub.cluster.stall_watch import CREDIT_NS
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
-from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules
+from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules, Workload
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.cluster.kept_topics import KeptTopics
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
 from equipoise.lab.simulation.incarnation import Incarnation
 from equipoise.lab.simulation.memory_use import measure_forever
@@ -51,6 +52,8 @@ QUICK: dict[str, int | float | str] = {
 }
 START_S, OPENING_S = 5.0, 10.0
 SETTLING_S = 20.0
+# The share of seeds with subscribers by filter, of scenarios that have some.
+FILTERED_SHARE = 0.25
 
 
 class ClusterWorld:
@@ -61,6 +64,10 @@ class ClusterWorld:
         self.scenario = scenario
         self.history = history
         self.random = Random(f"cluster {sim.seed}")
+        # Apart from `random`, so that seeds are what they were without subscribers by filter.
+        self.filter_random = Random(f"filters in {sim.seed}")
+        is_filtered = self.filter_random.random() < FILTERED_SHARE
+        self.filtered = tuple(Workload(clients=scenario.filtered).each()) if is_filtered else ()
         self.staging = Staging(sim, history)
         self.is_healed = False
         self._rules = None if scenario.access is None else scenario.access.rules
@@ -78,6 +85,11 @@ class ClusterWorld:
             self.directory = Directory(
                 sim, self.random.random, lag_s=scenario.lag_s, is_reinstated=self._is_reinstated
             )
+        self._kept: KeptTopics | None = None
+        if scenario.durable and isinstance(self.directory, Directory):
+            has_users = scenario.access is not None
+            self._kept = KeptTopics(sim, scenario.durable, history, has_users=has_users)
+            self.directory.prepare = self._kept.prepare
         for name in scenario.hubs:
             self.add_hub(name)
 
@@ -106,6 +118,8 @@ class ClusterWorld:
     async def start(self) -> None:
         """Start all hubs under a plan that has them as members, and wait for every subscription."""
         specs = self._specs()
+        if self._kept is not None:
+            self._kept.start()
         if isinstance(self.directory, Region):
             await self.directory.begin()
             await self.directory.put_specs(specs)
@@ -119,11 +133,16 @@ class ClusterWorld:
         await self.until(lambda: len(self.directory.alive) == len(self.hubs), START_S)
         self.directory.commit(Plan(members=tuple(Member(name) for name in sorted(self.hubs))))
         for client in self.scenario.workload.each():
-            self._seat(client)
+            self._seat(_with_attributes(client) if self.filtered else client, self.random)
+        for client in self.filtered:
+            self._seat(client, self.filter_random)
+        if self._kept is not None:
+            self._kept.begin(sorted(self.hubs))
         await self.until(self.staging.is_everybody_live, OPENING_S)
 
     def _specs(self) -> list[TopicSpec]:
-        return [
+        kept = [] if self._kept is None else self._kept.specs()
+        return kept + [
             TopicSpec(
                 pattern=pattern.encode(),
                 rate_per_s=rate,
@@ -133,9 +152,9 @@ class ClusterWorld:
             for pattern, (rate, burst) in self.scenario.limited.items()
         ]
 
-    def _seat(self, client: Client) -> None:
-        host = self.sim.host(client.name)
-        at = client.place or self.draw(sorted(self.hubs))
+    def _seat(self, client: Client, random: Random) -> None:
+        host, hubs = self.sim.host(client.name), sorted(self.hubs)
+        at = client.place or hubs[int(random.random() * len(hubs))]
         is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING
         others = tuple(name for name in self.hubs if name != at) if is_told else ()
         settings = hurried(
@@ -148,6 +167,8 @@ class ClusterWorld:
     def heal(self) -> None:
         """Undo whatever is wrong, and give each hub that has come back its share again."""
         self.is_healed = True
+        if self._kept is not None:
+            self._kept.is_over = True
         for task in self._tasks:
             task.cancel()
         names = [*self.hubs, *(client.name for client in self.staging.clients)]
@@ -176,6 +197,8 @@ class ClusterWorld:
         """Demand progress, and of hubs with a store that they agree."""
         await self.staging.conclude(self.scenario.expectation.progress_s)
         self.staging.note_unfinished()
+        if self._kept is not None:
+            await self._kept.conclude(self.hubs, self.scenario.expectation.progress_s)
         if isinstance(self.directory, Region):
             await self.until(self.directory.is_settled, SETTLING_S)
             if not self.directory.is_settled():
@@ -327,6 +350,11 @@ class ClusterWorld:
             if node.cluster is not None:
                 sums.update(cluster_counters(node.cluster))
         return dict(sums)
+
+
+def _with_attributes(client: Client) -> Client:
+    """The same, for subscribers by filter."""
+    return replace(client, publishes=tuple(replace(stream, is_json=True) for stream in client.publishes))
 
 
 def judged_times(topic: Topic, count: int, now: float) -> list[tuple[float, int]]:

@@ -1,0 +1,155 @@
+"""Shapes of filters: what filters have in common that compare the same attributes in the same way.
+
+A shape keeps its filters in groups by the values that they compare by equality, so that a message with these values
+asks one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple
+
+from equipoise.content.filter import Constraint, Filter, Value, ValueType
+from equipoise.content.groups import Axis, FilterGroup, Found, N, group_for
+
+__all__ = ["FilterShape", "ShapeKey", "access_values", "shape_key"]
+
+
+class ShapeKey(NamedTuple):
+    """What filters of one shape have in common: how they are found, and which attributes they compare how."""
+
+    # How long the prefix is that they are found by; -1: by a value; -2: by nothing.
+    prefix_length: int
+    access: str
+    equal: tuple[str, ...]
+    present: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    has_residue: bool
+    # Whether they are found by any of several values, so that different filters are found by the same one.
+    has_list: bool
+
+
+class FilterShape(Generic[N]):
+    """The filters of one shape, in groups by their values. A group of one filter at most is that filter."""
+
+    __slots__ = ("first", "groups", "is_single", "key", "size", "spread")
+
+    def __init__(self, key: ShapeKey, first: N) -> None:
+        self.key = key
+        # The one that it was made for, which may have gone.
+        self.first = first
+        self.size = 0
+        self.is_single = not (key.axes or key.has_residue or key.has_list)
+        self.groups: dict[Any, N | FilterGroup[N]] = {}
+        # By what they are found by, how many filters there are.
+        self.spread: dict[Value | None, int] = {}
+
+    def add(self, access: Value | None, node: N) -> None:
+        at = self._group_key(access, node.filter)
+        self.size += 1
+        self.spread[access] = self.spread.get(access, 0) + 1
+        if self.is_single:
+            self.groups[at] = node
+            return
+        group = self.groups.get(at)
+        if group is None:
+            _, _, _, _, axes, has_residue, has_list = self.key
+            group = self.groups[at] = group_for(axes, has_residue=has_residue, has_list=has_list)
+        group.add(node)  # type: ignore[union-attr]
+
+    def remove(self, access: Value | None, node: N) -> None:
+        at = self._group_key(access, node.filter)
+        self.size -= 1
+        self.spread[access] -= 1
+        if not self.spread[access]:
+            del self.spread[access]
+        group = self.groups[at]
+        if not self.is_single:
+            group.remove(node)  # type: ignore[union-attr]
+        if self.is_single or not len(group):  # type: ignore[arg-type]
+            del self.groups[at]
+
+    def scanned(self, access: Value | None, filter: Filter) -> Sequence[N]:
+        """Those of the group that the filter would be in, if they are looked at one by one."""
+        group = self.groups.get(self._group_key(access, filter)) if self.key.has_residue else None
+        return () if group is None else group.nodes()  # type: ignore[union-attr]
+
+    def collect(self, access: Value | None, values: Mapping[str, Value], found: Found[N]) -> None:
+        key = self.key
+        at: Any = access
+        if key.equal:
+            at = (access, *[values.get(path) for path in key.equal])
+        group = self.groups.get(at)
+        if group is None:
+            return
+        for path in key.present:
+            if path not in values:
+                return
+        if self.is_single:
+            found.append(((group,), 0, 1))  # type: ignore[arg-type]
+        else:
+            group.collect(values, found)  # type: ignore[union-attr]
+
+    def wider(self, access: Value | None, narrow: Filter) -> Iterator[N]:
+        """Those that may cover the filter."""
+        at: Any = access
+        if self.key.equal:
+            equal = [narrow.of(path) for path in self.key.equal]
+            at = (access, *[_only_value(constraint) for constraint in equal])
+        group = self.groups.get(at)
+        if group is None:
+            return
+        if self.is_single:
+            yield group  # type: ignore[misc]
+        else:
+            yield from group.wider(narrow)  # type: ignore[union-attr]
+
+    def _group_key(self, access: Value | None, filter: Filter) -> Any:
+        if not self.key.equal:
+            return access
+        return (access, *[_only_value(filter.of(path)) for path in self.key.equal])
+
+
+def access_values(access: Constraint | None) -> tuple[Value | None, ...]:
+    if access is None:
+        return (None,)
+    if access.values is not None:
+        return access.values
+    assert access.residue is not None, "a filter is found by values or by a prefix"
+    return (access.residue.prefix,)
+
+
+def shape_key(filter: Filter, access: Constraint | None) -> ShapeKey:
+    equal: list[str] = []
+    present: list[str] = []
+    axes: list[Axis] = []
+    has_residue = False
+    for constraint in filter.constraints:
+        path, kind, values, low, high, residue = constraint
+        is_access = access is not None and path == access.path
+        if values is not None:
+            if not is_access:
+                equal += [path] if len(values) == 1 else []
+                has_residue |= len(values) > 1
+        elif kind is ValueType.ANY:
+            present.append(path)
+        else:
+            if low is not None or high is not None:
+                axes.append(Axis(path, kind, low is not None, high is not None))
+            is_bare = is_access and residue is not None and residue == (residue.prefix, "", (), ())
+            has_residue |= residue is not None and not is_bare
+    if access is None:
+        length = -2
+    elif access.values is not None:
+        length = -1
+    else:
+        assert access.residue is not None, "a filter is found by values or by a prefix"
+        length = len(access.residue.prefix)
+    path = "" if access is None else access.path
+    has_list = access is not None and access.values is not None and len(access.values) > 1
+    return ShapeKey(length, path, tuple(equal), tuple(present), tuple(axes), has_residue, has_list)
+
+
+def _only_value(constraint: Constraint | None) -> Value | None:
+    values = None if constraint is None else constraint.values
+    return values[0] if values is not None and len(values) == 1 else None

@@ -1,0 +1,170 @@
+"""Durable topics in a world of several hubs without a store of their own: what keeps them, and what must be kept.
+
+The metadata of logs is in a store that only this is for, their entries on three bookies; neither fails here, which
+`durable-*` worlds have them do. A durable subscriber, the real client, follows each topic beside the clients of the
+scenario. In the end the log has what was acknowledged, once, and the durable subscriber has got it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import equipoise
+from equipoise.client import DurableMessage
+from equipoise.errors import EquipoiseError, StoreError
+from equipoise.hub import Hub
+from equipoise.lab.simulation.durable.log_client import LogClient
+from equipoise.lab.simulation.durable.subscribers import SMART_SETTINGS
+from equipoise.lab.simulation.durable.world import (
+    CLIENT_SETTINGS,
+    STORE,
+    STORE_PORT,
+    TREE,
+    keep_bookie,
+    open_store,
+)
+from equipoise.lab.simulation.host import Host
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.workload.history import History, LogTrack, PublishOutcome
+from equipoise.lab.workload.payload import decode_payload, encode_payload
+from equipoise.ledger.quorum import Quorum
+from equipoise.ledger_client.ledgers import BookieLedgers
+from equipoise.log.append import payload_of
+from equipoise.log.entries import body_of
+from equipoise.model import Durability, TopicSpec
+from equipoise.store import MemoryStoreServer, MemoryTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from equipoise.lab.simulation.simulated_hub import SimulatedHub
+    from equipoise.lab.simulation.world import Simulation
+
+__all__ = ["KeptTopics"]
+
+QUORUM = (3, 3, 2)
+# The user of durable subscribers, where there are users.
+USER, PUBLISHER = "dora", "pip"
+RETRY_S, PAUSE_S = 0.1, 0.1
+
+
+class KeptTopics:
+    """The durable topics of one run."""
+
+    def __init__(
+        self, sim: Simulation, topics: tuple[str, ...], history: History, *, has_users: bool
+    ) -> None:
+        self._sim = sim
+        self._topics = topics
+        self._history = history
+        self._login = f"{USER}:{USER}@" if has_users else ""
+        # Whether plain publishers have said enough.
+        self.is_over = False
+        # By topic, what its durable subscriber has got.
+        self._got: dict[str, set[bytes]] = {topic: set() for topic in topics}
+
+    def specs(self) -> list[TopicSpec]:
+        return [TopicSpec(pattern=topic.encode(), durability=Durability(*QUORUM)) for topic in self._topics]
+
+    def start(self) -> None:
+        """Start store and bookies."""
+        tree = MemoryTree(self._sim.loop.time)
+        self._sim.host(STORE).spawn(MemoryStoreServer(tree, host="0.0.0.0", port=STORE_PORT).start())
+        for number in range(1, QUORUM[0] + 1):
+            host = self._sim.host(f"b{number}")
+            host.disk.sync_s_min, host.disk.sync_s_max = 0.0005, 0.008
+            host.spawn(keep_bookie(host.name, host, {}, lambda fault: None), name=host.name)
+
+    async def prepare(self, host: Host) -> Callable[[Hub], None]:
+        """What lets a hub on the host keep logs."""
+        store = await open_store()
+        ledgers = BookieLedgers(store, TREE, host.random, settings=CLIENT_SETTINGS)
+        while True:
+            try:
+                await ledgers.start()
+                break
+            except StoreError:
+                await asyncio.sleep(RETRY_S)
+        return lambda hub: hub.use_logs(store, TREE, ledgers, lambda: Quorum(*QUORUM))
+
+    def begin(self, hubs: list[str]) -> None:
+        """Let durable subscribers and plain publishers begin."""
+        for topic in self._topics:
+            host = self._sim.host(f"durable-{topic}")
+            host.spawn(self._subscribe(topic, hubs, host.random), name=host.name)
+            host = self._sim.host(f"plain-{topic}")
+            host.spawn(self._publish(topic, hubs, host.random), name=host.name)
+
+    async def _publish(self, topic: str, hubs: list[str], rng: random.Random) -> None:
+        """Publish with plain commands at any hub. After a failure it is another publisher to all hubs."""
+        history, connection, lives = self._history, LogClient(lambda: rng.choice(hubs)), 0
+        login = [("AUTH", PUBLISHER, PUBLISHER)] if self._login else []
+        if self._login:
+            history.users[PUBLISHER] = PUBLISHER
+        while not self.is_over:
+            await asyncio.sleep(rng.random() * PAUSE_S)
+            sequence = history.next_sequence(PUBLISHER, topic)
+            payload = encode_payload(PUBLISHER, sequence, 32)
+            words = ("PUBLISH", topic) if rng.random() < 0.5 else ("XADD", topic, "*", "payload")
+            sent = history.begin(PUBLISHER, topic, self._sim.now, lives)
+            replies = await connection.ask(*login, (*words, payload))
+            if len(replies) > len(login) and isinstance(replies[-1], int | bytes):
+                sent.outcome, sent.answered_at = PublishOutcome.ACKNOWLEDGED, self._sim.now
+            else:
+                connection.close()
+                lives += 1
+        connection.close()
+
+    async def _subscribe(self, topic: str, hubs: list[str], rng: random.Random) -> None:
+        while True:
+            url = f"equipoise://{self._login}" + ",".join(f"{hub}:{PORT}" for hub in rng.sample(hubs, 2))
+            try:
+                async with (
+                    equipoise.connect(url, settings=SMART_SETTINGS, rng=random.Random(rng.random())) as bus,
+                    bus.subscribe(topic, durable=USER, start="beginning") as subscription,
+                ):
+                    async for event in subscription:
+                        if isinstance(event, DurableMessage):
+                            self._got[topic].add(event.payload)
+                            await subscription.ack(event)
+            except EquipoiseError:
+                await asyncio.sleep(RETRY_S)
+
+    # The end.
+
+    async def conclude(self, hubs: Mapping[str, SimulatedHub], patience_s: float) -> None:
+        """Hold what is in the logs, and what durable subscribers have got, against what was acknowledged."""
+        for topic in self._topics:
+            track = LogTrack(topic)
+            self._history.logs.append(track)
+            entries = self._entries(topic, hubs)
+            if entries is None:
+                track.problems.append("no hub has it open after healing")
+                continue
+            sent = Counter(decode_payload(payload)[:2] for payload in entries)
+            twice = [name for name, count in sent.items() if count > 1]
+            if twice:
+                track.problems.append(f"{twice[0]} is in it twice")
+            for (publisher, name), messages in self._history.sent.items():
+                acked = [i for i, one in enumerate(messages) if one.outcome is PublishOutcome.ACKNOWLEDGED]
+                lost = [i for i in acked if name == topic and (publisher, i) not in sent]
+                if lost:
+                    track.problems.append(f"{publisher}.{lost[0]} was acknowledged, and is not there")
+            got = self._got[topic]
+            if not await self._sim.until(lambda got=got, all=set(entries): all <= got, patience_s):  # type: ignore[misc]  # bound now
+                missing = len(set(entries) - got)
+                track.problems.append(f"its durable subscriber has not got {missing} of {len(entries)}")
+            self._sim.host(f"durable-{topic}").crash()
+
+    @staticmethod
+    def _entries(topic: str, hubs: Mapping[str, SimulatedHub]) -> list[bytes] | None:
+        """What the log holds, as its owner has it, which is the hub that opened it last."""
+        cores = [node.hub.core for node in hubs.values() if node.hub is not None]
+        found = [core.logs.by_name.get(topic.encode()) for core in cores if core.logs is not None]
+        live = max((log for log in found if log is not None), key=lambda log: log.epoch, default=None)
+        if live is None:
+            return None
+        return [payload_of(body_of(piece)) for _, piece in live.log.entries.behind(0)]
