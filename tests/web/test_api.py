@@ -188,6 +188,7 @@ def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
             "burst_messages": 9,
             "wait_ms": 1_000.0,
             "access_delay_s_max": 0.0,
+            "fit": None,
         }
 
     play(scenario, token=TOKEN)

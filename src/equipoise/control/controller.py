@@ -27,7 +27,9 @@ from equipoise.control.rounds import (
     unseen_since,
 )
 from equipoise.control.settings import ControllerSettings
+from equipoise.control.split_fits import FindSplit, SplitFits
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
+from equipoise.limits.fitting import SplitFit
 from equipoise.plan import Memory, Policy
 from equipoise.plan.load import hub_loads
 from equipoise.plan.settings import PlannerSettings
@@ -100,8 +102,9 @@ class Controller:
         facts: LeaderFacts,
         clock: Callable[[], float] = time.time,
         interested: Callable[[Interest], None] | None = None,
+        find_split: FindSplit | None = None,
     ) -> None:
-        """`interested` receives after each round what views are to name."""
+        """`interested` receives after each round what views are to name. Without `find_split` no topic is fitted."""
         self.settings = settings
         self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
@@ -114,6 +117,7 @@ class Controller:
         self._clock = clock
         self._interested = interested
         self._remembering = Remembering(store, tree)
+        self._fits = None if find_split is None else SplitFits(find_split, clock)
         # None while it does not lead.
         self._memory: Memory | None = None
         self._is_pressing = False
@@ -133,10 +137,13 @@ class Controller:
 
     def loads(self, view: View) -> list[float]:
         """The load of each hub of a view, as the planner has it."""
-        settings = getattr(self._policy, "settings", None)
         profiles = {} if self._memory is None else self._memory.profiles
-        known = settings if isinstance(settings, PlannerSettings) else PlannerSettings()
-        return [float(load) for load in hub_loads(view, profiles, known)]
+        return [float(load) for load in hub_loads(view, profiles, self._planner_settings)]
+
+    @property
+    def _planner_settings(self) -> PlannerSettings:
+        settings = getattr(self._policy, "settings", None)
+        return settings if isinstance(settings, PlannerSettings) else PlannerSettings()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -144,6 +151,8 @@ class Controller:
             group.create_task(self.knowledge.run())
             group.create_task(self.leadership.run())
             group.create_task(self._rounds())
+            if self._fits is not None:
+                group.create_task(self._fits.run())
 
     async def _rounds(self) -> None:
         await self.knowledge.is_complete.wait()
@@ -209,6 +218,7 @@ class Controller:
     async def _decide(self, now: float) -> RoundOutcome:
         if self._memory is None:
             self._memory = await self._remembering.recall()
+        self._fit()
         known = Known(
             now=now,
             view=self.views.latest,
@@ -223,6 +233,25 @@ class Controller:
         self._absent_s, self._unseen_s = absent_since(known), unseen_since(known)
         # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
+
+    def _fit(self) -> None:
+        """Take what fits have found, and have the next topic fitted that needs it."""
+        if self._fits is None or self._memory is None:
+            return
+        self._memory = self._fits.merged(self._memory)
+        if (view := self.views.latest) is not None:
+            costs = self._planner_settings
+            self._fits.look(
+                view,
+                self.knowledge.specs,
+                self._memory,
+                publication_us=costs.publication_cost_us,
+                delivery_us=costs.delivery_cost_us,
+            )
+
+    def split_fit(self, topic: bytes) -> SplitFit | None:
+        """What is known of the number of hubs that a limited topic needs; None if it was not asked for."""
+        return None if self._memory is None else self._memory.fits.get(topic)
 
     async def _commit(self, outcome: RoundOutcome) -> int | None:
         """The version in force if the decision stands; None if another writer was faster."""

@@ -79,6 +79,17 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             "asked for: machines that have to be installed take some minutes.",
         ),
     ] = 600.0
+    fit_master: Annotated[
+        str,
+        Meta(
+            description="Spark master for fits of limited topics whose latency limit does not hold: their arrivals "
+            "are recorded for 10 s and replayed for every number of hubs. Empty: in one process, without Spark."
+        ),
+    ] = "local[2]"
+    fit_user: Annotated[
+        str, Meta(description="User that records arrivals at hubs for fits; empty: none is needed.")
+    ] = ""
+    fit_password_file: Annotated[str, Meta(description="File with the password of `fit_user`.")] = ""
 
     def __post_init__(self) -> None:
         if self.hubs_max and self.hubs_max < self.hubs_min:

@@ -276,6 +276,7 @@ class ClusterFacts:
             "burst_messages": envelope.burst,
             "wait_ms": 1e3 * spec.wait_s,
             "access_delay_s_max": _known(throttle_delay_s) if throttle_delay_s is not None else None,
+            "fit": None if (fit := self.controller.split_fit(name)) is None else msgspec.structs.asdict(fit),
             "shares": [
                 {"hub": hub, "rate_per_s": share.rate / 1e6, "burst_messages": share.depth / TOKEN}
                 for hub, share in zip(homes, shares, strict=False)

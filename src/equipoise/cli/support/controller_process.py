@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.support.controller_file import load
+from equipoise.cli.support.split_jobs import split_job
 from equipoise.control.controller import Controller
 from equipoise.control.provision import CommandProvisioner, NoProvisioner, Provisioner, StoreProvisioner
 from equipoise.control.settings import ControllerSettings
@@ -105,6 +106,7 @@ async def _serve(wanted: ControllerOptions) -> None:
             provisioner=await stack.enter_async_context(_provisioner(wanted.provision, store, tree)),
             facts=LeaderFacts(name=settings.name, site=settings.site, intake=intake),
             interested=views.want,
+            find_split=split_job(settings, wanted.store_url, tree, time.time),
         )
         pages = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
         page = "" if pages is None else _told_url(pages, wanted)

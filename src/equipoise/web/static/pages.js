@@ -106,12 +106,15 @@ function limitWords(topic) {
   return `${number(topic.latency_limit_ms)} ms at p${number(100 * topic.latency_quantile, 1)}${verdict}`;
 }
 
-// The rate limit, what each hub has of it, and how long it held messages back.
+// The rate limit, what each hub has of it, how long it held messages back, and what replays of its arrivals have found.
 function envelopeTiles(envelope) {
   if (!envelope) return [];
   const shares = envelope.shares.map((share) => `${share.hub} ${number(share.rate_per_s, 1)}/s, ${number(share.burst_messages, 1)}`);
   const tiles = [tile("rate limit", `${number(envelope.rate_per_s, 1)}/s, bursts of ${number(envelope.burst_messages)}`), tile("longest access delay", millis(envelope.access_delay_s_max))];
-  return shares.length > 1 ? [...tiles, tile("shares", shares.join("; "))] : tiles;
+  if (shares.length > 1) tiles.push(tile("shares", shares.join("; ")));
+  const fit = envelope.fit;
+  if (fit) tiles.push(tile("hubs that keep the latency limit", fit.note || `${fit.hubs}: ${millis(fit.latency_s)}, ${fit.is_confirmed ? "confirmed" : "being tried"}`));
+  return tiles;
 }
 
 function topicRow(topic) {

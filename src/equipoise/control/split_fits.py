@@ -1,0 +1,120 @@
+"""Have limited topics fitted by themselves: those whose latency limit does not hold, one at a time, beside the rounds.
+
+A fit records a topic's arrivals and replays them for every number of hubs (`limits.split_fit`); that takes some ten
+seconds and runs elsewhere. What it finds goes into the planner's memory, is tried, and confirmed by what the topic then
+measures (`plan/steps/envelopes.py`). Of a fit that fails the reason is kept, and the last shares hold.
+
+Always true: at most one fit is under way; a topic is fitted again only when the last fit has been judged, and not soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import msgspec
+
+from equipoise.errors import EquipoiseError
+from equipoise.limits.fitting import SplitFit
+from equipoise.model import Specs, TopicSpec
+from equipoise.plan import Memory
+from equipoise.plan.latency import present_latency_s, specs_asking
+from equipoise.view import View
+
+__all__ = ["FindSplit", "SplitFits", "SplitQuestion"]
+
+log = logging.getLogger("equipoise.control")
+
+# Views in a row that show a limit broken, before its topic is looked at: moves and bursts pass.
+BROKEN_VIEWS = 5
+# After a fit that failed, and after one that was judged, if the limit is still broken.
+RETRY_S = 120.0
+REFIT_S = 600.0
+
+
+class SplitQuestion(NamedTuple):
+    """Over how many hubs, up to so many, should the topic be split; a message and its deliveries cost a hub so much."""
+
+    topic: bytes
+    hubs_max: int
+    message_us: float
+
+
+# Raises EquipoiseError if it cannot be found out.
+FindSplit = Callable[[SplitQuestion], Awaitable[SplitFit]]
+
+
+class SplitFits:
+    """Owned by the controller, which calls `look` in each round of a leader, and runs `run`."""
+
+    def __init__(self, find: FindSplit, clock: Callable[[], float]) -> None:
+        self._find = find
+        self._clock = clock
+        self._questions: asyncio.Queue[SplitQuestion] = asyncio.Queue(1)
+        self._is_busy = False
+        # By topic, views in a row in which its limit was broken; and the time of the last view.
+        self._broken: dict[bytes, int] = {}
+        self._seen_s = 0.0
+        self._found: dict[bytes, SplitFit] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            question = await self._questions.get()
+            try:
+                fit = await self._find(question)
+            except EquipoiseError as problem:
+                fit = SplitFit(self._clock(), note=str(problem)[:200])
+            shown = question.topic.decode("utf-8", "backslashreplace")
+            log.info("fit of %s: %s", shown, fit.note or f"{fit.hubs} hubs, {1e3 * fit.latency_s:.2f} ms")
+            self._found[question.topic] = fit
+            self._is_busy = False
+
+    def merged(self, memory: Memory) -> Memory:
+        """The memory with what was found since."""
+        if not self._found:
+            return memory
+        found, self._found = self._found, {}
+        return msgspec.structs.replace(memory, fits={**memory.fits, **found})
+
+    def look(
+        self, view: View, specs: Specs, memory: Memory, *, publication_us: float, delivery_us: float
+    ) -> None:
+        """Ask about the topic that has been above its limit for longest, if none is being fitted."""
+        if view.time_s <= self._seen_s:
+            return
+        self._seen_s = view.time_s
+        rows = specs_asking(view, specs, _is_fitted)
+        present_s = present_latency_s(view.topics, {row: spec.quantile for row, spec in rows.items()})
+        names = view.topics.names
+        broken = [row for row, spec in rows.items() if present_s[row] * 1e3 > (spec.latency_ms or 0.0)]
+        self._broken = {names[row]: self._broken.get(names[row], 0) + 1 for row in broken}
+        due = [row for row in broken if self._is_due(names[row], memory)]
+        hubs_max = int(view.hubs.is_alive.sum())
+        if not due or self._is_busy or hubs_max < 2:
+            return
+        row = max(due, key=lambda row: (self._broken[names[row]], names[row]))
+        topics = view.topics
+        readers = float(topics.deliveries_per_s[row]) / max(1e-9, float(topics.publications_per_s[row]))
+        self._is_busy = True
+        self._questions.put_nowait(
+            SplitQuestion(names[row], min(hubs_max, 64), publication_us + readers * delivery_us)
+        )
+
+    def _is_due(self, topic: bytes, memory: Memory) -> bool:
+        if self._broken[topic] < BROKEN_VIEWS or topic in self._found:
+            return False
+        fit = memory.fits.get(topic)
+        if fit is None:
+            return True
+        if fit.hubs and not fit.is_confirmed:
+            # It is being tried.
+            return False
+        return self._clock() - fit.at_s >= (REFIT_S if fit.hubs else RETRY_S)
+
+
+def _is_fitted(spec: TopicSpec) -> bool:
+    """Whether topics of this spec can be split, and have a limit to be fitted to."""
+    return spec.rate_per_s is not None and spec.latency_ms is not None and spec.durability is None
