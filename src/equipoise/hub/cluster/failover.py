@@ -30,6 +30,7 @@ from equipoise.hub.cluster.link.failover_frames import ANY_SEQUENCE
 from equipoise.hub.cluster.link.frames import AgainFrame, Life, ResentFrame, SeenFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
+from equipoise.stream.submission import Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -53,6 +54,8 @@ class _Handover(Protocol):
 
 
 class _Ingress(Protocol):
+    lost: int
+
     def drain(self, stream: Stream) -> None: ...
     def give_up(self, stream: Stream, acks: list[Ack]) -> None: ...
     def is_void(self, item: Submission) -> bool: ...
@@ -169,8 +172,12 @@ class Failover:
         self._cluster.ingress.drain(stream)
         self.resent += before
         if stream.state is State.REMOTE:
-            # What cannot go now would come behind RESENT, and may repeat what new subscribers have got.
-            self._cluster.ingress.give_up(stream, admission.resolve(is_lost=True))
+            # What cannot go now would come behind RESENT, and may repeat what new subscribers have got. A loss goes in
+            # its place: what was sent again before it is behind the gap of the new epoch.
+            lost = sum(ack.messages for ack in admission.resolve(is_lost=True))
+            if lost:
+                self._cluster.ingress.lost += lost
+                admission.put_first(Submission((), 0, (), (), lost, is_doubtful=True))
 
     def _was_home(self, stream: Stream, hub: str) -> bool:
         """Whether the plan of all hubs would have the topic at the dead hub.
