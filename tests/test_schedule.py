@@ -18,7 +18,7 @@ def scheduler(**kept: float) -> ByDuration:
 
 def test_a_module_is_one_piece_and_so_is_a_group_of_modules() -> None:
     made = scheduler()
-    assert made._split_scope("tests/local/test_up.py::test_a[x@y]") == "@up"
+    assert made._split_scope("tests/local/test_up_whole.py::test_a[x@y]") == "@up"
     assert made._split_scope("tests/demo/test_command.py::test_b") == "@up"
     assert made._split_scope("tests/pipeline/test_query.py::test_c") == "@spark"
     assert made._split_scope("tests/test_schedule.py::TestMany::test_d[1]") == "tests/test_schedule.py"

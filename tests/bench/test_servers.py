@@ -87,7 +87,7 @@ def test_a_server_does_not_outlive_a_benchmark_that_is_killed(tmp_path: Path) ->
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_running(pid) and not is_zombie(pid):
         assert time.monotonic() < deadline, "the server lives on"
         time.sleep(0.01)

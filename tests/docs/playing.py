@@ -25,6 +25,7 @@ from pathlib import Path
 from docs.blocks import ROOT
 from equipoise.processes import free_port
 from support.node import NODE_MODULES
+from support.ports import write_ports
 
 __all__ = ["SPARK_WORDS", "Reader", "Started", "console_steps", "is_told"]
 
@@ -39,6 +40,8 @@ _WITHOUT_SPARK = " --no-pipeline"
 SPARK_WORDS = ("pipeline ready", "equipoise lake")
 SPARK_PATIENCE_S = 180.0
 _EXPORTS = ".exports"
+# Where `equipoise up` keeps its things.
+DATA = "equipoise-data"
 # What a system chooses by itself, and what pages call it.
 _PORTS_OF_UP = (("hub-1", "6399"), ("hub-2", "6400"), ("dashboard", "6398"), ("store", "2181"))
 
@@ -125,8 +128,9 @@ class Reader:
         # As wide as a table may get.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
         line = self.ported(command)
-        if command.startswith("equipoise up") and not has_spark:
-            line += _WITHOUT_SPARK
+        if command.startswith("equipoise up"):
+            write_ports(self.folder / DATA)
+            line += "" if has_spark else _WITHOUT_SPARK
         process = subprocess.Popen(
             ["bash", "-c", f"{self._exports()}\n{line}"],
             cwd=self.folder,
@@ -175,13 +179,13 @@ class Reader:
     def _await_system(self, started: Started, expected: list[str], patience_s: float) -> None:
         """A system chooses its ports by itself, those of the first hub first."""
         until(lambda: any("is up" in line for line in started.lines), lambda: _said(started))
-        self.adopt(self.folder / "equipoise-data" / "ports.json")
+        self.adopt(self.folder / DATA / "ports.json")
         until(
             lambda: is_told(self._wanted(expected), started.lines),
             lambda: _said(started, expected),
             patience_s,
         )
-        self.adopt(self.folder / "equipoise-data" / "ports.json")
+        self.adopt(self.folder / DATA / "ports.json")
 
     def adopt(self, file: Path) -> None:
         found: Mapping[str, int] = json.loads(file.read_text())

@@ -1,6 +1,6 @@
-"""Every code block of the documentation works as it is written there.
+"""Every code block of the documentation works as it is written there; pages with Spark are in test_spark_pages.py.
 
-Each page is read from top to bottom by somebody who types what it says. Blocks that cannot be run here are counted, so
+Each page is read from top to bottom by a reader who types what it says. Blocks that cannot be run here are counted, so
 that one more of them is a decision, and their syntax is checked.
 """
 
@@ -13,17 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
-from docs.blocks import ROOT, Block, Fresh, blocks_of, needs_of, pages
+from docs.blocks import ROOT, Block, blocks_of, pages
 from docs.checking import check_syntax
-from docs.playing import SPARK_WORDS, Reader, console_steps, is_told
-from support.node import require_ioredis
-from support.processes import hub as hub_process
-from support.processes import require
+from docs.page_play import RUN, play_page, played_pages
+from docs.playing import Reader, console_steps, is_told
 from support.zookeeper import require_zookeeper
 
-RUN = ("python", "sh", "console", "js")
 # By page, blocks that are not run, each for one of these reasons: it needs other machines (their names, their root,
 # their certificates, a Spark cluster, their directories), many minutes, a checkout of its own, or it is a part of a
 # program that stands in no one place.
@@ -41,22 +37,9 @@ NOT_RUN = {
     "docs/howto/use-redis-clients.md": 1,
     "docs/howto/use-topics-in-spark.md": 2,
     "docs/howto/write-a-policy.md": 2,
+    "docs/internals/tests.md": 1,
     "docs/quickstart.md": 1,
 }
-
-
-def runnable(page: str) -> list[Block | Fresh]:
-    return [
-        part for part in blocks_of(page) if isinstance(part, Fresh) or (part.is_run and part.language in RUN)
-    ]
-
-
-def played() -> Iterator[ParameterSet]:
-    for page in pages():
-        texts = [part.text for part in runnable(page) if isinstance(part, Block)]
-        if texts:
-            has_spark = any(words in text for words in SPARK_WORDS for text in texts)
-            yield pytest.param(page, marks=(pytest.mark.needs_spark,) if has_spark else ())
 
 
 @pytest.fixture(scope="module")
@@ -73,60 +56,10 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.mark.needs_java
 @pytest.mark.needs_redis
-# A page may start Spark twice, with a machine's worth of other tests beside it at worst.
 @pytest.mark.timeout(600)
-@pytest.mark.xdist_group("up")
-@pytest.mark.parametrize("page", list(played()))
+@pytest.mark.parametrize("page", played_pages(has_spark=False))
 def test_a_page_works_as_written(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    require("redis-cli")
-    parts = runnable(page)
-    if any(
-        "equipoise store" in part.text or "equipoise up" in part.text
-        for part in parts
-        if isinstance(part, Block)
-    ):
-        require_zookeeper()
-    match needs_of(page):
-        case "up":
-            play(parts, request.getfixturevalue("system"), page)
-        case "hub":
-            with hub_process() as running:
-                reader = Reader(tmp_path)
-                reader.ports["6399"] = running.port
-                play_and_stop(parts, reader, page)
-        case other:
-            assert other == ""
-            play_and_stop(parts, Reader(tmp_path), page)
-
-
-def play_and_stop(parts: list[Block | Fresh], reader: Reader, page: str) -> None:
-    try:
-        play(parts, reader, page)
-    finally:
-        reader.stop()
-
-
-def play(parts: list[Block | Fresh], reader: Reader, page: str) -> None:
-    for part in parts:
-        if isinstance(part, Fresh):
-            reader.stop()
-            continue
-        try:
-            run(part, reader)
-        except AssertionError as problem:
-            raise AssertionError(f"{page}, line {part.line}: {problem}") from None
-
-
-def run(block: Block, reader: Reader) -> None:
-    match block.language:
-        case "console":
-            reader.play(console_steps(block.text))
-        case "sh":
-            reader.shell(block.text)
-        case "python":
-            reader.run([sys.executable], block.program, ".py")
-        case "js":
-            reader.run([require_ioredis()], block.text, ".cjs")
+    play_page(page, tmp_path, lambda: request.getfixturevalue("system"))
 
 
 @pytest.mark.parametrize("page", pages())

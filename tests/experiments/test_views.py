@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pytest
@@ -16,7 +15,6 @@ from equipoise.lab.simulation.cluster.controller import LiveViews, SimulatedTele
 from equipoise.pipeline.settings import SessionSettings
 from equipoise.pipeline.spark.session import SparkDriver
 from experiments.small_worlds import SmallWorld, play
-from support.spark import need_spark, spark_cache
 
 GAME = Game(tiles_per_side=2, tile_length=50.0, payload_bytes=200)
 SECONDS = 12
@@ -70,30 +68,11 @@ def test_an_experiment_goes_on_without_spark_and_says_so(monkeypatch: pytest.Mon
     assert views.agrees
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkDriver | None]:
-    """A session of this process: the one that is there, or one for this module."""
-    need_spark()
-    from pyspark.sql import SparkSession
-
-    if SparkSession.getActiveSession() is not None:
-        yield None
-        return
-    driver = SparkDriver.start(SessionSettings(master="local[1]", cache=spark_cache()))
-    yield driver
-    driver.stop()
-
-
 @pytest.mark.needs_spark
-@pytest.mark.usefixtures("spark")
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
-def test_spark_makes_the_same_views_as_the_live_window() -> None:
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    making = ViewMaking(lambda: SparkViews(session, every=6))
+def test_spark_makes_the_same_views_as_the_live_window(driver: SparkDriver) -> None:
+    making = ViewMaking(lambda: SparkViews(driver.session, every=6))
     views = making()
     assert isinstance(views, SparkViews)
     for now, batches in looks(seed=2):

@@ -31,7 +31,7 @@ from support.processes import ServerProcess, hub, running
 from support.spark import need_spark, spark_cache
 from support.spark_cluster import spark_cluster
 
-pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.needs_spark, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster")]
 
 # A machine of two cores with ten things to do starts a JVM and its executors in two minutes.
 PATIENCE_S = 200.0

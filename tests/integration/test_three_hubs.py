@@ -17,11 +17,11 @@ import redis
 from typer.testing import CliRunner
 
 from equipoise.cli.main import app
-from equipoise.processes import free_port
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from support.polling import eventually
+from support.ports import own_port
 from support.processes import ServerProcess, hub
-from support.zookeeper import require_zookeeper
+from support.zookeeper import require_zookeeper, shared_zookeeper
 
 pytestmark = pytest.mark.needs_java
 
@@ -32,19 +32,28 @@ TOPICS = [f"t{i}" for i in range(12)]
 
 
 class System:
-    """A store and the hubs that meet in it."""
+    """A store and the hubs that meet in it. `zookeeper` belongs to others, too; without one there is one of its own."""
 
     def __init__(
-        self, folder: Path, stack: ExitStack, *, tick_ms: int = 200, session_s: float = SESSION_S
+        self,
+        folder: Path,
+        stack: ExitStack,
+        zookeeper: EmbeddedZooKeeper | None = None,
+        *,
+        tick_ms: int = 200,
+        session_s: float = SESSION_S,
     ) -> None:
-        self._folder = folder
         self._stack = stack
-        settings = EmbeddedSettings(directory=folder / "store", port=free_port(), tick_ms=tick_ms)
-        self.zookeeper = EmbeddedZooKeeper(settings)
-        self.url = f"zk://127.0.0.1:{settings.port}/system"
+        if zookeeper is None:
+            settings = EmbeddedSettings(directory=folder / "store", port=own_port(), tick_ms=tick_ms)
+            zookeeper = EmbeddedZooKeeper(settings)
+        self.zookeeper = zookeeper
+        self.url = f"{zookeeper.url}/{folder.name}"
         self.config = folder / "hub.toml"
         self.config.write_text(f"[membership]\nsession_timeout_s = {session_s}\n")
         self.hubs: dict[str, ServerProcess] = {}
+        # Where clients are ended.
+        self.clients = stack
 
     def start_store(self) -> None:
         asyncio.run(self.zookeeper.start())
@@ -59,7 +68,7 @@ class System:
 
     def client(self, name: str, **options: Any) -> redis.Redis:
         made = redis.Redis(port=self.hubs[name].port, socket_timeout=PATIENCE_S, **options)
-        self._stack.callback(made.close)
+        self.clients.callback(made.close)
         return made
 
     def command(self, *words: str, exit_code: int = 0) -> str:
@@ -77,25 +86,39 @@ class System:
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
+    """Without a hub yet, in a store that others use as well."""
     require_zookeeper()
     with ExitStack() as stack:
-        made = System(tmp_path, stack)
+        yield System(tmp_path, stack, shared_zookeeper())
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Three hubs and a ZooKeeper of their own, for all tests that leave them at work."""
+    require_zookeeper()
+    with ExitStack() as stack:
+        made = System(tmp_path_factory.mktemp("system"), stack)
         made.start_store()
         stack.callback(made.stop_store)
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(made.start_hub, NAMES))
         yield made
 
 
 @pytest.fixture
-def trio(system: System) -> System:
-    with ThreadPoolExecutor() as threads:
-        list(threads.map(system.start_hub, NAMES))
-    return system
+def trio(running: System) -> Iterator[System]:
+    """With all of them at work. The clients of a test end with it."""
+    eventually(lambda: [row["state"] for row in running.json("hubs", "ls")] == ["serving"] * len(NAMES))
+    with ExitStack() as clients:
+        running.clients = clients
+        yield running
 
 
 class Listener:
     """A plain subscriber that keeps one connection, and what it got."""
 
     def __init__(self, client: redis.Redis, topics: list[str], patterns: tuple[str, ...] = ()) -> None:
+        # Its connection is of the client's pool, and is closed with it.
         self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]  # redis-py leaves it so
         if topics:
             self._pubsub.subscribe(*topics)
@@ -122,11 +145,13 @@ class Listener:
 
 
 def test_a_killed_hub_that_is_started_again_does_not_wait_for_its_dead_session(tmp_path: Path) -> None:
-    """1. The home of a topic is killed. 2. A supervisor starts it again. 3. Its session has a minute left in the store.
-    4. The new process proves that the old one has ended, takes its place, and messages flow."""
+    """1. The home of a topic is killed. 2. A supervisor starts it again. 3. Its session has two minutes left.
+
+    4. The new process proves that the old one has ended, takes its place, and messages flow.
+    """
     require_zookeeper()
     with ExitStack() as stack:
-        system = System(tmp_path, stack, tick_ms=3000, session_s=60.0)
+        system = System(tmp_path, stack, tick_ms=6000, session_s=120.0)
         system.start_store()
         stack.callback(system.stop_store)
         for name in ("h1", "h2"):
@@ -141,7 +166,7 @@ def test_a_killed_hub_that_is_started_again_does_not_wait_for_its_dead_session(t
         system.start_hub(home)
         publisher.publish("news", "after")
         assert listener.read(1) == [("news", "after")]
-        assert time.monotonic() - began_at < 45, "it waited for the dead session"
+        assert time.monotonic() - began_at < 110, "it waited for the dead session"
 
 
 def test_any_hub_serves_every_topic_once_and_in_order_while_topics_move(trio: System) -> None:
@@ -184,27 +209,6 @@ def test_a_move_is_over_when_the_command_returns_and_the_history_says_why(trio: 
     assert trio.json("topics", "show", topic)["placed_by"] == "ring"
 
 
-def test_topics_of_a_killed_hub_are_served_by_the_others_and_it_comes_back(trio: System) -> None:
-    victim = trio.home(TOPICS[0])
-    left = [name for name in NAMES if name != victim]
-    listener = Listener(trio.client(left[0]), TOPICS)
-    publisher = trio.client(left[1])
-    trio.hubs[victim].kill()
-
-    def is_back() -> bool:
-        publisher.publish(TOPICS[0], "again")
-        return not listener.is_quiet()
-
-    eventually(is_back)
-    state = {row["hub"]: row["state"] for row in trio.json("hubs", "ls")}
-    assert state[victim] == "dead"
-    trio.start_hub(victim)
-    eventually(lambda: {row["state"] for row in trio.json("hubs", "ls")} == {"serving"})
-    comes_back = Listener(trio.client(victim), ["news"])
-    publisher.publish("news", "hello")
-    assert comes_back.read(1) == [("news", "hello")]
-
-
 def test_nobody_misses_a_zookeeper_that_is_gone_for_longer_than_a_session(trio: System) -> None:
     trio.command("move", TOPICS[1], "h3", "--wait")
     before = trio.json("plan", "show")
@@ -238,7 +242,29 @@ def _publish_and_read(clients: dict[str, redis.Redis], listeners: list[Listener]
         assert {text for _, text in got} == {str(number)}
 
 
+def test_topics_of_a_killed_hub_are_served_by_the_others_and_it_comes_back(trio: System) -> None:
+    victim = trio.home(TOPICS[0])
+    left = [name for name in NAMES if name != victim]
+    listener = Listener(trio.client(left[0]), TOPICS)
+    publisher = trio.client(left[1])
+    trio.hubs[victim].kill()
+
+    def is_back() -> bool:
+        publisher.publish(TOPICS[0], "again")
+        return not listener.is_quiet()
+
+    eventually(is_back)
+    state = {row["hub"]: row["state"] for row in trio.json("hubs", "ls")}
+    assert state[victim] == "dead"
+    trio.start_hub(victim)
+    eventually(lambda: {row["state"] for row in trio.json("hubs", "ls")} == {"serving"})
+    comes_back = Listener(trio.client(victim), ["news"])
+    publisher.publish("news", "hello")
+    assert comes_back.read(1) == [("news", "hello")]
+
+
 def test_a_hub_is_drained_stopped_and_forgotten_without_anybody_noticing(trio: System) -> None:
+    """The last of the tests that share hubs: there are two of them afterwards."""
     listener = Listener(trio.client("h1"), TOPICS)
     publisher = trio.client("h3")
     for topic in TOPICS:

@@ -6,17 +6,18 @@ import json
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from equipoise.cli.main import app
-from local.up_world import Up
+from local.up_world import Up, require_java
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.xdist_group("up")]
+pytestmark = pytest.mark.needs_java
 # Far more than the seconds it takes, for machines that do something else meanwhile.
 STOP_S_MAX = 30.0
 
@@ -24,7 +25,8 @@ STOP_S_MAX = 30.0
 def test_a_hub_can_be_used_soon_and_one_interrupt_ends_everything(up: Up) -> None:
     up.start("--hubs", "2", "--bookies", "1", "--no-pipeline")
     up.until_up()
-    assert redis.Redis(port=up.port).publish("news", "hello") == 0
+    with redis.Redis(port=up.port) as client:
+        assert client.publish("news", "hello") == 0
     parts = ("controller", "hub-2", "bookie-1")
     up.until(lambda: all(f"{part} ready" in up.said for part in parts), "not all came up")
     up.until(lambda: is_added(up.port), "no entry is taken")
@@ -53,36 +55,26 @@ def test_with_tls_clients_that_trust_its_authority_are_served_at_all_hubs(up: Up
         return redis.Redis(port=ports[f"{hub}-tls"], ssl=True, socket_timeout=30, **how)
 
     for hub in ("hub-1", "hub-2"):
-        assert client(hub, ssl_ca_certs=str(authority)).ping()
-        with pytest.raises(redis.ConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
-            client(hub).ping()
-    trusting = client("hub-1", ssl_ca_certs=str(authority)).pubsub()  # type: ignore[no-untyped-call]  # redis-py types it so
-    trusting.subscribe("news")
-    assert trusting.get_message(timeout=30)["type"] == "subscribe"
-    # The link between the hubs uses TLS as well: neither of them would do without.
-    assert client("hub-2", ssl_ca_certs=str(authority)).publish("news", "hello") >= 0
-    assert trusting.get_message(timeout=30)["data"] == b"hello"
-    trusting.close()
+        with client(hub, ssl_ca_certs=str(authority)) as trusting:
+            assert trusting.ping()
+        with (
+            client(hub) as doubting,
+            pytest.raises(redis.ConnectionError, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            doubting.ping()
+    with (
+        client("hub-1", ssl_ca_certs=str(authority)) as one,
+        client("hub-2", ssl_ca_certs=str(authority)) as other,
+        one.pubsub() as listener,
+    ):
+        listener.subscribe("news")
+        assert listener.get_message(timeout=30)["type"] == "subscribe"
+        # The link between the hubs uses TLS as well: neither of them would do without.
+        assert other.publish("news", "hello") >= 0
+        assert listener.get_message(timeout=30)["data"] == b"hello"
     # And so does the dashboard, by the same authority.
     assert up.dashboard.startswith("https://127.0.0.1:")
     up.until(lambda: (up.ask("/api/overview") or {}).get("plan_version", 0) > 0, "no plan on the dashboard")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("hub", "hub-1"), ("controller",), ("org.apache.zookeeper.server.ZooKeeperServerMain",)],
-    ids=["hub", "controller", "store"],
-)
-def test_whoever_is_killed_comes_back_and_nobody_else_goes(up: Up, words: tuple[str, ...]) -> None:
-    up.start("--hubs", "2", "--no-pipeline")
-    up.until_up()
-    up.until(lambda: "controller ready" in up.said and "hub-2 ready" in up.said, "not all came up")
-    before = up.processes()
-    first = up.pid_of(*words)
-    os.kill(first, signal.SIGKILL)
-    up.until(lambda: up.pid_of(*words) not in (0, first), "it was not started again")
-    up.until(lambda: redis.Redis(port=up.port).ping() if answers(up.port) else False, "no hub answers")
-    assert before.keys() - up.processes().keys() == {first}
 
 
 def test_state_survives_and_nothing_outlives_a_supervisor_that_is_killed(up: Up) -> None:
@@ -113,43 +105,15 @@ def said_by_operator(up: Up) -> dict[str, Any]:
 
 def command(up: Up, *words: str, given: str = "") -> str:
     """What `equipoise` prints, run on the system's store."""
-    ports = json.loads((up.data / "ports.json").read_text())
-    environment = {"EQUIPOISE_STORE": f"zk://127.0.0.1:{ports['store']}"}
-    result = CliRunner().invoke(app, list(words), input=given, env=environment)
+    result = invoke(up, *words, given=given)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def test_users_can_be_added_while_it_runs(up: Up) -> None:
-    up.start("--hubs", "2", "--no-pipeline")
-    up.until_up()
-    up.until(lambda: "hub-2 ready" in up.said, "not all came up")
+def invoke(up: Up, *words: str, given: str = "") -> Result:
     ports = json.loads((up.data / "ports.json").read_text())
-
-    def add(name: str, password: str, *grants: str) -> None:
-        command(up, "users", "add", name, "--password-stdin", *grants, given=password)
-
-    add("hubs", (up.data / "hubs.password").read_text(), "--link", "*", "--observe", "*")
-    add("ann", "hers", "--publish", "*", "--subscribe", "*")
-    up.until(lambda: is_heard(ports["hub-1"], ports["hub-2"]), "no message passes between hubs")
-
-
-def is_heard(from_port: int, at_port: int) -> bool:
-    """Whether Ann hears at one hub what she says at another, on topics that live at either."""
-    topics = [f"t{i}" for i in range(8)]
-    try:
-        with redis.Redis(port=at_port, username="ann", password="hers").pubsub() as listener:  # type: ignore[no-untyped-call]  # redis-py
-            listener.subscribe(*topics)
-            publisher = redis.Redis(port=from_port, username="ann", password="hers")
-            for topic in topics:
-                publisher.publish(topic, "x")
-            heard = set()
-            while (message := listener.get_message(timeout=0.5)) is not None:
-                if message["type"] == "message":
-                    heard.add(message["channel"])
-            return len(heard) == len(topics)
-    except (redis.ConnectionError, redis.AuthenticationError):
-        return False
+    environment = {"EQUIPOISE_STORE": f"zk://127.0.0.1:{ports['store']}"}
+    return CliRunner().invoke(app, list(words), input=given, env=environment)
 
 
 def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:
@@ -162,7 +126,7 @@ def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:
         up.start("--hubs", "1", "--no-pipeline")
         up.until_up()
         up.until(lambda: f"port {port} is taken: hub-1 listens on {up.port}" in up.said, "nobody was told")
-        assert redis.Redis(port=up.port).ping()
+        assert pings(up.port)
 
 
 def test_a_missing_java_is_told_in_one_line(up: Up, tmp_path: Path) -> None:
@@ -182,28 +146,100 @@ def test_a_java_that_is_too_old_is_told_in_one_line(up: Up, tmp_path: Path) -> N
     assert "Traceback" not in up.said and "hub-1" not in up.said
 
 
-def test_a_directory_in_use_is_told(up: Up, tmp_path: Path) -> None:
-    up.start("--hubs", "1", "--no-pipeline")
-    up.until_up()
-    (tmp_path / "second").mkdir()
-    second = Up(tmp_path / "second")
-    second.data = up.data
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One system for the tests below."""
+    require_java()
+    made = Up(tmp_path_factory.mktemp("up"))
+    try:
+        made.start("--hubs", "2", "--no-pipeline")
+        made.until_up()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def system(running: Up) -> Up:
+    """With everything in it at work, whatever the test before has done."""
+    running.until(lambda: is_whole(running), "not all came up")
+    return running
+
+
+def is_whole(up: Up) -> bool:
+    """Whether the store answers, with two hubs that serve, and the dashboard does."""
+    result = invoke(up, "hubs", "ls", "--json")
+    states = [hub["state"] for hub in json.loads(result.stdout)] if result.exit_code == 0 else []
+    return states == ["serving", "serving"] and up.ask("/api/overview") is not None
+
+
+def test_a_directory_in_use_is_refused(system: Up, tmp_path: Path) -> None:
+    second = Up(tmp_path)
+    second.data = system.data
     second.start("--hubs", "1", "--no-pipeline")
     assert second.status() == 2
     assert "in use by another `equipoise up`" in second.said
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("hub", "hub-1"), ("controller",), ("org.apache.zookeeper.server.ZooKeeperServerMain",)],
+    ids=["hub", "controller", "store"],
+)
+def test_a_process_that_is_killed_comes_back_and_no_other_goes(system: Up, words: tuple[str, ...]) -> None:
+    before = system.processes()
+    first = system.pid_of(*words)
+    os.kill(first, signal.SIGKILL)
+    system.until(lambda: system.pid_of(*words) not in (0, first), "it was not started again")
+    system.until(lambda: pings(system.port), "no hub answers")
+    assert before.keys() - system.processes().keys() == {first}
+
+
+def test_users_can_be_added_while_it_runs(system: Up) -> None:
+    """The last of the tests that share a system: without a login there is no access any more."""
+    ports = json.loads((system.data / "ports.json").read_text())
+
+    def add(name: str, password: str, *grants: str) -> None:
+        command(system, "users", "add", name, "--password-stdin", *grants, given=password)
+
+    add("hubs", (system.data / "hubs.password").read_text(), "--link", "*", "--observe", "*")
+    add("ann", "hers", "--publish", "*", "--subscribe", "*")
+    system.until(lambda: is_heard(ports["hub-1"], ports["hub-2"]), "no message passes between hubs")
+
+
+def is_heard(from_port: int, at_port: int) -> bool:
+    """Whether Ann hears at one hub what she says at another, on topics that live at either."""
+    topics = [f"t{i}" for i in range(8)]
+    try:
+        with (
+            redis.Redis(port=at_port, username="ann", password="hers") as subscriber,
+            subscriber.pubsub() as listener,
+        ):
+            listener.subscribe(*topics)
+            with redis.Redis(port=from_port, username="ann", password="hers") as publisher:
+                for topic in topics:
+                    publisher.publish(topic, "x")
+            heard = set()
+            while (message := listener.get_message(timeout=0.5)) is not None:
+                if message["type"] == "message":
+                    heard.add(message["channel"])
+            return len(heard) == len(topics)
+    except (redis.ConnectionError, redis.AuthenticationError):
+        return False
+
+
 def is_added(port: int) -> bool:
     """A hub hears of the bookie in its own time."""
     try:
-        return bool(redis.Redis(port=port, socket_timeout=STOP_S_MAX).xadd("orders", {"item": "tea"}))
+        with redis.Redis(port=port, socket_timeout=STOP_S_MAX) as client:
+            return bool(client.xadd("orders", {"item": "tea"}))
     except redis.RedisError:
         return False
 
 
-def answers(port: int) -> bool:
+def pings(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
+        with redis.Redis(port=port, socket_timeout=STOP_S_MAX) as client:
+            return bool(client.ping())
+    except redis.RedisError:
         return False
-    return True

@@ -15,8 +15,9 @@ import redis.asyncio
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.processes import HealthSettings, Phase, PhaseChange
 from local.up_world import Up, require_java
+from support.ports import write_ports
 
-pytestmark = [pytest.mark.needs_java, pytest.mark.xdist_group("up")]
+pytestmark = pytest.mark.needs_java
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,7 @@ def test_a_hub_that_hangs_is_started_again_and_serves(tmp_path: Path) -> None:
     settings = SystemSettings(hubs=1, has_pipeline=False, has_controller=False, health=health)
 
     async def scene() -> None:
+        write_ports(tmp_path / "data")
         layout = Layout(tmp_path / "data")
         async with LocalSystem(layout, settings, on_change=changes.append) as system:
             first = system.supervisor.pid("hub-1")

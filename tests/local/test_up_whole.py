@@ -38,7 +38,8 @@ def test_it_plans_loses_its_pipeline_and_its_supervisor_and_plans_again(tmp_path
     try:
         up.start("--hubs", "1")
         up.until_up()
-        redis.Redis(port=up.port).publish("news", "hello")
+        with redis.Redis(port=up.port) as client:
+            client.publish("news", "hello")
         up.until(lambda: plans(up), "it decides nothing", PLAN_S_MAX)
 
         first, spark = up.pid_of("pipeline"), sparks(up)

@@ -19,6 +19,7 @@ import pytest
 
 from equipoise.errors import StoreUnavailableError
 from equipoise.store.embedded.zookeeper_process import find_jars, find_java
+from support.ports import write_ports
 
 PATIENCE_S = 60.0
 # In the environment of everything that a system starts, be it by its children: command lines need not tell.
@@ -45,6 +46,7 @@ class Up:
 
     def start(self, *words: str, environment: dict[str, str] | None = None) -> None:
         """Without waiting for anything. What earlier ones said is forgotten."""
+        write_ports(self.data)
         command = [sys.executable, "-m", "equipoise.cli.main", "up", "--dir", str(self.data), *words]
         own = {"PYTHONUNBUFFERED": "1", "COLUMNS": "200", "EQUIPOISE_STORE": "", MARK: str(self.folder)}
         with self._log.open("wb") as log:
@@ -128,7 +130,7 @@ class Up:
                 is_ours = mark in (entry / "environ").read_bytes().split(b"\0")
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
-                continue  # Somebody else's, or gone meanwhile.
+                continue  # Another user's, or gone meanwhile.
             if is_ours and int(entry.name) != supervisor:
                 found[int(entry.name)] = words
         return found

@@ -147,7 +147,7 @@ def test_records_of_all_hubs_come_once_and_views_are_made_of_them(
             until(lambda: kept(tmp_path) == sent(*hubs), pipeline)
         until(lambda: pipeline.status.records == len(first.records) + len(second.records), pipeline)
         assert not +pipeline.status.rejected
-        assert is_whole()
+        until(is_whole, pipeline)
     assert [view.time_s for view in sender.views] == sorted({view.time_s for view in sender.views})
 
 

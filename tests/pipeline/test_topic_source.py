@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,18 +119,24 @@ class Reading:
     def __init__(self, server: ServerProcess, **options: str) -> None:
         given = {"hubs": f"{server.host}:{server.port}", "startingOffsets": "earliest", **options}
         self._options = given
-        self._state: dict[str, Any] = TopicStreamReader(
-            read_options(TopicReadSettings, given)
-        ).initialOffset()
+        with self._reader() as reader:
+            self._state: dict[str, Any] = reader.initialOffset()
 
     def count(self, **options: str) -> int:
         """How many rows there are behind what was read; that has been read then."""
-        reader = TopicStreamReader(read_options(TopicReadSettings, {**self._options, **options}))
-        end = reader.latestOffset(self._state, ReadAllAvailable())
-        batches = [batch for part in reader.partitions(self._state, end) for batch in reader.read(part)]
-        reader.stop()
+        with self._reader(**options) as reader:
+            end = reader.latestOffset(self._state, ReadAllAvailable())
+            batches = [batch for part in reader.partitions(self._state, end) for batch in reader.read(part)]
         self._state = end
         return sum(batch.num_rows for batch in batches)
+
+    @contextmanager
+    def _reader(self, **options: str) -> Iterator[TopicStreamReader]:
+        reader = TopicStreamReader(read_options(TopicReadSettings, {**self._options, **options}))
+        try:
+            yield reader
+        finally:
+            reader.stop()
 
 
 def test_entries_that_were_trimmed_before_they_were_read_end_the_query_unless_told_otherwise(

@@ -1,4 +1,4 @@
-"""Three hundred seeds over the hub's cases: slow readers, resets, pauses, restarts and all the rest."""
+"""A hundred and fifty seeds over the hub's cases: slow readers, resets, pauses, restarts and all the rest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from equipoise.lab.simulation.runner import run_seed
 
 CASES = [name for name, scenario in SCENARIOS.items() if name.startswith("hub-") and not scenario.is_large]
 # Handed out in parts, so that two processes share them evenly.
-PART = 10
-PARTS = [(case, first) for case in CASES for first in range(0, 60 if case == "hub-small" else 30, PART)]
+PART = 5
+PARTS = [(case, first) for case in CASES for first in range(0, 30 if case == "hub-small" else 15, PART)]
 
 
 @pytest.mark.parametrize(("case", "first"), PARTS)
@@ -22,8 +22,8 @@ def test_a_hub_keeps_its_promises(case: str, first: int) -> None:
         assert run.is_green, "\n".join(failure_lines(run, commit="this one"))
 
 
-def test_there_are_three_hundred_of_them() -> None:
-    assert len(PARTS) * PART == 300
+def test_there_are_a_hundred_and_fifty_of_them() -> None:
+    assert len(PARTS) * PART == 150
 
 
 def test_every_kind_of_fault_happens_in_the_case_that_holds_everything() -> None:

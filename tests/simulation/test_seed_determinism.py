@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ WHEELS = ("hiredis", "msgspec", "xxhash")
 VERSIONS = ("3.11", "3.12", "3.13")
 
 
+@cache
 def here() -> list[str]:
     return [run_seed(scenario_by_name(case), seed).trace_hash for case, seed in RUNS]
 
@@ -63,7 +65,7 @@ def test_other_seeds_give_other_traces() -> None:
     assert len({run_seed(scenario, seed).trace_hash for seed in range(8)}) == 8
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+@pytest.mark.parametrize("hash_seed", ["0", "4242"])
 def test_the_hash_seed_of_the_interpreter_does_not_matter(hash_seed: str) -> None:
     assert elsewhere(sys.executable, hash_seed=hash_seed) == here()
 

@@ -1,9 +1,9 @@
 """Share the tests among workers: the longest modules first, and what clashes one after the other.
 
 A module is one piece of work: its tests share fixtures, and some of them what earlier ones left behind. All modules
-that name a group (`pytest.mark.xdist_group`) are one piece whatever they take: `up` for systems on the ports that users
-find them on, `spark` for those that share a Spark session. The group is read from the module's text: workers tell the
-scheduler ids of tests and nothing else.
+that name a group (`pytest.mark.xdist_group`) are one piece whatever they take: `up` for whole systems with Spark and
+`cluster` for clusters of Spark's own, of which one at a time is enough for a machine, `spark` for modules that share a
+Spark session. The group is read from the module's text: workers tell the scheduler ids of tests and nothing else.
 
 How long a module takes is kept in tests/durations.json; `--keep-durations` writes there what this run took. A module
 that is not in it counts as `UNKNOWN_S`. Wrong durations cost time, never a test.

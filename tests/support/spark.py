@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -28,6 +29,14 @@ def need_spark() -> None:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
+
+
+def gateway_port() -> int:
+    """Where the JVM of this process listens to py4j, whose connections end with their threads and are not closed; 0
+    if there is none."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    gateway = None if context is None else context._gateway
+    return 0 if gateway is None else int(gateway.gateway_parameters.port)
 
 
 def spark_cache() -> Path:

@@ -23,6 +23,8 @@ from equipoise.web import ClusterFacts, Pages, WebSettings, serve
 from equipoise.web.actions import Actions
 
 TREE = Tree("test")
+# How often open pages are sent an overview.
+REFRESH_S = 0.5
 # With what base64 has and addresses do not.
 TOKEN = "a+token/of-some=length=="
 HOT = b"game/tile 1\xff"
@@ -118,14 +120,23 @@ async def _renew(views: Views) -> None:
             views.latest = made = some_view()
 
 
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
 def play(
     scenario: Callable[[Site], Coroutine[Any, Any, None]],
     *,
     token: str = "",
     provision: str = "",
     certificate: tuple[str, str] = ("", ""),
+    is_renewed: bool = True,
+    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
 ) -> None:
-    """`provision`: a command that starts and stops hubs. `certificate`: files of the pages' certificate and key."""
+    """`provision`: a command that starts and stops hubs. `certificate`: files of the pages' certificate and key.
+    `is_renewed`: whether there is a new view every second. `run`: on whose loop.
+    """
 
     async def main() -> None:
         async with asyncio.timeout(150), AsyncExitStack() as stack:
@@ -148,18 +159,18 @@ def play(
                 facts=LeaderFacts(name="one"),
             )
             running = asyncio.create_task(controller.run())
-            stack.callback(running.cancel)
+            stack.push_async_callback(_end, running)
             while len(controller.knowledge.plan.members) < 2:  # noqa: ASYNC110  what a task learns has no event
                 await asyncio.sleep(0.01)
             views.latest = some_view()
-            renewing = asyncio.create_task(_renew(views))
-            stack.callback(renewing.cancel)
+            if is_renewed:
+                stack.push_async_callback(_end, asyncio.create_task(_renew(views)))
             facts_shown = ClusterFacts(controller, time.time)
             facts_shown.refresh()
             settings = WebSettings(
                 port=0,
                 token=token,
-                refresh_interval_s=0.5,
+                refresh_interval_s=REFRESH_S,
                 tls_certificate=certificate[0],
                 tls_key=certificate[1],
             )
@@ -169,4 +180,4 @@ def play(
             controller.leadership.facts = LeaderFacts(name="one", http=pages.url)
             await scenario(Site(pages, tree, controller, views, hubs))
 
-    asyncio.run(main())
+    run(main())

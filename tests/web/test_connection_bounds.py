@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from equipoise.web.app import STREAMS_PER_PEER_MAX
+from equipoise.web.app import EVENT_SHARED, STREAMS_PER_PEER_MAX
 from equipoise.web.facts import ClusterFacts
 from equipoise.web.peer_slots import PeerSlots
 from equipoise.web.serving import PER_PEER_MAX, REQUEST_S
-from web.site_world import TOKEN, Site, play
+from web.site_world import REFRESH_S, TOKEN, Site, play
 
+PATIENCE_S = 30.0
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -47,12 +48,13 @@ def test_slots_are_bounded_in_all_and_per_peer() -> None:
 @pytest.mark.parametrize("sent", [b"", ASK[:20], ASK + ASK[:20]], ids=["silent", "half", "second half"])
 def test_a_connection_without_a_whole_request_is_closed_soon(sent: bytes) -> None:
     async def scenario(site: Site) -> None:
-        reader, writer = await opened(site, sent)
         loop = asyncio.get_running_loop()
         began_at = loop.time()
-        async with asyncio.timeout(REQUEST_S + 10):
+        reader, writer = await opened(site, sent)
+        async with asyncio.timeout(REQUEST_S + PATIENCE_S):
             await ended(reader)
-        assert loop.time() - began_at >= REQUEST_S - 0.5
+        # Timers may be early by what a clock cannot tell.
+        assert loop.time() - began_at >= REQUEST_S - 0.1
         writer.transport.abort()
 
     play(scenario)
@@ -66,7 +68,7 @@ def test_silent_connections_keep_others_out_for_two_seconds_at_most() -> None:
 
     async def scenario(site: Site) -> None:
         silent = [await opened(site) for _ in range(2 * PER_PEER_MAX)]
-        async with asyncio.timeout(REQUEST_S + 10):
+        async with asyncio.timeout(REQUEST_S + PATIENCE_S):
             await asyncio.gather(*(ended(reader) for reader, _ in silent))
         assert (await site.ask("/healthz"))[0] == 200
         for _, writer in silent:
@@ -90,7 +92,7 @@ def test_one_address_opens_so_many_streams_and_gets_its_places_back() -> None:
         writer.transport.abort()
         for _, one in streams:
             one.transport.abort()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 reader, writer = await opened(site, asked)
                 answer = await head(reader)
@@ -121,11 +123,13 @@ def test_all_open_pages_are_sent_one_encoded_overview(monkeypatch: pytest.Monkey
 
     async def scenario(site: Site) -> None:
         monkeypatch.setattr(ClusterFacts, "overview", counted)
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
         asked = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
         streams = [await opened(site, asked) for _ in range(10)]
         await asyncio.gather(*(events(reader, 4) for reader, _ in streams))
-        # Four periods of half a second; one more where a stream began late.
-        assert made <= 6
+        # However long that took, there was one for each time that one is shared for, and not forty.
+        assert made <= 1 + (loop.time() - began_at) / (EVENT_SHARED * REFRESH_S)
         for _, writer in streams:
             writer.transport.abort()
 

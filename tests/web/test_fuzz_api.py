@@ -257,7 +257,9 @@ def test_the_description_is_of_what_is_served(world: World) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [64 * 1024, 64 * 1024 + 1, 1_000_000])
-def test_a_body_beyond_the_limit_is_refused(world: World, size_bytes: int) -> None:
+def test_a_body_beyond_the_limit_is_refused(size_bytes: int) -> None:
     body = b'{"topic": "calm", "hubs": ["a"]}'
-    answer = world.ask("POST", "/api/move", body=body + b" " * (size_bytes - len(body)))
+    # In a world of its own: what the others ask for may have drained the hub.
+    with a_world() as world:
+        answer = world.ask("POST", "/api/move", body=body + b" " * (size_bytes - len(body)))
     assert answer.status == (200 if size_bytes <= 64 * 1024 else 400)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import ViewportSize, expect
 
 from equipoise.coordinates import Coordinate
 from equipoise.model import Specs, TopicSpec
@@ -19,7 +19,7 @@ from equipoise.store import MemoryStore, SpecsStore
 from equipoise.view import HubView, TopicView, View
 from equipoise.web.geography import Projector, clients_at
 from equipoise.web.latency_status import noted_topics, standings
-from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, require_chromium
+from web.browsing import DESK, PHONE, Chromium, go_to, is_too_wide
 from web.site_world import TOKEN, TREE, Site, play
 
 Spot = tuple[float, float]
@@ -224,7 +224,7 @@ def located_view() -> View:
 async def show_located(site: Site) -> None:
     store = await MemoryStore(site.stores).open()
     await SpecsStore(store, TREE).put(TopicSpec(pattern=b"swarm/*", latency_ms=40))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while site.controller.knowledge.specs.of(b"swarm/1") is None:  # noqa: ASYNC110  what a task learns has no event
             await asyncio.sleep(0.01)
     site.views.latest = located_view()
@@ -255,11 +255,11 @@ def test_the_api_tells_where_hubs_and_topics_are_and_how_limits_stand() -> None:
 
 @pytest.mark.needs_chromium
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they_are(size: object) -> None:
-    require_chromium()
-
+def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they_are(
+    chromium: Chromium, size: ViewportSize
+) -> None:
     async def scenario(site: Site) -> None:
-        async with browsing(site.address, size) as page:  # type: ignore[arg-type]  # One of the two sizes.
+        async with chromium.browsing(site.address, size) as page:
             await go_to(page, "Map")
             await expect(page.get_by_role("img", name="Sites, hubs and topics")).to_be_visible()
             await expect(page.locator("main")).to_contain_text("no hub has found out yet")
@@ -278,4 +278,4 @@ def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they
             await expect(plane).to_contain_text("paris")
             assert not await is_too_wide(page)
 
-    play(scenario)
+    play(scenario, run=chromium.run)

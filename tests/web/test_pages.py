@@ -12,7 +12,7 @@ from playwright.async_api import Page, Route, ViewportSize, expect
 
 from equipoise.model import WEIGHT_NORMAL, Entry, TopicSpec
 from equipoise.store import MemoryStore, SpecsStore
-from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, log_in, require_chromium
+from web.browsing import DESK, PHONE, Chromium, go_to, is_too_wide, log_in
 from web.site_world import HOT, TOKEN, TREE, Site, play, some_view
 
 pytestmark = pytest.mark.needs_chromium
@@ -25,22 +25,21 @@ NOTE_ALL_SHOWN = """() => {
 
 
 def look(
+    chromium: Chromium,
     scenario: Callable[[Site, Page], Coroutine[Any, Any, None]],
     *,
     token: str = "",
     size: ViewportSize = DESK,
 ) -> None:
-    require_chromium()
-
     async def main(site: Site) -> None:
-        async with browsing(site.address, size) as page:
+        async with chromium.browsing(site.address, size) as page:
             await scenario(site, page)
 
-    play(main, token=token)
+    play(main, token=token, run=chromium.run)
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_every_page_shows_what_it_is_for_and_fits_the_screen(size: ViewportSize) -> None:
+def test_every_page_shows_what_it_is_for_and_fits_the_screen(chromium: Chromium, size: ViewportSize) -> None:
     async def scenario(site: Site, page: Page) -> None:
         for name, words in (
             (
@@ -67,10 +66,10 @@ def test_every_page_shows_what_it_is_for_and_fits_the_screen(size: ViewportSize)
         await page.get_by_role("link", name="game/tile").click()
         await expect(page.locator("main")).to_contain_text("lives at")
 
-    look(scenario, size=size)
+    look(chromium, scenario, size=size)
 
 
-def test_what_changes_is_shown_without_being_asked_for() -> None:
+def test_what_changes_is_shown_without_being_asked_for(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await expect(page.locator("main")).to_contain_text("topics with load")
         await page.evaluate("window.isStillTheSame = true")
@@ -80,10 +79,12 @@ def test_what_changes_is_shown_without_being_asked_for() -> None:
         await expect(tile).to_contain_text("0")
         assert await page.evaluate("window.isStillTheSame")
 
-    look(scenario)
+    look(chromium, scenario)
 
 
-def test_whoever_has_logged_in_is_shown_what_changes_and_no_more_after_logging_out() -> None:
+def test_whoever_has_logged_in_is_shown_what_changes_and_no_more_after_logging_out(
+    chromium: Chromium,
+) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         tile = page.locator(".tile", has_text="topics with load")
@@ -97,10 +98,10 @@ def test_whoever_has_logged_in_is_shown_what_changes_and_no_more_after_logging_o
         assert (await again.value).status == 401
         await expect(page.locator("#state")).not_to_have_text("leading")
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_a_token_that_holds_no_more_is_put_away() -> None:
+def test_a_token_that_holds_no_more_is_put_away(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await page.evaluate("sessionStorage.setItem('equipoise-token', 'of the last controller')")
         await page.reload()
@@ -112,10 +113,10 @@ def test_a_token_that_holds_no_more_is_put_away() -> None:
                 await go_to(page, name)
         await expect(page.locator("#notice")).to_contain_text("log in again")
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_a_refusal_of_what_was_asked_without_a_token_leaves_a_newer_token_alone() -> None:
+def test_a_refusal_of_what_was_asked_without_a_token_leaves_a_newer_token_alone(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         is_kept = asyncio.Event()
 
@@ -134,20 +135,20 @@ def test_a_refusal_of_what_was_asked_without_a_token_leaves_a_newer_token_alone(
             await go_to(page, "Plans")
         assert (await shown.value).status == 200
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_the_token_lies_in_no_cookie() -> None:
+def test_the_token_lies_in_no_cookie(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         await expect(page.locator("#state")).to_have_text("leading")
         assert await page.context.cookies() == []
         assert await page.evaluate("document.cookie") == ""
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_an_answer_that_was_overtaken_is_not_shown() -> None:
+def test_an_answer_that_was_overtaken_is_not_shown(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         overtaken = asyncio.Event()
 
@@ -166,15 +167,14 @@ def test_an_answer_that_was_overtaken_is_not_shown() -> None:
         async with page.expect_response(lambda answer: "search=game" in answer.url) as late:
             overtaken.set()
         await (await late.value).finished()
-        await search.fill("quie")
         async with page.expect_response(lambda answer: "search=quie&" in answer.url + "&"):
-            pass
+            await search.fill("quie")
         assert "game/tile" not in await page.evaluate("window.allShown")
 
-    look(scenario)
+    look(chromium, scenario)
 
 
-def test_an_error_of_something_typed_or_clicked_is_told() -> None:
+def test_an_error_of_something_typed_or_clicked_is_told(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         def failing(words: str) -> Callable[[Route], Coroutine[Any, Any, None]]:
             return lambda route: route.fulfill(status=401, json={"error": words})
@@ -189,19 +189,19 @@ def test_an_error_of_something_typed_or_clicked_is_told() -> None:
         await page.get_by_label("Search topics").fill("x")
         await expect(page.locator("#notice")).to_contain_text("no topics today")
 
-    look(scenario)
+    look(chromium, scenario)
 
 
-def test_topics_are_found_by_part_of_their_name() -> None:
+def test_topics_are_found_by_part_of_their_name(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await page.goto(f"{site.address}/#/topics")
         await page.get_by_label("Search topics").fill("quiet")
         await expect(page.locator("tbody tr")).to_have_count(1)
 
-    look(scenario)
+    look(chromium, scenario)
 
 
-def test_an_operator_logs_in_moves_a_topic_after_confirming_and_gives_it_back() -> None:
+def test_an_operator_logs_in_moves_a_topic_after_confirming_and_gives_it_back(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         await go_to(page, "Topics")
@@ -228,7 +228,7 @@ def test_an_operator_logs_in_moves_a_topic_after_confirming_and_gives_it_back() 
         await expect(page.locator(".left tbody tr").first).to_contain_text("by the ring")
         assert HOT not in (await site.plan()).entries
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
 async def set_limit(page: Page, **fields: str) -> None:
@@ -239,7 +239,7 @@ async def set_limit(page: Page, **fields: str) -> None:
     await page.get_by_label("Pattern").press("Enter")
 
 
-def test_an_operator_limits_pins_and_takes_back_and_is_told_what_holds() -> None:
+def test_an_operator_limits_pins_and_takes_back_and_is_told_what_holds(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         specs = SpecsStore(await MemoryStore(site.stores).open(), TREE)
         kept = TopicSpec(pattern=b"game*", rate_per_s=500.0, burst_messages=9)
@@ -272,10 +272,10 @@ def test_an_operator_limits_pins_and_takes_back_and_is_told_what_holds() -> None
         await expect(notice).to_have_text("game*: rate 500/s")
         assert await specs.get(b"game*") == kept
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_an_operator_drains_a_hub_and_lets_it_take_topics_again() -> None:
+def test_an_operator_drains_a_hub_and_lets_it_take_topics_again(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         hub = page.locator("tr", has_text="b:6399")
@@ -291,23 +291,23 @@ def test_an_operator_drains_a_hub_and_lets_it_take_topics_again() -> None:
         await expect(hub).not_to_contain_text("drained")
         assert (await site.plan()).by_hub["b"].weight == WEIGHT_NORMAL
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_a_wrong_token_is_refused_and_shows_nothing() -> None:
+def test_a_wrong_token_is_refused_and_shows_nothing(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, "wrong")
         await expect(page.locator("#notice")).to_contain_text("token")
         await expect(page.locator("main")).not_to_contain_text("a:6399")
 
-    look(scenario, token=TOKEN)
+    look(chromium, scenario, token=TOKEN)
 
 
-def test_without_a_token_set_actions_are_refused_in_plain_words() -> None:
+def test_without_a_token_set_actions_are_refused_in_plain_words(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await page.locator("tr", has_text="b:6399").get_by_role("button", name="Drain").click()
         await page.get_by_role("button", name="Confirm").click()
         await expect(page.locator("#notice")).to_contain_text("read-only")
         assert (await site.plan()).by_hub["b"].weight > 0
 
-    look(scenario)
+    look(chromium, scenario)

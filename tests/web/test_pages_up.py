@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -12,7 +11,7 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from local.up_world import Up, require_java
-from web.browsing import DESK, PHONE, browsing, go_to, is_too_wide, log_in, require_chromium
+from web.browsing import DESK, PHONE, Chromium, go_to, is_too_wide, log_in, require_chromium
 
 pytestmark = [
     pytest.mark.needs_java,
@@ -61,16 +60,23 @@ def is_seen(up: Up) -> bool:
     return overview is not None and overview["state"] == "leading" and overview["topics"] >= 4
 
 
-def look(up: Up, scenario: Callable[[Page], Coroutine[Any, Any, None]], size: ViewportSize = DESK) -> None:
+def look(
+    chromium: Chromium,
+    up: Up,
+    scenario: Callable[[Page], Coroutine[Any, Any, None]],
+    size: ViewportSize = DESK,
+) -> None:
     async def main() -> None:
-        async with browsing(up.dashboard, size) as page:
+        async with chromium.browsing(up.dashboard, size) as page:
             await scenario(page)
 
-    asyncio.run(main())
+    chromium.run(main())
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_every_page_shows_the_system_and_fits_the_screen(up: Up, size: ViewportSize) -> None:
+def test_every_page_shows_the_system_and_fits_the_screen(
+    chromium: Chromium, up: Up, size: ViewportSize
+) -> None:
     async def scenario(page: Page) -> None:
         main = page.locator("main")
         for name, words in (
@@ -89,10 +95,10 @@ def test_every_page_shows_the_system_and_fits_the_screen(up: Up, size: ViewportS
         await expect(main).to_contain_text("Where it lived, and why it moved")
         assert not await is_too_wide(page)
 
-    look(up, scenario, size)
+    look(chromium, up, scenario, size)
 
 
-def test_charts_go_on_by_themselves(up: Up) -> None:
+def test_charts_go_on_by_themselves(chromium: Chromium, up: Up) -> None:
     async def scenario(page: Page) -> None:
         await expect(page.locator(".tile", has_text="pipeline lag")).to_contain_text(" s")
         await page.evaluate("window.isStillTheSame = true")
@@ -103,10 +109,10 @@ def test_charts_go_on_by_themselves(up: Up) -> None:
         assert len(fresh["at_s"]) < 10
         assert await page.evaluate("window.isStillTheSame")
 
-    look(up, scenario)
+    look(chromium, up, scenario)
 
 
-def test_an_operator_moves_a_topic_and_it_lives_there(up: Up) -> None:
+def test_an_operator_moves_a_topic_and_it_lives_there(chromium: Chromium, up: Up) -> None:
     async def scenario(page: Page) -> None:
         main = page.locator("main")
         await log_in(page, up.token)
@@ -123,10 +129,10 @@ def test_an_operator_moves_a_topic_and_it_lives_there(up: Up) -> None:
         await expect(main).to_contain_text("operator")
         await expect(page.locator("tbody tr", has_text="operator").first).to_contain_text("still")
 
-    look(up, scenario)
+    look(chromium, up, scenario)
 
 
-def test_without_the_token_actions_are_refused_and_nothing_changes(up: Up) -> None:
+def test_without_the_token_actions_are_refused_and_nothing_changes(chromium: Chromium, up: Up) -> None:
     before = up.ask("/api/overview")["plan_version"]
 
     async def scenario(page: Page) -> None:
@@ -138,6 +144,6 @@ def test_without_the_token_actions_are_refused_and_nothing_changes(up: Up) -> No
         await expect(page.locator("#notice")).to_contain_text("show the token")
         await expect(page.get_by_role("button", name="Log in")).to_be_visible()
 
-    look(up, scenario)
+    look(chromium, up, scenario)
     hubs = {hub["hub"]: hub["weight"] for hub in up.ask("/api/hubs")}
     assert hubs == {"hub-1": 16, "hub-2": 16} and up.ask("/api/overview")["plan_version"] >= before

@@ -41,7 +41,7 @@ def play(
         sim.run(main())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_hubs_at_three_sites_are_within_two_milliseconds_after_two_minutes(seed: int) -> None:
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(120)
@@ -68,7 +68,7 @@ def test_hubs_in_cities_around_the_world_are_within_a_tenth_after_ten_minutes() 
 
 def test_hubs_around_a_switch_keep_to_what_epulsar_reports() -> None:
     async def story(world: SitedHubs) -> None:
-        for wait_s in (60, 240, 600):
+        for wait_s in (60, 240):
             await asyncio.sleep(wait_s)
             assert max(map(abs, world.errors_s())) < 3.5 * MS
             assert mean(world.ratios()) < 0.06

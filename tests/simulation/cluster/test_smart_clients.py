@@ -19,9 +19,9 @@ from equipoise.model import Mode
 
 from .worlds import CALM, case, check_promises, check_seeds, run
 
-SEEDS = range(10)
+SEEDS = range(5)
 # A run with four hubs and twelve clients takes ten times as long.
-FEW_SEEDS = range(3)
+FEW_SEEDS = range(2)
 
 
 @pytest.mark.parametrize(

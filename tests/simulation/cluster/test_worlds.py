@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from equipoise.lab.scenarios import SCENARIOS
@@ -10,7 +12,7 @@ from equipoise.lab.scenarios.excused import EXCUSED
 from .worlds import case, check_seeds, run
 
 # Those that have once failed are listed below; campaigns of thousands are for `equipoise simulate`.
-SEEDS = range(12)
+SEEDS = range(6)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_subscribers_of_any_hub_get_every_message_once_and_in_order(name: str) -
 
 
 def test_links_that_have_to_give_up_frames_say_so() -> None:
-    check_seeds("cluster-narrow", range(10))
+    check_seeds("cluster-narrow", range(5))
 
 
 def test_cuts_of_minutes_are_survived() -> None:
@@ -125,20 +127,13 @@ def test_listed_seeds_have_cases_and_reasons() -> None:
 
 
 def test_every_kind_of_trouble_happens_in_the_cases_that_hold_everything() -> None:
-    happened: set[str] = set()
-    for name in ("cluster-everything", "cluster-store-everything"):
-        for seed in range(6):
-            happened |= set(run(seed, case(name)).fired)
-    assert {
-        "move",
-        "ring change",
-        "replication",
-        "join",
-        "link reset",
-        "link cut",
-        "client reset",
-    } <= happened
-    assert {"hub pause", "zombie", "hub crash", "cut", "rules change", "store cut", "store reset"} <= happened
+    missing = {"move", "ring change", "replication", "join", "link reset", "link cut", "client reset"}
+    missing |= {"hub pause", "zombie", "hub crash", "cut", "rules change", "store cut", "store reset"}
+    for seed, name in itertools.product(range(6), ("cluster-everything", "cluster-store-everything")):
+        missing -= set(run(seed, case(name)).fired)
+        if not missing:
+            return
+    assert not missing
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

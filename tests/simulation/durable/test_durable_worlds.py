@@ -18,7 +18,7 @@ CASES = [
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_acknowledged_is_kept(name: str) -> None:
     fired: Counter[str] = Counter()
-    for seed in range(5):
+    for seed in range(3):
         run = run_seed(scenario_by_name(name), seed)
         assert run.is_green, (
             f"equipoise simulate --case {name} --seeds {seed}..{seed + 1}: {run.violations[:3]}"

@@ -364,7 +364,13 @@ class SimulatedLoop(SocketCalls):
         pending = [*self._dead_tasks, *self._pending()]
         self._dead_tasks = []
         super().close()
-        dispose(pending)
+        # `finally` blocks find this loop, closed. Without a running one, asyncio would make a real loop for them.
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            dispose(pending)
+        finally:
+            asyncio._set_running_loop(running)
         self._forget_everything()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import fsum
+from operator import attrgetter
 from random import Random
 from time import perf_counter
 from typing import TextIO, TypeAlias
@@ -201,11 +202,14 @@ def _topology(scenario: Scenario, seed: int, spec: LinkSpec) -> Topology:
     return Lan(spec)
 
 
+_AT = attrgetter("at")
+
+
 def _summary(history: History) -> str:
     """What every subscription saw, in a few numbers: goes into the trace, so that its hash tells of it."""
     parts = []
     for track in history.tracks:
         # Not `sum`, which rounds otherwise from Python 3.12 on.
-        moments = fsum(event.at for event in track.events)
+        moments = fsum(map(_AT, track.events))
         parts.append(f"{track.name} {len(track.events)} {moments!r}")
     return "; ".join(parts)

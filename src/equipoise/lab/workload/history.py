@@ -372,7 +372,7 @@ class History:
 
     @property
     def deliveries(self) -> int:
-        return sum(type(event) is Received for track in self.tracks for event in track.events)
+        return sum(list(map(type, track.events)).count(Received) for track in self.tracks)
 
     @property
     def messages(self) -> int:

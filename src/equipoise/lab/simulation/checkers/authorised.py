@@ -8,15 +8,18 @@ revoked cannot be called back.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from equipoise.lab.scenarios import Rules
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History, Received, Track
+from equipoise.lab.workload.history import History, Received, Sent, Track
 from equipoise.model import Glob
 
 __all__ = ["NAME", "check"]
 
 NAME = "authorised only"
+
+Intervals: TypeAlias = list[tuple[float, float]]
 
 
 def check(history: History) -> list[Violation]:
@@ -27,18 +30,26 @@ def check(history: History) -> list[Violation]:
 
 
 def _check_track(history: History, track: Track, rules: _RulesInForce) -> Iterator[Violation]:
+    # By topic and publisher: what was sent, and when each side was allowed to.
+    known: dict[tuple[str, str], tuple[list[Sent], Intervals, Intervals]] = {}
     for event in track.events:
         if type(event) is not Received:
             continue
         at, topic, publisher, sequence = event
-        sent_at = history.sent[publisher, topic][sequence].began_at
-        if not rules.may(track.user, topic, sent_at, at, is_publish=False):
+        found = known.get((topic, publisher))
+        if found is None:
+            receives = rules.allowed(track.user, topic, is_publish=False)
+            sends = rules.allowed(history.users.get(publisher, ""), topic, is_publish=True)
+            found = known[topic, publisher] = (history.sent[publisher, topic], receives, sends)
+        sent, receives, sends = found
+        sent_at = sent[sequence].began_at
+        if not _meets(receives, sent_at, at):
             what = f"{topic} {publisher} {sequence}, sent at {sent_at:.6f}"
             yield Violation(
                 NAME, f"{track.name} as {track.user!r} received {what}, and might not at any time"
             )
-        user = history.users.get(publisher, "")
-        if not rules.may(user, topic, sent_at, at, is_publish=True):
+        if not _meets(sends, sent_at, at):
+            user = history.users.get(publisher, "")
             what = f"{topic} {publisher} {sequence} from {user!r}, who might not publish it"
             yield Violation(NAME, f"{track.name} received {what}")
 
@@ -52,20 +63,26 @@ class _RulesInForce:
             for versions in rules.values()
             for number, (since, version) in enumerate(versions)
         ]
-        # By user, topic and whether it publishes, the intervals in which it may.
-        self._allowed: dict[tuple[str, str, bool], list[tuple[float, float]]] = {}
+        self._allowed: dict[tuple[str, str, bool], Intervals] = {}
 
-    def may(self, user: str, topic: str, since: float, until: float, *, is_publish: bool) -> bool:
-        """Whether the user was allowed to at some moment of an interval."""
+    def allowed(self, user: str, topic: str, *, is_publish: bool) -> Intervals:
+        """When the user was allowed to publish to the topic, or to receive it."""
         allowed = self._allowed.get((user, topic, is_publish))
         if allowed is None:
-            allowed = [
+            allowed = self._allowed[user, topic, is_publish] = [
                 (begin, end)
                 for begin, end, version in self._held
                 if _may(version, user, topic, is_publish=is_publish)
             ]
-            self._allowed[user, topic, is_publish] = allowed
-        return any(begin <= until and end >= since for begin, end in allowed)
+        return allowed
+
+
+def _meets(intervals: Intervals, since: float, until: float) -> bool:
+    """Whether some moment from `since` to `until` lies in one of the intervals."""
+    for begin, end in intervals:  # noqa: SIM110  # asked of every message: twice as fast as `any`
+        if begin <= until and end >= since:
+            return True
+    return False
 
 
 def _may(rules: Rules, user: str, topic: str, *, is_publish: bool) -> bool:

@@ -62,6 +62,8 @@ class _Lack:
 class _Story:
     """One topic as one subscription saw it."""
 
+    # By publisher, what was sent to it.
+    senders: dict[str, list[Sent]]
     gaps: list[_Gap] = field(default_factory=list)
     # By publisher and sequence.
     lacks: dict[tuple[str, int], _Lack] = field(default_factory=dict)
@@ -93,7 +95,7 @@ def _check_track(
     track: Track, wanted: dict[str, dict[str, list[Sent]]], counted: list[Missed]
 ) -> list[Violation]:
     in_flight_s = 0.0 if track.is_smart else IN_FLIGHT_S
-    stories = {topic: _Story(in_flight_s=in_flight_s) for topic in wanted}
+    stories = {topic: _Story(senders, in_flight_s=in_flight_s) for topic, senders in wanted.items()}
     violations: list[Violation] = []
     live_at: float | None = None
     # Gaps of a lost connection that has not been replaced.
@@ -101,8 +103,8 @@ def _check_track(
     # A loss that was counted at the moment of an event was counted before it.
     events = track.events if not counted else heapq.merge(counted, track.events, key=lambda event: event.at)
     for event in events:
-        if isinstance(event, Received):
-            problem = _receive(stories, wanted, event, live_at, track)
+        if type(event) is Received:
+            problem = _receive(stories.get(event.topic), event, live_at, track)
             if problem is not None:
                 violations.append(Violation(NAME, f"{track.name} at {event.at:.6f}: {problem}"))
         elif isinstance(event, Live):
@@ -121,27 +123,20 @@ def _check_track(
                     away.append(story.gaps[-1])
     for topic, story in stories.items():
         if story.gaps or story.lacks:
-            _close(story, wanted[topic], live_at, track)
+            _close(story, live_at, track)
             texts = _match(story, is_exact=track.is_smart)
             violations += [Violation(NAME, f"{track.name} on {topic}: {text}") for text in texts]
     return violations
 
 
-def _receive(
-    stories: dict[str, _Story],
-    wanted: dict[str, dict[str, list[Sent]]],
-    event: Received,
-    live_at: float | None,
-    track: Track,
-) -> str | None:
+def _receive(story: _Story | None, event: Received, live_at: float | None, track: Track) -> str | None:
     """Note a message and what is lacking before it; say what is wrong with the message itself."""
-    _, topic, publisher, sequence = event
-    sent = wanted.get(topic, {}).get(publisher, ())
-    if sequence >= len(sent):
+    at, topic, publisher, sequence = event
+    sent = None if story is None else story.senders.get(publisher)
+    if story is None or sent is None or sequence >= len(sent):
         return f"received {topic} {publisher} {sequence}, which no publisher sent to it"
-    if not track.is_match(publisher, sequence):
+    if track.where is not None and not track.is_match(publisher, sequence):
         return f"received {topic} {publisher} {sequence}, which its filter does not match"
-    story = stories[topic]
     before, gaps_before = story.latest.get(publisher, (-1, 0))
     gaps_now = len(story.gaps)
     if sequence <= before:
@@ -151,7 +146,7 @@ def _receive(
     else:
         if sequence > before + 1:
             _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at, track)
-        story.latest[publisher] = (sequence, story.gaps_before(event.at))
+        story.latest[publisher] = (sequence, story.gaps_before(at) if gaps_now else 0)
     if sent[sequence].outcome is PublishOutcome.FAILED:
         return f"received {topic} {publisher} {sequence}, which was refused to its publisher"
     return None
@@ -159,7 +154,7 @@ def _receive(
 
 def _lack(
     story: _Story,
-    sent: list[Sent] | tuple[Sent, ...],
+    sent: list[Sent],
     publisher: str,
     sequences: tuple[int, int],
     gaps: tuple[int, int],
@@ -182,11 +177,11 @@ def _lack(
         story.lacks[publisher, sequence] = _Lack(first, end, is_owed, is_possible)
 
 
-def _close(story: _Story, senders: dict[str, list[Sent]], live_at: float | None, track: Track) -> None:
+def _close(story: _Story, live_at: float | None, track: Track) -> None:
     """What comes after the last message received may still be on its way: that is progress's business."""
     last = len(story.gaps)
     story.gaps.append(_Gap(float("inf"), None))
-    for publisher, sent in senders.items():
+    for publisher, sent in story.senders.items():
         sequence, gaps_before = story.latest.get(publisher, (-1, 0))
         _lack(story, sent, publisher, (sequence + 1, len(sent)), (gaps_before, last + 1), live_at, track)
 

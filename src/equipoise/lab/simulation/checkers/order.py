@@ -17,19 +17,23 @@ NAME = "order"
 
 
 def check(history: History) -> list[Violation]:
-    return [violation for track in history.tracks for violation in _check_track(track, history.sent)]
+    several = {stream: sent for stream, sent in history.sent.items() if len({one.bus for one in sent}) > 1}
+    return [violation for track in history.tracks for violation in _check_track(track, several)]
 
 
-def _check_track(track: Track, all_sent: Mapping[Stream, Sequence[Sent]]) -> list[Violation]:
+def _check_track(track: Track, several: Mapping[Stream, Sequence[Sent]]) -> list[Violation]:
+    """`several`: the streams that were sent over more than one bus."""
     violations: list[Violation] = []
-    # By publisher, topic and bus.
-    highest: dict[tuple[str, str, int], int] = {}
+    # By publisher and topic, and bus where there are several.
+    highest: dict[tuple[str | int, ...], int] = {}
     for event in track.events:
         if type(event) is not Received:
             continue
         at, topic, publisher, sequence = event
-        sent = all_sent.get((publisher, topic), ())
-        stream = (publisher, topic, sent[sequence].bus if sequence < len(sent) else 0)
+        stream: tuple[str | int, ...] = (publisher, topic)
+        if several and (publisher, topic) in several:
+            sent = several[publisher, topic]
+            stream = (publisher, topic, sent[sequence].bus if sequence < len(sent) else 0)
         before = highest.get(stream, -1)
         # An equal number is a duplicate, which is another checker's business.
         if sequence < before:
