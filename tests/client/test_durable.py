@@ -252,4 +252,7 @@ async def test_wrong_use_is_told_before_anything_is_sent() -> None:
             bus.subscribe("a", durable="billing", start="soon")
     assert spell_start("beginning") == b"0"
     assert spell_start("5-0") == b"4-18446744073709551615"
+    assert spell_start(5) == b"#4"
+    with pytest.raises(MisuseError, match="start=-1"):
+        spell_start(-1)
     assert isinstance(equipoise.DurableMessage("t", b"", "1-1").is_redelivered, bool)

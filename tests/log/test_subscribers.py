@@ -245,3 +245,18 @@ def test_the_fields_of_an_entry_are_read_back() -> None:
     piece = world.log.entries.get((1, 1))
     assert piece is not None
     assert fields_of(piece) == [b"a", b"*2\r\n$1\r\n", b"", b"$"]
+
+
+@pytest.mark.parametrize(
+    ("number", "first"), [(0, "m0"), (1, "m1"), (2, "m3"), (3, "m3"), (119, "m119"), (120, None), (500, None)]
+)
+def test_a_subscriber_begins_at_a_position_whatever_is_deleted_before_it(
+    number: int, first: str | None
+) -> None:
+    log = Subscribed(entries=120)
+    log.run("XDEL", "t", "1-3")
+    consumer = log.attach("billing", "c", "START", f"#{number}")
+    assert log.read(consumer, count=1) == ([] if first is None else [f"1 {first}"])
+    assert log.run("EQ.GROUP", "RESET", "t", "billing", "#1") == b"+OK\r\n"
+    assert log.read(consumer, count=1) == ["1 m1"]
+    assert log.run("EQ.GROUP", "RESET", "t", "billing", "#x").startswith(b"-ERR")

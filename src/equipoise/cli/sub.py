@@ -58,7 +58,8 @@ def command(
     start: Annotated[
         str,
         typer.Option(
-            help="With --durable: where a new subscription begins: beginning, end, the id of a message, or a time."
+            help="With --durable: where a new subscription begins: beginning, end, the id of a message, number:5 for "
+            "the fifth of the topic, or a time."
         ),
     ] = "end",
     tls_ca: TlsCa = "",

@@ -74,7 +74,8 @@ async def reset(
         typer.Option(
             "--to",
             metavar="START",
-            help="beginning, end, the id of the first message to get, or a time such as 2026-01-31T12:00:00+00:00.",
+            help="beginning, end, the id of the first message to get, number:5 for the fifth of the topic, or a "
+            "time such as 2026-01-31T12:00:00+00:00.",
         ),
     ],
     as_json: AsJson = False,

@@ -208,8 +208,9 @@ class Bus:
 
         `durable` names a durable subscription to one topic: it goes on where it left off, in whichever process; see
         DurableSubscription. Several subscribers with names of their own share the messages of a `group`. `start` says
-        where a new one begins: "beginning", "end", an id or a time. What is not acknowledged within `ack_timeout_s` is
-        delivered again; what was delivered `deliveries_max` times goes to the topic `dead_letter`, with the reason.
+        where a new one begins: "beginning", "end", an id, a position (a number) or a time. What is not acknowledged
+        within `ack_timeout_s` is delivered again; what was delivered `deliveries_max` times goes to the topic
+        `dead_letter`, with the reason.
         """
         retries = RetryOptions(ack_timeout_s, deliveries_max, dead_letter)
         if where is not None and durable is not None:

@@ -60,7 +60,7 @@ READ_S = 2.0
 # How soon a hub is asked again that has delivered a window of messages.
 WINDOW_S = 0.2
 
-Start: TypeAlias = str | datetime
+Start: TypeAlias = str | int | datetime
 """Where a new durable subscription begins: `"beginning"`, `"end"`, the id of a message, or a time."""
 
 
@@ -85,17 +85,20 @@ class RetryOptions:
 
 
 def spell_start(start: Start) -> bytes:
-    """The id behind which to begin. Raises MisuseError."""
+    """The id, or `#` and the number, behind which to begin. Raises MisuseError."""
+    if isinstance(start, int) and start >= 1:
+        return b"#%d" % (start - 1)
     if isinstance(start, datetime):
         ms = max(0, int(start.timestamp() * 1_000))
         return spell_id(before((ms, 0)) or ID_MIN)
     if start in ("beginning", "end"):
         return b"0" if start == "beginning" else b"$"
     try:
-        return spell_id(before(parse_id(start.encode())) or ID_MIN)
+        return spell_id(before(parse_id(str(start).encode())) or ID_MIN)
     except LogCommandError:
         raise MisuseError(
-            f"start={start!r}: it is 'beginning', 'end', the id of a message such as '1700000000000-0', or a datetime"
+            f"start={start!r}: it is 'beginning', 'end', the id of a message such as '1700000000000-0', its number "
+            f"from 1, or a datetime"
         ) from None
 
 

@@ -113,6 +113,14 @@ class Entries:
                 if of_piece > number and piece is not None:
                     yield of_piece, piece
 
+    def id_up_to(self, number: int) -> EntryId | None:
+        """The id of the entry of this number, or of the last before it that is known; None: all are behind it."""
+        at = bisect_right(self._blocks, number, key=lambda block: block.number) - 1
+        if at < 0:
+            return None
+        block = self._blocks[at]
+        return block.ids[min(number - block.number, len(block.ids) - 1)]
+
     def steps(self, start: EntryId, step: int, limit: int) -> tuple[int, list[EntryId]]:
         """How many entries there are from `start` on, and the id of every `step`-th of them, at most `limit` ids."""
         low = max(0, bisect_right(self._firsts, start) - 1)

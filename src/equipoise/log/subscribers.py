@@ -66,7 +66,7 @@ def group_attach(log: TopicLog, call: LogCall) -> bytes:
     if held_by == client and serial <= former_serial:
         raise LogCommandError(f"STALE '{show(subscriber)}' has attached again since")
     if group is None:
-        last = log.last if start == b"$" else parse_id(start)
+        last = _behind(log, start)
         if not log.exists:
             log.change(LogCreated())
         log.change(GroupCreated(name, last, log.entries_until(last)))
@@ -74,6 +74,16 @@ def group_attach(log: TopicLog, call: LogCall) -> bytes:
     is_restarted = held_by != client
     log.change(ConsumerAttached(name, subscriber, consumer, call.now_ms, not is_shared, is_restarted))
     return array_of([bulk(consumer), integer(group is None), bulk(spell_id(log.groups[name].last))])
+
+
+def _behind(log: TopicLog, start: bytes, *, is_strict: bool = True) -> EntryId:
+    """The id behind which to begin: one that is given, `$` for the last, `#5` for that of the fifth entry."""
+    if start == b"$":
+        return log.last
+    if start[:1] != b"#":
+        return parse_id(start, is_strict=is_strict)
+    number = integer_of(start[1:])
+    return log.last if number >= log.entries.number else log.entries.id_up_to(number) or ID_MIN
 
 
 def _parse_attach(words: list[bytes]) -> tuple[bool, bytes]:
@@ -163,7 +173,7 @@ def _milliseconds(word: bytes) -> int:
 def group_reset(log: TopicLog, call: LogCall) -> bytes:
     group = known_group(log, call.words)
     start = call.words[4]
-    last: EntryId = log.last if start == b"$" else parse_id(start, is_strict=False)
+    last = _behind(log, start, is_strict=False)
     log.change(GroupReset(group.name, last, log.entries_until(last)))
     return OK
 

@@ -73,8 +73,10 @@ def parse_seeds(text: str) -> range:
     return range(int(found[1]), int(found[2]))
 
 
-def parse_start(text: str) -> str | datetime:
-    """Where to begin, as it is typed: a time has a date, all else is left as it is."""
+def parse_start(text: str) -> str | int | datetime:
+    """Where to begin, as it is typed: `number:5` is a position, a time has a date, all else is left as it is."""
+    if text.startswith("number:") and text[7:].isdecimal():
+        return int(text[7:])
     if "T" not in text:
         return text
     try:

@@ -291,8 +291,8 @@ class LinkSubscriptions:
     def _begin(self, topic: bytes, stream: bytes, epoch: int, n: int) -> None:
         """The hub brings a stream from a position on."""
         part = self._owns.get(topic)
-        if part is not None and stream in part.left_out and topic not in self._topics:
-            # It would not say so of one that it leaves out: this is the next of that name.
+        if part is not None and stream in part.left_out and not self._concerned(topic, stream):
+            # It would not say so of one that it leaves out to all of them: this is the next of that name.
             part.include(stream)
         for subscription in self._concerned(topic, stream):
             subscription.channel.merge.begin(subscription, stream, epoch, n)

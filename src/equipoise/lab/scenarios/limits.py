@@ -35,6 +35,7 @@ def _everything(name: str) -> ClusterScenario:
         share_changes=(0, 3),
         has_shares_apart=False,
         expectation=LIMITED,
+        rare=None,
     )
 
 
