@@ -62,7 +62,8 @@ def test_every_setting_of_a_controller_has_an_option_or_is_in_the_file(tmp_path:
             if name in by_option:
                 assert by_option[name] in options
             else:
-                read(tmp_path, f"[controller]\n{name} = {value + 1}\n")
+                other = f'"{value}x"' if isinstance(value, str) else value + 1
+                read(tmp_path, f"[controller]\n{name} = {other}\n")
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,8 @@ def test_a_second_hub_of_a_name_is_refused() -> None:
         other = world.region.add(first.settings, host=world.sim.host("elsewhere"))
         world.region.hubs["h1"] = first
         with pytest.raises(SettingsError, match="another hub called h1 is alive at h1:6399"):
-            await other.host.spawn(other.serve())
+            # Without the supervisor, which would start it again.
+            await other.host.spawn(world.region.attend(other))
         assert world.region.is_settled()
 
     play(script)
