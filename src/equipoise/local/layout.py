@@ -93,7 +93,8 @@ class Layout:
                 continue
             if is_port_free(HOST, candidate):
                 break
-            self.taken[name] = candidate
+            # Of several the first: the one it had.
+            self.taken.setdefault(name, candidate)
         else:
             candidate = free_port(HOST, taken)
         if self._ports.get(name) != candidate:
