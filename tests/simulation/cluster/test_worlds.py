@@ -76,6 +76,8 @@ MENDED = [
     ("cluster-replication-everything", 471),
     # A publisher that left a hub was given a position in the stream that the hub had changed to, not in its own one.
     ("cluster-routed-replication-everything", 305),
+    # A subscriber by pattern waited for two topics that came by filters: each time one was widened, the other was not.
+    ("cluster-everything", 1709),
     # A flush did not wait for publishes that a hub had deferred, over a link made during the flush.
     ("cluster-routed-everything", 406),
     # A hub that found its name still taken in the store gave up, and no supervisor started it again.

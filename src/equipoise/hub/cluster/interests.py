@@ -57,6 +57,8 @@ class Interests:
         self._is_on = cluster.core.settings.cluster.filtered_links
         # Streams of which a hub has been asked for less than everything.
         self._narrow: dict[Stream, None] = {}
+        # Those that clients wait to get everything of.
+        self._widened: dict[Stream, None] = {}
         # Streams with something to settle or to send.
         self._changed: dict[Stream, None] = {}
         self._timer: Timer | None = None
@@ -112,6 +114,7 @@ class Interests:
             return _nothing
         if filter is None:
             interest.whole_claims += 1
+            self._widened[stream] = None
         else:
             interest.set.add(filter)
         if not interest.is_covered(filter, stream.position):
@@ -121,6 +124,8 @@ class Interests:
         def release() -> None:
             if filter is None:
                 interest.whole_claims -= 1
+                if not interest.whole_claims:
+                    self._widened.pop(stream, None)
             else:
                 interest.set.remove(filter)
             self._touch(stream)
@@ -148,8 +153,12 @@ class Interests:
         again()
 
     def narrow_topics(self) -> list[Topic]:
-        """Topics that do not come whole."""
-        return [stream.topic for stream in self._narrow]
+        """Topics that do not come whole, or do so only for clients that are about to subscribe.
+
+        A client by pattern waits for several of them at once: one that has been widened for it stays so until the
+        others are, too. Else it might wait for one or the other for ever.
+        """
+        return [stream.topic for stream in {**self._narrow, **self._widened}]
 
     def is_narrow(self, topic: Topic) -> bool:
         return topic.stream is not None and topic.stream in self._narrow

@@ -4,7 +4,7 @@ subscriber receives that one or a later one, soon."""
 from __future__ import annotations
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History
+from equipoise.lab.workload.history import History, PublishOutcome, Stream, Track
 
 __all__ = ["NAME", "check"]
 
@@ -21,7 +21,7 @@ def check(history: History) -> list[Violation]:
         for track in history.tracks:
             if (
                 track.wants(topic)
-                and track.is_for(publisher)
+                and _is_owed(history, track, stream, sequence)
                 and not track.has_reached(stream, sequence, history.healed_at)
             ):
                 text = (
@@ -30,3 +30,11 @@ def check(history: History) -> list[Violation]:
                 )
                 violations.append(Violation(NAME, text))
     return violations
+
+
+def _is_owed(history: History, track: Track, stream: Stream, sequence: int) -> bool:
+    """Whether a message from this one on was acknowledged that the filter of the subscription, if any, matches."""
+    return track.where is None or any(
+        one.outcome is PublishOutcome.ACKNOWLEDGED and track.is_match(stream[0], number)
+        for number, one in enumerate(history.sent[stream][sequence:], sequence)
+    )

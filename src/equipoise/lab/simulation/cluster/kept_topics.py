@@ -140,6 +140,8 @@ class KeptTopics:
         for topic in self._topics:
             track = LogTrack(topic)
             self._history.logs.append(track)
+            # The hub that has just got it may have yet to read it.
+            await self._sim.until(lambda name=topic: self._entries(name, hubs) is not None, patience_s)  # type: ignore[misc]  # bound now
             entries = self._entries(topic, hubs)
             if entries is None:
                 track.problems.append("no hub has it open after healing")
@@ -165,6 +167,6 @@ class KeptTopics:
         cores = [node.hub.core for node in hubs.values() if node.hub is not None]
         found = [core.logs.by_name.get(topic.encode()) for core in cores if core.logs is not None]
         live = max((log for log in found if log is not None), key=lambda log: log.epoch, default=None)
-        if live is None:
+        if live is None or any(log is not None and not log.epoch for log in found):
             return None
         return [payload_of(body_of(piece)) for _, piece in live.log.entries.behind(0)]
