@@ -24,6 +24,9 @@ EXCUSED: dict[tuple[str, int], str] = {
         314,
     ): "A message dies with the home behind another hub that passed it on; its publisher's next one comes "
     "in a lane before the gap.",
+    ("content-links", 339): "A smart subscriber by filter receives a gap where nothing is missing.",
+    ("content-routed", 298): "A smart subscriber by filter receives a gap where nothing is missing.",
+    ("content-skew", 295): "A smart subscriber by filter receives a gap where nothing is missing.",
 }
 
 
