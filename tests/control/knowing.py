@@ -30,7 +30,6 @@ def known(
     wanted: Iterable[str] = (),
     memory: Memory | None = None,
     absent_s: Mapping[str, float] | None = None,
-    unseen_s: Mapping[str, float] | None = None,
 ) -> Known:
     return Known(
         now=now,
@@ -41,5 +40,4 @@ def known(
         wanted={hub: WantedServer(hub=hub) for hub in wanted},
         memory=memory or Memory(),
         absent_s=absent_s or {},
-        unseen_s=unseen_s or {},
     )

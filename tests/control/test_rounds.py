@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from control.knowing import known, seen
-from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide, unseen_since
+from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Member, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Decision, Planner, PlannerSettings
@@ -174,35 +174,3 @@ def test_a_policy_that_fails_freezes_the_plan_and_says_why(answer: object) -> No
     assert outcome.state is ControllerState.FROZEN and outcome.problem is not None
     assert outcome.frozen.startswith(f"the policy static fails: {type(outcome.problem).__name__}")
     assert (outcome.start, outcome.stop, outcome.decision.change.is_empty) == ((), (), True)
-
-
-def test_a_hub_that_has_just_come_joins_with_its_first_records() -> None:
-    policy, plan = Planner(), Plan.of(version=1, members=[Member("a")])
-    shown = view([topic("t", 0.5, "a")], ["a"], at_s=100.0)
-    facts = known(100.0, view=shown, plan=plan, hubs=seen(["a", "b"]), memory=settled("a"))
-    outcome = decide(facts, policy, BOUNDS)
-    assert outcome.decision.change.members == ()
-    shown = view([topic("t", 0.5, "a")], ["a", "b"], at_s=101.0)
-    outcome = decide(replace(facts, now=101.0, view=shown, unseen_s=unseen_since(facts)), policy, BOUNDS)
-    assert [member.hub for member in outcome.decision.change.members] == ["b"]
-
-
-def test_a_hub_that_no_view_has_joins_without_after_a_while() -> None:
-    policy, plan = Planner(), Plan.of(version=1, members=[Member("a")])
-    facts = known(100.0, plan=plan, hubs=seen(["a", "b"]), memory=settled("a"))
-    joined_at = None
-    for second in range(10):
-        now = 100.0 + second
-        shown = view([topic("t", 0.5, "a")], ["a"], at_s=now)
-        facts = replace(facts, now=now, view=shown, unseen_s=unseen_since(facts))
-        if decide(facts, policy, BOUNDS).decision.change.members:
-            joined_at = now
-            break
-    assert joined_at == 105.0
-
-
-def test_without_a_view_a_hub_that_comes_joins_at_once() -> None:
-    plan = Plan.of(version=1, members=[Member("a")])
-    outcome = decide(known(100.0, plan=plan, hubs=seen(["a", "b"])), Planner(), BOUNDS)
-    assert outcome.state is ControllerState.FROZEN
-    assert [member.hub for member in outcome.decision.change.members] == ["b"]

@@ -4,8 +4,9 @@ What is dropped without being closed warns when Python finds it: at once, or, as
 some later test happens to cause. So after a test that has more open sockets than there were before it (a loop has some,
 too) the collector runs, and what it finds is the fault of that test.
 
-What is neither closed nor dropped, such as the client of a thread that goes on, warns nowhere: after the last test of a
-module no socket may be open that was not before its first.
+What is neither closed nor dropped, such as the client of a thread that goes on, warns nowhere. With
+EQUIPOISE_TEST_OPEN_SOCKETS=1 no socket may be open after the last test of a module that was not before its first; that
+is for looking, since systems and Spark sessions that modules share may end their connections later.
 
 Spark's session is of the whole process, and opens connections whenever it likes: while there is one, sockets may be
 left open, and py4j's may be dropped.
@@ -31,6 +32,7 @@ __all__ = ["LeakCheck", "open_sockets"]
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _PATIENCE_S = 20.0
+_IS_STRICT = os.environ.get("EQUIPOISE_TEST_OPEN_SOCKETS") == "1"
 
 
 def open_sockets() -> frozenset[str]:
@@ -74,7 +76,7 @@ class LeakCheck:
                 now = open_sockets()
                 if lost:
                     pytest.fail(f"left open and dropped: {', '.join(lost)}", pytrace=False)
-            if is_last and not gateway_port():
+            if is_last and _IS_STRICT and not gateway_port():
                 now = self._wait(now)
                 if left := now - self._before_module:
                     named = ", ".join(map(_described, sorted(left)))

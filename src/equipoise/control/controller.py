@@ -24,7 +24,6 @@ from equipoise.control.rounds import (
     absent_since,
     decide,
     interest_of,
-    unseen_since,
 )
 from equipoise.control.settings import ControllerSettings
 from equipoise.control.split_fits import FindSplit, SplitFits
@@ -123,8 +122,6 @@ class Controller:
         self._is_pressing = False
         # Hubs that were asked for and are not alive, and since when; a leader's patience begins with it.
         self._absent_s: Mapping[str, float] = {}
-        # Hubs that are alive and in no view yet, and since when.
-        self._unseen_s: Mapping[str, float] = {}
         # What was last logged about servers, since rounds repeat it until it is so.
         self._said = ""
         # What the policy raised last, by what was asked of it: logged once and not each second.
@@ -161,8 +158,7 @@ class Controller:
                 await self.round()
             else:
                 # Another one may plan meanwhile: what we remember is no longer how things came about.
-                self.status.state, self._memory = ControllerState.STANDBY, None
-                self._absent_s = self._unseen_s = {}
+                self.status.state, self._memory, self._absent_s = ControllerState.STANDBY, None, {}
             await self._pause()
 
     async def _pause(self) -> None:
@@ -189,9 +185,6 @@ class Controller:
         if self.status.state is ControllerState.FROZEN:
             # For want of a view, which is here; a policy that fails gets its next chance in time.
             return "decide" not in self._problems
-        if not self._unseen_s.keys().isdisjoint(view.hub_index):
-            # A hub that has come has its first records in it.
-            return True
         try:
             is_woken = self._policy.wakes(seen, known.specs, self._memory)
         except Exception as problem:
@@ -228,9 +221,8 @@ class Controller:
             wanted=await self._provisioner.wanted(),
             memory=self._memory,
             absent_s=self._absent_s,
-            unseen_s=self._unseen_s,
         )
-        self._absent_s, self._unseen_s = absent_since(known), unseen_since(known)
+        self._absent_s = absent_since(known)
         # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
 

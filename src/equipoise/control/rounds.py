@@ -2,9 +2,6 @@
 
 A view that is missing or old, or a policy that fails, freezes the plan: nothing is moved for load, no server is asked
 for or given back. Who takes part is still decided, by the store's word alone.
-
-A hub that has just come is left out until a view has its first records, for a few seconds at most: a policy that knows
-what it can carry gives it its share at once. Without them it would have to wait until views show the first share.
 """
 
 from __future__ import annotations
@@ -30,11 +27,7 @@ __all__ = [
     "absent_since",
     "decide",
     "interest_of",
-    "unseen_since",
 ]
-
-# A hub records every second, and views are made as often: one that is in none after this time joins without.
-UNSEEN_S_MAX = 5.0
 
 
 class ControllerState(StrEnum):
@@ -59,8 +52,6 @@ class Known:
     memory: Memory
     # Since when each of those that are not alive has been asked for, or gone.
     absent_s: Mapping[str, float] = field(default_factory=dict)
-    # Since when each hub that is alive, no member and in no view has been so.
-    unseen_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +75,6 @@ def absent_since(known: Known) -> dict[str, float]:
     return {name: known.absent_s.get(name, known.now) for name in sorted(missing)}
 
 
-def unseen_since(known: Known) -> dict[str, float]:
-    """The same for the next round, without hubs that are seen by now, have gone, or have become members."""
-    seen = () if known.view is None else known.view.hub_index
-    living = [name for name, hub in known.hubs.items() if hub.alive is not None]
-    unseen = [name for name in living if name not in seen and name not in known.plan.by_hub]
-    return {name: known.unseen_s.get(name, known.now) for name in sorted(unseen)}
-
-
 def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundOutcome:
     frozen = _why_frozen(known, settings)
     alive = hub_views(
@@ -104,8 +87,6 @@ def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundO
     if frozen:
         return _freeze(known, policy, alive, frozen)
     assert known.view is not None, "without one it is frozen"
-    awaited = {hub for hub, since_s in unseen_since(known).items() if known.now - since_s < UNSEEN_S_MAX}
-    alive = [hub for hub in alive if hub.name not in awaited]
     try:
         decision = _decision(policy, known.view.with_store(alive), known)
     except Exception as problem:
