@@ -212,14 +212,8 @@ class RateLimits:
 
     def take(self, topic: Topic, count: int) -> bool:
         """Take tokens for so many messages that a client publishes now, if they may go at once."""
-        limit = topic.limit
-        if (
-            limit is None
-            or limit.queue is not None
-            or limit.owed_after
-            or limit.ring
-            or topic.stream is not None
-        ):
+        limit = _direct_limit(topic)
+        if limit is None:
             return False
         now = self.now()
         if not self._holds_lease(now) or not limit.take(count, now, self.stalls.since(now)):
@@ -234,14 +228,8 @@ class RateLimits:
 
     def lend(self, topic: Topic) -> None:
         """Let the compiled part admit by itself for some milliseconds, if messages may go as they come."""
-        limit = topic.limit
-        if (
-            limit is None
-            or limit.queue is not None
-            or limit.owed_after
-            or limit.ring
-            or topic.stream is not None
-        ):
+        limit = _direct_limit(topic)
+        if limit is None:
             return
         now = self.now()
         if self._holds_lease(now):
@@ -397,3 +385,11 @@ class RateLimits:
                 topic.limit.due_at = None
                 self.serve(topic)
         self._set_timer(self.now())
+
+
+def _direct_limit(topic: Topic) -> TopicLimit | None:
+    """The topic's limit, if a message that has tokens need not wait for anything else."""
+    limit = topic.limit
+    if limit is None or limit.queue is not None or limit.owed_after or limit.ring or topic.stream is not None:
+        return None
+    return limit
