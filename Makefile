@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs screenshots bench kill envelopes results results-check bookkeeper \
+.PHONY: setup demo test check format docs screenshots bench kill envelopes split results results-check bookkeeper \
 	test-bookkeeper clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py src/equipoise/hub/shell/_sockets.c
+$(STAMP): pyproject.toml constraints.txt hatch_build.py src/equipoise/hub/shell/_sockets.c \
+	src/equipoise/resp/_runs.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,pipeline,experiments]'
 	@touch $@
@@ -49,6 +50,10 @@ kill: $(STAMP)
 # A rate limit over ten live hubs, under every kind of publisher and changes of the plan: prints what arrived.
 envelopes: $(STAMP)
 	$(BIN)/python benchmarks/system/envelopes.py
+
+# A limited topic that is fitted, split, dealt and relieved by itself, over three live hubs: prints what became of it.
+split: $(STAMP)
+	$(BIN)/python benchmarks/system/split.py
 
 # The papers' experiments in full size: about two hours. Pages and figures go to docs/results.
 results: $(STAMP)

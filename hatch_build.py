@@ -1,7 +1,8 @@
-"""Build the hub's compiled part where a C compiler is there, and go without it where none is.
+"""Build the compiled parts where a C compiler is there, and go without them where none is.
 
-The part is optional: `hub/shell/listening.py` serves connections with the event loop's transports where it is missing.
-So neither building nor installing needs a compiler, and no failure here is an error: it is told and passed over.
+They are optional: `hub/shell/listening.py` serves connections with the event loop's transports where one is missing,
+and `resp/runs.py` has sequences of payloads in place of the other's runs. So neither building nor installing needs a
+compiler, and no failure here is an error: it is told and passed over.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/equipoise/hub/shell/_sockets.c")
+SOURCES = (Path("src/equipoise/hub/shell/_sockets.c"), Path("src/equipoise/resp/_runs.c"))
 COMPILE_S_MAX = 120
 
 
@@ -28,15 +29,16 @@ class CompileSockets(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        source = Path(self.root) / SOURCE
-        target = source.with_name(f"{source.stem}{sysconfig.get_config_var('EXT_SUFFIX')}")
-        problem = compile_to(source, target)
-        if problem is not None:
-            self.app.display_warning(f"{SOURCE.name} is left out, hubs serve without it: {problem}")
-            return
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
-        build_data["artifacts"].append(str(target.relative_to(self.root)))
+        for name in SOURCES:
+            source = Path(self.root) / name
+            target = source.with_name(f"{source.stem}{sysconfig.get_config_var('EXT_SUFFIX')}")
+            problem = compile_to(source, target)
+            if problem is not None:
+                self.app.display_warning(f"{name.name} is left out, hubs serve without it: {problem}")
+                continue
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+            build_data["artifacts"].append(str(target.relative_to(self.root)))
 
 
 def compile_to(source: Path, target: Path, compiler: str | None = None) -> str | None:

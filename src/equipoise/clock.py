@@ -9,9 +9,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
-__all__ = ["clock_of"]
+__all__ = ["clock_of", "is_uvloop"]
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     """uvloop counts the same seconds, but in milliseconds and once per turn."""
-    return time.monotonic if type(loop).__module__.partition(".")[0] == "uvloop" else loop.time
+    return time.monotonic if is_uvloop(loop) else loop.time
+
+
+def is_uvloop(loop: asyncio.AbstractEventLoop) -> bool:
+    return type(loop).__module__.partition(".")[0] == "uvloop"

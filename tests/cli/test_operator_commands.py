@@ -108,6 +108,11 @@ def test_a_topic_is_replicated_over_hubs(system: System) -> None:
     system.run("replicate", "hot", "--mode", "all-publishers", "--hubs", "h2,h1")
     shown = system.json("topics", "show", "hot")
     assert (shown["homes"], shown["mode"]) == (["h2", "h1"], "all-publishers")
+    system.run("replicate", "hot", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2=h1")
+    assert system.json("topics", "show", "hot")["tree"] == {"h2": "h1"}
+    assert "hot: home h1 h2 (content), placed by a plan entry, pinned, h2 follows h1" in system.run(
+        "topics", "show", "hot"
+    )
     system.run("replicate", "hot", "--mode", "single", "--hubs", "h1")
     assert system.json("topics", "show", "hot")["homes"] == ["h1"]
 
@@ -151,6 +156,9 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("move", "t"), "give a HUB, or --ring"),
         (("replicate", "t", "--mode", "single", "--hubs", "h1,h2"), "single but has 2 homes"),
         (("replicate", "t", "--mode", "all-publishers", "--hubs", ","), "--hubs a,b,c"),
+        (("replicate", "t", "--mode", "content", "--hubs", "h1"), "no edge"),
+        (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2=h9"), "names h9"),
+        (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2"), "such as c=b,d=b"),
         (("hubs", "drain", "h9"), "members are: h1, h2"),
         (("hubs", "forget", "h1"), "drain it and stop it first"),
         (("plan", "show", "--version", "999"), "the latest is"),

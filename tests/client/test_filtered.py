@@ -184,3 +184,49 @@ async def test_who_leaves_and_comes_back_gets_nothing_again_from_a_hub_that_lags
                 b"x",
                 b"y",
             ]
+
+
+@on_loop
+async def test_a_subscription_that_is_sent_to_another_edge_says_so_there_and_leaves_when_it_has_come_as_far() -> (
+    None
+):
+    async with hubs() as (base, one, two), connect(base.url) as bus:
+        with_filters(base)
+        with_filters(one, 1, 3)
+        with_filters(two, 1, 7)
+        async with bus.subscribe("a", where=BIG) as a:
+            # The base is the head: it carries no subscribers.
+            base.tell(b"a", 5, base, one, mode=b"content")
+            await one.peer.until(lambda: one.asked(b"EQ.FSUBSCRIBE") == 1)
+            base.last.send(span(1, 1, 3))
+            await base.peer.until(lambda: base.asked(b"EQ.FUNSUBSCRIBE") == 1)
+            one.tell(b"a", 6, base, one, two, mode=b"content")
+            # Another subscription, an older plan, a hub that is no home: nothing comes of it.
+            one.last.send(push(b"eq.edge", b"2", 6, two.address, b"s", 1))
+            one.last.send(push(b"eq.edge", b"1", 5, two.address, b"s", 1))
+            one.last.send(push(b"eq.edge", b"1", 6, b"localhost:1", b"s", 1))
+            one.last.send(push(b"eq.edge", b"1", 6, two.address, b"h1:3", 12))
+            words = (b"1", b"a", BIG.encode(), b"SESSION", b"h1:3", b"12")
+            await two.peer.until(lambda: two.asked(b"EQ.FSUBSCRIBE", *words) == 1)
+            two.last.send(span(1, 8, 1, (8, b"8")))
+            await one.peer.until(lambda: one.asked(b"EQ.COVER", b"1") >= 1)
+            assert one.asked(b"EQ.FUNSUBSCRIBE") == 0
+            one.last.send(span(1, 4, 4, (6, b"6")))
+            await one.peer.until(lambda: one.asked(b"EQ.FUNSUBSCRIBE", b"1") == 1)
+            assert [event.payload for event in await take(a, 2)] == [b"6", b"8"]  # type: ignore[union-attr]
+            assert two.asked(b"EQ.FSUBSCRIBE") == 1
+
+
+@on_loop
+async def test_a_subscription_that_another_edge_refuses_stays_where_it_is() -> None:
+    async with hubs() as (base, other, _), connect(base.url) as bus:
+        with_filters(base)
+        other.peer.answers[b"EQ.FSUBSCRIBE"] = always(b"-ERR full\r\n")
+        async with bus.subscribe("a", where=BIG) as a:
+            # The base is an edge: who came there stays, unless a hub says otherwise.
+            base.tell(b"a", 6, other, base, mode=b"content")
+            base.last.send(push(b"eq.edge", b"1", 6, other.address, b"s", 1))
+            await other.peer.until(lambda: other.asked(b"EQ.FSUBSCRIBE") == 1)
+            base.last.send(span(1, 1, 1, (1, b"x")))
+            assert [event.payload for event in await take(a, 1)] == [b"x"]  # type: ignore[union-attr]
+            assert base.asked(b"EQ.FUNSUBSCRIBE") == 0

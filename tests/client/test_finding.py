@@ -17,6 +17,7 @@ from equipoise.coordinates.finder import FinderStep
 from equipoise.errors import AddressError, DisconnectedError, MisuseError
 from equipoise.gateway import Gateway, GatewaySettings
 from equipoise.lab.simulation import LinkSpec, Simulation, Sites
+from support.polling import until
 
 from .peer import Session, always, push
 from .where_hubs import PORT, WhereHub, place, sites, triangle
@@ -66,12 +67,6 @@ def play(story: Story, topology: Sites | None = None, *, seed: int = 1) -> None:
             await sim.host("client", place="client").spawn(live())
 
         sim.run(main())
-
-
-async def until(condition: Callable[[], object], patience_s: float = 60.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not condition():  # noqa: ASYNC110  # looks at hubs from another host
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import equipoise
 from equipoise import Gap, GapReason, Message
 from equipoise.hub import Hub, HubSettings
 from equipoise.lab.simulation import Simulation
+from support.polling import until
 
 PORT = 6399
 URL = f"equipoise://hub:{PORT}"
@@ -18,13 +18,6 @@ URL = f"equipoise://hub:{PORT}"
 async def serve(sim: Simulation) -> None:
     hub = Hub(HubSettings(name="h", host="hub", port=PORT, insecure=True), wall_clock=lambda: 1e9 + sim.now)
     await hub.start()
-
-
-async def until(condition: Callable[[], bool], *, step_s: float = 0.1) -> None:
-    """Virtual seconds cost nothing, so look often."""
-    async with asyncio.timeout(1_000):
-        while not condition():  # noqa: ASYNC110  # looks at the client from another host
-            await asyncio.sleep(step_s)
 
 
 def run_cut_off_subscriber(seed: int) -> tuple[list[equipoise.Event], dict[str, float]]:
@@ -43,18 +36,18 @@ def run_cut_off_subscriber(seed: int) -> tuple[list[equipoise.Event], dict[str, 
 
     async def watch(sim: Simulation, bus: equipoise.Bus) -> None:
         times["subscribed"] = sim.now
-        await until(lambda: not bus.is_connected)
+        await until(lambda: not bus.is_connected, 1_000, interval_s=0.1)
         times["noticed"] = sim.now
-        await until(lambda: bus.is_connected)
+        await until(lambda: bus.is_connected, 1_000, interval_s=0.1)
         times["back"] = sim.now
 
     async def main(sim: Simulation) -> None:
         sim.host("hub").spawn(serve(sim))
         sim.host("cut-off").spawn(subscribe(sim))
-        await until(lambda: "subscribed" in times)
+        await until(lambda: "subscribed" in times, 1_000, interval_s=0.1)
         async with equipoise.connect(URL, rng=random.Random(f"publisher {seed}")) as bus:
             await bus.publish("a", "before")
-            await until(lambda: len(events) == 1)
+            await until(lambda: len(events) == 1, 1_000, interval_s=0.1)
             sim.cut("hub", "cut-off")
             times["cut"] = sim.now
             for i in range(10):
@@ -62,9 +55,9 @@ def run_cut_off_subscriber(seed: int) -> tuple[list[equipoise.Event], dict[str, 
                 await bus.publish("a", str(i))
             sim.heal("hub", "cut-off")
             times["healed"] = sim.now
-            await until(lambda: "back" in times)
+            await until(lambda: "back" in times, 1_000, interval_s=0.1)
             await bus.publish("a", "after")
-            await until(lambda: len(events) >= 3)
+            await until(lambda: len(events) >= 3, 1_000, interval_s=0.1)
 
     with Simulation(seed=seed) as sim:
         sim.run(main(sim))

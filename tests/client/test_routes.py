@@ -71,6 +71,23 @@ def test_clients_spread_over_the_homes_as_the_mode_says(
         assert (min(found[home] for home in (A, B, C)) > 150) if is_spread else found == {A: 600}
 
 
+def test_of_a_content_topic_clients_spread_over_its_edges_and_keep_to_theirs() -> None:
+    subscribe = Counter[Endpoint | None]()
+    for client in range(600):
+        table = routes(b"%d" % client)
+        table.tell(b"t", 1, b"content", [A, B, C], 0.0)
+        publish_at, before = ends(table)
+        assert publish_at == A
+        subscribe[before] += 1
+        table.tell(b"t", 2, b"content", [A, B, C, D], 0.0)
+        assert ends(table) == (A, before)
+        table.tell(b"t", 3, b"content", [D, A, B], 0.0)
+        assert ends(table) == (D, B) if before == B else ends(table)[1] in (A, B)
+        table.tell(b"t", 4, b"content", [D], 0.0)
+        assert ends(table) == (D, D)
+    assert subscribe.keys() == {B, C} and min(subscribe.values()) > 200
+
+
 def test_a_home_that_comes_or_goes_moves_only_its_share_of_the_clients() -> None:
     moved_by_coming = moved_by_going = 0
     for client in range(400):

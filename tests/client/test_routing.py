@@ -310,7 +310,7 @@ async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
 
 @on_loop
 async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None:
-    async with hubs() as (base, home, _), connect(base.url, route_idle_s=0.05) as bus:
+    async with hubs() as (base, home, _), connect(base.url, route_idle_s=0.5) as bus:
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
         await home.peer.until(lambda: home.asked(b"EQ.LINK") == 1)

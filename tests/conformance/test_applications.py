@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from cli.two_hubs import System
 from support.node import require_packages
+from support.polling import eventually
 
 FOLDER = Path(__file__).parent / "applications"
 PATIENCE_S = 30.0
@@ -56,13 +56,6 @@ class Program:
         return self.read()
 
 
-def until(condition: Any) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.needs_node
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("library", ["ioredis", "redis"])
@@ -78,7 +71,7 @@ def test_socket_io_servers_at_two_hubs_are_one(system: System, library: str) -> 
     with Program(node, str(FOLDER / "socket_io.js"), library, *ports) as program:
         assert program.read() == ["connected"]
         requests = "socket.io-request#/#"
-        until(lambda: all(counted(system, name, requests) == 2 for name in ("h1", "h2")))
+        eventually(lambda: all(counted(system, name, requests) == 2 for name in ("h1", "h2")))
         for home in ("", "h1", "h2"):
             if home:
                 for topic in ("socket.io#/#", requests):
@@ -99,10 +92,10 @@ def test_graphql_subscriptions_of_servers_at_two_hubs_are_one(system: System) ->
     ports = [str(system.members[name].hub.port) for name in ("h1", "h2")]
     with Program(node, str(FOLDER / "graphql.js"), *ports) as program:
         assert program.read() == ["listening"]
-        until(lambda: all(counted(system, name, "graphql.told") == 2 for name in ("h1", "h2")))
+        eventually(lambda: all(counted(system, name, "graphql.told") == 2 for name in ("h1", "h2")))
         # Two servers with the same pattern: one pattern in all, known to each hub from its own client.
-        until(lambda: all(system.client(name).pubsub_numpat() >= 1 for name in ("h1", "h2")))
-        until(lambda: all(patterns_held(system, name) == 1 for name in ("h1", "h2")))
+        eventually(lambda: all(system.client(name).pubsub_numpat() >= 1 for name in ("h1", "h2")))
+        eventually(lambda: all(patterns_held(system, name) == 1 for name in ("h1", "h2")))
         for home in ("", "h1", "h2"):
             if home:
                 for topic in ("graphql.told", "graphql.room.1"):
@@ -139,7 +132,7 @@ def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
         for layer, channel in zip(layers, channels, strict=True):
             await layer.group_add("room", channel)
         topic = await asyncio.to_thread(the_topic_once_both_subscribed, system, "*room")
-        await asyncio.to_thread(until, lambda: counted(system, "h1", channels[1]) == 1)
+        await asyncio.to_thread(eventually, lambda: counted(system, "h1", channels[1]) == 1)
         for home in ("", "h1", "h2"):
             if home:
                 await asyncio.to_thread(system.run, "move", topic, home, "--wait")
@@ -166,7 +159,7 @@ def test_server_sent_events_of_flask_sites_at_two_hubs_are_one(system: System) -
     ports = [str(system.members[name].hub.port) for name in ("h1", "h2")]
     with Program(sys.executable, str(FOLDER / "flask_events.py"), *ports) as program:
         assert program.read() == ["serving"]
-        until(lambda: all(counted(system, name, "flask.room") == 2 for name in ("h1", "h2")))
+        eventually(lambda: all(counted(system, name, "flask.room") == 2 for name in ("h1", "h2")))
         for home in ("", "h1", "h2"):
             if home:
                 system.run("move", "flask.room", home, "--wait")
@@ -175,9 +168,9 @@ def test_server_sent_events_of_flask_sites_at_two_hubs_are_one(system: System) -
 
 def the_topic_once_both_subscribed(system: System, pattern: str) -> str:
     """A layer sends SUBSCRIBE and does not wait for its reply, so the test waits until both hubs count both layers."""
-    until(lambda: len(topics_of(system, pattern)) == 1)
+    eventually(lambda: len(topics_of(system, pattern)) == 1)
     (topic,) = topics_of(system, pattern)
-    until(lambda: all(counted(system, name, topic) == 2 for name in ("h1", "h2")))
+    eventually(lambda: all(counted(system, name, topic) == 2 for name in ("h1", "h2")))
     return topic
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -20,21 +20,12 @@ from equipoise.store import (
     StoreSettings,
     open_store,
 )
+from support.polling import until
 from support.proxy import Proxy
 from support.zookeeper import shared_zookeeper
 
 # Long enough for a busy machine; a test that gets there has failed.
 PATIENCE_S = 20.0
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait for a condition, looking again and again; the time-out only ends what has failed."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            found = condition()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.005)
 
 
 class World(ABC):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from contracts.store_worlds import MemoryWorld, RemoteWorld, World, ZooKeeperWorld, log_states, until
+from contracts.store_worlds import MemoryWorld, RemoteWorld, World, ZooKeeperWorld, log_states
 from equipoise.errors import (
     BadVersionError,
     ClosedError,
@@ -19,6 +19,7 @@ from equipoise.errors import (
 )
 from equipoise.store import Node, Read, SessionState, Store, WatchKind
 from equipoise.store.contract import NODE_BYTES_MAX
+from support.polling import until
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from contracts.store_worlds import NetworkWorld, RemoteWorld, ZooKeeperWorld, log_states, until
+from contracts.store_worlds import NetworkWorld, RemoteWorld, ZooKeeperWorld, log_states
 from equipoise.errors import (
     BadVersionError,
     NodeExistsError,
@@ -15,6 +15,7 @@ from equipoise.errors import (
     StoreUnavailableError,
 )
 from equipoise.store import Read, SessionState, Store, StoreSettings
+from support.polling import until
 from support.zookeeper import require_zookeeper, shared_zookeeper
 
 

@@ -137,11 +137,5 @@ def play(
         sim.run(scenario(world(sim)))
 
 
-async def until(is_so: Callable[[], bool], patience_s: float = 60.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not is_so():  # noqa: ASYNC110  virtual time: polling costs nothing
-            await asyncio.sleep(0.1)
-
-
 def members_of(plan: Plan) -> list[str]:
     return [member.hub for member in plan.members]

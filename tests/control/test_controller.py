@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from control.control_world import TREE, World, members_of, play, until
+from control.control_world import TREE, World, members_of, play
 from equipoise.control.provision import StoreProvisioner
 from equipoise.control.rounds import ControllerState
 from equipoise.control.settings import ControllerSettings
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.model import Entry, Member, Mode, PlanChange, Reason, Why
 from equipoise.store import LeaderStore, PlanStore, WantedServer
+from support.polling import until
 
 
 def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None:

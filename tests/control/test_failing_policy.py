@@ -7,11 +7,12 @@ import logging
 
 import pytest
 
-from control.control_world import World, members_of, play, until
+from control.control_world import World, members_of, play
 from equipoise.control.rounds import ControllerState
 from equipoise.model import Plan, Specs
 from equipoise.plan import Decision, Memory, Planner, PlannerSettings
 from equipoise.view import View
+from support.polling import until
 
 
 class Moody(Planner):

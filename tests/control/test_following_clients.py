@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from control.control_world import TREE, World, play, until
+from control.control_world import TREE, World, play
 from equipoise.control.controller import Controller
 from equipoise.coordinates import Coordinate
 from equipoise.model import TopicSpec
@@ -22,6 +22,7 @@ from equipoise.pipeline.validation import judged
 from equipoise.store import SpecsStore
 from pipeline.places import SETTINGS, side_told
 from pipeline.records import batch_of, hub_record, topic_record, view_of
+from support.polling import until
 
 TOPIC = b"swarm/1"
 # Round trips from the middle: the sites are 80 ms apart.

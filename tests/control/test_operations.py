@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.control.operations import change_spec, drain, forget, place, unplace, weigh
 from equipoise.errors import PlanError, SettingsError
-from equipoise.model import Durability, Entry, Member, Mode, Plan, PlanChange, Reason, TopicSpec, diff
+from equipoise.model import Durability, Entry, Member, Mode, Plan, PlanChange, Reason, Specs, TopicSpec, diff
 from equipoise.store.records.hubs import HubFacts, HubsStore
 from equipoise.store.records.plans import PlanSettings, PlanStore
 from equipoise.store.records.specs import SpecsStore
@@ -48,6 +48,7 @@ def test_a_topic_is_placed_and_taken_back_with_author_and_note() -> None:
         (("h3",), Mode.SINGLE, "h3 is dead: start it first, or choose one of h1, h2"),
         (("h1", "h2"), Mode.SINGLE, "single but has 2 homes"),
         (("h1", "h1"), Mode.ALL_PUBLISHERS, "names a home twice"),
+        (("h1",), Mode.CONTENT, "has no edge"),
     ],
 )
 def test_what_cannot_be_placed_is_refused_with_a_way_out(
@@ -58,6 +59,24 @@ def test_what_cannot_be_placed_is_refused_with_a_way_out(
         with pytest.raises(PlanError, match=text):
             await place(plans, b"t", homes, mode, alive=("h1", "h2"))
         assert plans.plan.version == 1
+
+    run(scenario())
+
+
+def test_a_content_topic_is_placed_as_a_tree_unless_a_hub_or_its_spec_forbids() -> None:
+    async def scenario() -> None:
+        plans = await planned(MemoryWorld())
+        plan = await place(plans, b"t", ALL, Mode.CONTENT, alive=ALL, followed={"h3": "h2"})
+        assert plan.entries[b"t"] == Entry(b"t", ALL, Mode.CONTENT, is_pinned=True, parents=(0, 0, 1))
+        with pytest.raises(PlanError, match="names h9"):
+            await place(plans, b"t", ALL, Mode.CONTENT, alive=ALL, followed={"h3": "h9"})
+        with pytest.raises(PlanError, match="no content topics: h2"):
+            await place(plans, b"u", ALL, Mode.CONTENT, alive=ALL, unable=["h2"])
+        durable = Specs([TopicSpec(pattern=b"log", durability=Durability(3, 2, 2))])
+        with pytest.raises(PlanError, match="take no filters"):
+            await place(plans, b"log", ALL, Mode.CONTENT, alive=ALL, specs=durable)
+        drained = await drain(plans, "h2")
+        assert drained.entries[b"t"] == Entry(b"t", ("h1", "h3"), Mode.CONTENT, is_pinned=True)
 
     run(scenario())
 

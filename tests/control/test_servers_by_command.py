@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from control.control_world import TREE, World, members_of, play, until
+from control.control_world import TREE, World, members_of, play
 from equipoise.control.controller import Controller
 from equipoise.control.provision import COMMANDS_MAX, CommandProvisioner
 from equipoise.errors import ProvisionError
 from equipoise.plan import PlannerSettings
 from equipoise.store import MemoryStore, ServersStore, WantedServer
+from support.polling import until
 
 # In MB/s, of hubs that can send ten: one server is missing.
 BUSY = {f"t{number}".encode(): 1.5 for number in range(7)}

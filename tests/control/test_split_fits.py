@@ -12,7 +12,7 @@ import pytest
 
 from equipoise.cli.support import split_jobs
 from equipoise.control.settings import ControllerSettings
-from equipoise.control.split_fits import BROKEN_VIEWS, RETRY_S, FindSplit, SplitFits, SplitQuestion
+from equipoise.control.split_fits import BROKEN_VIEWS, REFIT_S, RETRY_S, FindSplit, SplitFits, SplitQuestion
 from equipoise.errors import PipelineError
 from equipoise.limits.fitting import SplitFit
 from equipoise.model import Specs, TopicSpec
@@ -89,6 +89,19 @@ def test_why_a_fit_failed_is_kept_and_it_is_tried_again_later() -> None:
     asyncio.run(scenario())
 
 
+def test_a_fit_that_fails_leaves_what_was_known_and_says_why() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.answer = SplitFit(0.0, hubs=2, latency_s=0.0006, is_within=True, is_confirmed=True, order=4)
+        await world.look(2 * BROKEN_VIEWS)
+        world.answer = PipelineError("the JVM is gone")
+        await world.look(int(REFIT_S) + 10)
+        for fit in world.memory.fits.values():
+            assert (fit.hubs, fit.order, fit.is_confirmed, fit.note) == (2, 4, True, "the JVM is gone")
+
+    asyncio.run(scenario())
+
+
 def play(script: str, monkeypatch: pytest.MonkeyPatch) -> SplitFit:
     """The job of a fit, with a program in place of the command."""
     monkeypatch.setattr(split_jobs, "command_of", lambda *_: [sys.executable, "-S", "-c", script])
@@ -101,9 +114,9 @@ async def _ask(find: FindSplit) -> SplitFit:
 
 
 def test_a_job_says_what_it_has_found_or_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"hubs": 2, "latency_s": 0.5, "undivided_s": 0.25, "is_within": True, "order": "x"}
+    found = {"hubs": 2, "latency_s": 0.5, "undivided_s": 0.25, "is_within": True, "order_number": 3}
     fit = play(f"print({json.dumps(json.dumps(found))})", monkeypatch)
-    assert fit == SplitFit(7.0, hubs=2, latency_s=0.5, undivided_s=0.25, is_within=True)
+    assert fit == SplitFit(7.0, hubs=2, latency_s=0.5, undivided_s=0.25, is_within=True, order=3)
     with pytest.raises(PipelineError, match=r"^too few$"):
         play("import sys; sys.exit('x\\nequipoise: too few')", monkeypatch)
 

@@ -6,10 +6,11 @@ import asyncio
 import inspect
 from typing import Any
 
-from control.control_world import World, play, until
+from control.control_world import World, play
 from docs.blocks import Block, blocks_of
 from equipoise.control.rounds import ControllerState
 from equipoise.plan import Policy
+from support.polling import until
 
 PAGE = "docs/howto/write-a-policy.md"
 FUTURE = "from __future__ import annotations\nfrom typing import Protocol\n"

@@ -22,6 +22,8 @@ class FakeProcess:
     def cpu_s(self) -> float:
         return self.used_s
 
+    work_s = cpu_s
+
     def resident_bytes(self) -> int:
         return 40_000_000
 

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from equipoise.cli.hub import quiet_watch
 from equipoise.hub.shell.collector import YOUNG, Collector
 from equipoise.hub.telemetry.stats import Stats
 from hub.live import live_hub, on_uvloop
+from hub.log_world import LogWorld
+from hub.metered import FakeProcess
 from hub.world import request
 from support.polling import until
 
@@ -132,3 +135,14 @@ async def test_connections_that_come_and_go_leave_nothing_to_collect() -> None:
 
 def _is_ours(one: object) -> bool:
     return type(one).__module__.startswith("equipoise")
+
+
+def test_a_hub_whose_logs_grow_is_not_quiet() -> None:
+    """Else everything would be collected every second beside XADDs."""
+    world = LogWorld()
+    world.core.metering.start(FakeProcess(), lambda count: b"x" * count)
+    client, is_quiet = world.client(), quiet_watch(world.core)
+    assert world.core.metering.is_on and is_quiet()
+    world.do(client, "XADD", "t", "*", "f", "v")
+    assert not is_quiet()
+    assert is_quiet()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from equipoise.log.append import payload_body, payload_of, spell_fields
+from equipoise.log.entries import payload_body, payload_of, spell_fields
 from equipoise.model import Specs, TopicSpec
 from equipoise.model.spec import Durability
 from hub.log_world import LogWorld
@@ -90,6 +90,45 @@ def test_a_receipt_has_the_position_of_the_last_message() -> None:
     world.confirm()
     assert first.read() == [[b"", 1, 2, 0]]
     assert second.read() == [[b"", 1, 3, 0]]
+
+
+def test_numbered_messages_are_one_append_and_a_repetition_is_answered_alike() -> None:
+    world = durable_world()
+    subscriber, publisher, other = subscribed(world, "d.t"), world.client(3), world.client(3)
+    batch = ("EQ.APPEND", "d.t", "p", "0")
+    world.do(publisher, "PUBLISH", "d.t", "before")
+    first = world.do(publisher, *batch, "0", "a", "b")
+    assert isinstance(first, list)
+    assert first[:4] == [b"", 1, 3, 1]
+    world.do(other, "PUBLISH", "d.t", "between")
+    assert world.do(other, *batch, "0", "a", "b") == first
+    assert world.do(publisher, *batch, "2", "c")[2] == 5  # type: ignore[index]  # a list
+    assert world.do(publisher, *batch, "0", "a", "b") == [b"", 1, 0, 1, None]
+    assert str(world.do(publisher, *batch, "4", "e")).startswith("OUTOFORDER")
+    assert str(world.do(publisher, *batch, "2", "c", "d")).startswith("OUTOFORDER")
+    assert [message[2] for message in subscriber.read()] == [b"before", b"a", b"b", b"between", b"c"]
+    assert [len(run) for run in world.runs(b"d.t")] == [1, 3, 1, 2]
+
+
+def test_numbered_messages_are_refused_where_they_cannot_be_taken() -> None:
+    world = durable_world()
+    client = world.client(3)
+    assert str(client.do("EQ.APPEND", "plain", "p", "0", "0", "a")).startswith("NOTDURABLE")
+    assert str(client.do("EQ.APPEND", "d.t", "p", "-1", "0", "a")).startswith("ERR syntax error")
+    assert str(client.do("EQ.APPEND", "d.t", "", "0", "0", "a")).startswith("ERR syntax error")
+    world.core.specs.version = 0
+    assert str(client.do("EQ.APPEND", "plain", "p", "0", "0", "a")).startswith("TRYAGAIN")
+
+
+def test_a_smart_client_is_told_that_there_are_durable_topics() -> None:
+    world = durable_world()
+    client, plain = world.client(3), world.client()
+    client.send("EQ.LINK", "a-link-of-sixteen-bytes")
+    assert client.read() == [[b"eq.durable", 1], b"OK"]
+    world.core.specs.follow(DURABLE, 2)
+    world.durable.follow(())
+    assert client.read() == [[b"eq.durable", 2]]
+    assert plain.read() == []
 
 
 def test_a_transaction_with_messages_is_one_append() -> None:

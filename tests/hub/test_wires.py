@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ class WireWorld(World):
         self.poller = listening.wires.Poller(
             self.core, lambda call, *args: self._soon.append((call, args)), self.problems.append
         )
+        self.poller.gather(self.core.commands.add_gathered)
 
     def turn(self) -> None:
         self.poller.run()
@@ -89,11 +90,13 @@ class WireClient:
         world.clients.append(self)
 
     def send_raw(self, data: bytes) -> None:
-        try:
-            self._socket.send(data)
-        except (BrokenPipeError, ConnectionResetError):
-            return
+        self.put_raw(data)
         self._world.turn()
+
+    def put_raw(self, data: bytes) -> None:
+        """For a turn that comes later."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.send(data)
 
     def read(self) -> bytes:
         """All that has come, so far."""
@@ -392,22 +395,26 @@ for i in range(len(names)):
 sys.modules[".".join(names)].BuildHookInterface = list
 sys.path.insert(0, ".")
 import hatch_build
-print(hatch_build.compile_to(hatch_build.SOURCE, Path(sys.argv[1]), *sys.argv[2:]))
+folder = Path(sys.argv[1])
+for source in hatch_build.SOURCES:
+    print(hatch_build.compile_to(source, folder / (source.stem + ".so"), *sys.argv[2:]))
 """
 
 
-def compiled(target: Path, *compiler: str) -> str:
-    command = [sys.executable, "-c", COMPILE, str(target), *compiler]
+def compiled(folder: Path, *compiler: str) -> list[str]:
+    command = [sys.executable, "-c", COMPILE, str(folder), *compiler]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
-    return done.stdout.strip()
+    return done.stdout.splitlines()
 
 
-def test_a_machine_without_a_compiler_builds_without_the_part(tmp_path: Path) -> None:
-    assert "no-such-compiler" in compiled(tmp_path / "made.so", "no-such-compiler")
+def test_a_machine_without_a_compiler_builds_without_the_parts(tmp_path: Path) -> None:
+    assert all("no-such-compiler" in line for line in compiled(tmp_path, "no-such-compiler"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_a_machine_with_a_compiler_builds_the_part(tmp_path: Path) -> None:
-    assert compiled(tmp_path / "made.so", "cc -Wall -Werror") == "None"
-    assert (tmp_path / "made.so").read_bytes().startswith(b"\x7fELF")
+def test_a_machine_with_a_compiler_builds_the_parts(tmp_path: Path) -> None:
+    assert compiled(tmp_path, "cc -Wall -Werror") == ["None", "None"]
+    made = sorted(tmp_path.iterdir())
+    assert [path.name for path in made] == ["_runs.so", "_sockets.so"]
+    assert all(path.read_bytes().startswith(b"\x7fELF") for path in made)

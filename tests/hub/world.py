@@ -56,6 +56,12 @@ class FakeShell:
     def fine_now(self) -> float:
         return self._now
 
+    def work_s(self) -> float:
+        return self._now
+
+    def cpu_s(self) -> float:
+        return 0.0
+
     def wall_time(self) -> float:
         return self._now + self.wall_ahead_s
 

@@ -13,7 +13,9 @@ from equipoise.limits.split_fit import (
     STATED,
     TrialLatency,
     choose_split,
+    found_order,
     replay_trial,
+    split_orders,
     split_trials,
     trace_of,
 )
@@ -35,7 +37,8 @@ def test_groups_dealt_apart_need_a_few_hubs_and_a_blind_deal_is_worse() -> None:
     rate = 1.1 * workload.topic_rate_per_s
     envelope = Envelope(rate, smallest_depth(trace.times_s, rate))
     groups = [f"{workload.group_of(i)}" for i in range(workload.count)]
-    trials = split_trials(trace, groups, 4)
+    orders = split_orders(groups, {0.02: found_order(0.02, trace, workload.count)})
+    trials = split_trials(orders, 4)
     assert {trial.hubs for trial in trials} == {1, 2, 3, 4}
     found = [replay_trial(trial, trace, envelope, COSTS, 0.99) for trial in trials if trial.hubs in (1, 4)]
     by_order = {one.order: one.latency_s for one in found if one.hubs == 4}

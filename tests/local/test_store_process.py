@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from equipoise.processes import BackoffSettings, HealthSettings, Phase, PhaseCha
 from equipoise.store.embedded import zookeeper_process
 from equipoise.store.embedded.zookeeper_process import EmbeddedSettings, EmbeddedZooKeeper
 from local.up_world import require_java
+from support.polling import until
 
 QUICK = BackoffSettings(first_s=0.1, longest_s=0.4, forgiven_after_s=30.0)
 HASTY = HealthSettings(every_s=0.01, timeout_s=0.5, failures_max=3)
@@ -45,12 +45,6 @@ class Server:
 
     async def is_well(self, timeout_s: float) -> bool:
         return self.is_good
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20.0):
-        while not is_so():  # noqa: ASYNC110  counts have no event
-            await asyncio.sleep(0.001)
 
 
 def test_a_store_that_does_not_start_is_tried_again_after_pauses_that_grow() -> None:

@@ -42,6 +42,14 @@ ENTRIES = st.one_of(
         st.lists(HUBS, min_size=1, max_size=3, unique=True).map(tuple),
         st.sampled_from([Mode.ALL_PUBLISHERS, Mode.ALL_SUBSCRIBERS]),
     ),
+    st.builds(
+        lambda topic, homes, parent: Entry(
+            topic, tuple(homes), Mode.CONTENT, parents=(0, 0, parent)[: len(homes)]
+        ),
+        st.binary(max_size=2),
+        st.lists(HUBS, min_size=2, max_size=3, unique=True),
+        st.integers(0, 1),
+    ),
 )
 
 

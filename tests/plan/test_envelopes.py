@@ -173,6 +173,55 @@ def test_an_hour_of_noise_does_not_make_shares_flap(monkeypatch: pytest.MonkeyPa
     assert changes(planner, 600) > 20
 
 
+def test_shares_that_follow_the_traffic_leave_publishers_where_they_sit() -> None:
+    row = used(topic("t", 0.9, "a", "b"), (600.0, 10.0, 0.0), (200.0, 30.0, 0.0))
+    entry = entry_of(decide([row], HUBS, specs=SPECS, plan=split_plan()))
+    assert entry.shares[0] > 0.7 * PARTS
+    assert entry.seat_parts == (PARTS // 2, PARTS // 2), "else who publishes more would draw others after it"
+
+
+# --- seats that follow the room ---------------------------------------------------------------------------------------
+
+
+def slowed(name: str, lag_s: float) -> list[str | HubView]:
+    return [HubView(name=hub, loop_lag_s=lag_s) if hub == name else hub for hub in HUBS]
+
+
+def test_publishers_leave_a_home_that_is_too_full_and_come_back_when_it_is_not() -> None:
+    entry = Entry(b"t", HUBS, Mode.ALL_SUBSCRIBERS, order=7)
+    plan = Plan.of(members=[Member(hub) for hub in HUBS], entries=[entry])
+    row = used(topic("t", 0.9, *HUBS), (100.0, 9.0, 0.0), (100.0, 9.0, 0.0), (100.0, 9.0, 0.0))
+    fits = {b"t": SplitFit(0.0, hubs=3, is_within=True, is_confirmed=True)}
+    found = decide([row], slowed("b", 0.2), specs=SPECS, plan=plan, memory=settled(HUBS, fits=fits), views=8)
+    after = entry_of(found)
+    assert after.homes == HUBS and after.order == 7
+    assert after.seats[1] < 0.2 * PARTS and min(after.seats[0], after.seats[2]) > 0.4 * PARTS
+    assert Reason.SEATS in found.reasons
+    told = [part.why for part in found.change.entries if part.why.reason is Reason.SEATS]
+    assert told and told[0].note == "off b"
+    # Not at once: a hub that was slow may be slow again.
+    early = decide([row], HUBS, specs=SPECS, plan=apply(found.plan, found.change), memory=found.memory)
+    assert early.change.entries == ()
+
+
+def test_a_home_without_a_full_hub_keeps_its_publishers_through_noise() -> None:
+    entry = Entry(b"t", HUBS, Mode.ALL_SUBSCRIBERS)
+    plan = Plan.of(members=[Member(hub) for hub in HUBS], entries=[entry])
+    row = used(topic("t", 0.9, *HUBS), (100.0, 9.0, 0.0), (103.0, 9.0, 0.0), (97.0, 9.0, 0.0))
+    fits = {b"t": SplitFit(0.0, hubs=3, is_within=True, is_confirmed=True)}
+    found = decide(
+        [row], slowed("b", 0.03), specs=SPECS, plan=plan, memory=settled(HUBS, fits=fits), views=40
+    )
+    assert not found.change.entries
+
+
+def test_a_split_names_the_order_that_a_fit_has_found() -> None:
+    memory = settled(HUBS, fits={b"t": SplitFit(99.0, hubs=3, latency_s=0.0008, is_within=True, order=5)})
+    found = decide([topic("t", 0.3, "a")], HUBS, specs=SPECS, memory=memory, views=40)
+    assert entry_of(found).order == 5
+    assert found.reasons == {Reason.SPLIT}
+
+
 def test_shares_go_with_a_home_that_is_replaced() -> None:
     entry = Entry(b"t", ("a", "b"), Mode.ALL_SUBSCRIBERS, False, (700_000, 300_000), (600_000, 400_000))
     plan = Plan.of(members=[Member(hub) for hub in HUBS], entries=[entry])

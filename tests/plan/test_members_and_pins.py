@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, TopicSpec, apply
 from equipoise.plan import Memory, Planner, PlannerSettings, decode_memory, encode_memory
-from equipoise.view import HubView, TopicView
+from equipoise.view import HubView, TopicView, View
 from plan.small import Outcome, decide, moved, plan_of, settled, topic, view
 
 HUBS = ["a", "b", "c"]
@@ -199,6 +199,22 @@ def test_after_a_join_load_is_shared_out_though_nobody_is_overloaded() -> None:
     assert members(outcome) == {"c": 16}
     assert sorted(homes[0] for homes in moved(outcome).values()) == ["c"] * 4
     assert outcome.decision.ratio_max < 0.46
+
+
+def test_a_hub_that_has_recorded_nothing_yet_is_given_no_more_than_an_ordinary_one() -> None:
+    topics = [topic(f"t{at}", 0.06, HUBS[at % 3]) for at in range(30)]
+    known = [
+        replace(hub, out_bytes_per_s_max=1e6 if hub.name != "d" else 0.0)
+        for hub in view(topics, [*HUBS, "d"]).hub_rows()
+    ]
+    seen = View.of(100.0, topics, known)
+    plan = plan_of(topics, HUBS)
+    change = Planner().decide(seen, plan, Specs(), 100.0, settled(HUBS)).change
+    after = apply(plan, change)
+    given = [row for row in topics if after.home_of(row.name).homes == ("d",)]
+    assert after.by_hub["d"].weight == 16
+    # A fourth of them would be 7.5.
+    assert 5 <= len(given) <= 8
 
 
 def test_long_after_a_join_a_difference_that_hurts_nobody_is_left_alone() -> None:

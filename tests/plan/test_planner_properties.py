@@ -48,6 +48,7 @@ def worlds(draw: st.DrawFn) -> tuple[View, Plan, Specs]:
             out_bytes_per_s_max=draw(st.sampled_from([0.0, 0.5e6, 1e6])),
             out_bytes_trend=draw(st.sampled_from([0.0, 0.0, 5e4, -5e4])),
             incarnation=draw(st.integers(0, 2)),
+            carries_content=draw(st.sampled_from([True, True, True, False])),
         )
         for name in draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
     ]
@@ -69,12 +70,14 @@ def worlds(draw: st.DrawFn) -> tuple[View, Plan, Specs]:
                 subscribers=draw(st.sampled_from([0.0, 1.0, 1000.0])),
                 out_bytes_trend=draw(st.sampled_from([0.0, 2e4, -2e4])),
                 carried_by={hub: 1.0 / len(carriers) for hub in carriers},
+                filters=draw(st.sampled_from([0.0, 0.0, 5000.0])),
             )
         )
         homes = tuple(draw(st.lists(st.sampled_from(member_names or [""]), unique=True, max_size=3)))
         if member_names and homes:
             mode = Mode.SINGLE if len(homes) == 1 else draw(st.sampled_from(list(Mode)[1:]))
-            entries.append(Entry(b"t%d" % at, homes, mode))
+            parents = (0, 0, draw(st.integers(0, 1)))[: len(homes)] if mode is Mode.CONTENT else ()
+            entries.append(Entry(b"t%d" % at, homes, mode, parents=parents))
     plan = Plan.of(version=3, members=members, entries=entries)
     specs = Specs([TopicSpec(pattern=b"t1*", site="paris")] if draw(st.booleans()) else [])
     return View.of(100.0, topics, hubs), plan, specs

@@ -9,16 +9,19 @@ import pytest
 from equipoise.client import ClientSettings
 from equipoise.errors import SettingsError
 from equipoise.hub import Limits
+from equipoise.hub.cluster.standstill import PATIENCE_S
 from equipoise.lab.scenarios import (
     SCENARIOS,
     Client,
+    ClusterScenario,
     Dialect,
     FaultKind,
     Scenario,
     Workload,
     scenario_by_name,
 )
-from equipoise.lab.simulation.checkers import CHECKERS
+from equipoise.lab.simulation.checkers import CHECKERS, needless_gap
+from equipoise.lab.workload import hurried
 
 
 @pytest.fixture(params=SCENARIOS)
@@ -71,6 +74,15 @@ def test_whoever_logs_in_is_a_user(scenario: Scenario) -> None:
 def test_limits_and_settings_are_those_of_hub_and_client(scenario: Scenario) -> None:
     assert set(scenario.hub_limits) <= set(Limits.__struct_fields__)
     assert set(scenario.client_settings) <= set(ClientSettings.__struct_fields__)
+
+
+def test_clients_of_a_quiet_world_outwait_a_hub_that_has_stood_still(scenario: Scenario) -> None:
+    """As they do by default: one that gives its hub up while that holds it loses its connection, and gets a gap."""
+    if not isinstance(scenario, ClusterScenario):
+        return
+    if needless_gap.NAME in scenario.expectation.properties and (scenario.pauses[1] or scenario.zombies[1]):
+        for settings in (ClientSettings(), hurried(**scenario.client_settings)):
+            assert settings.ping_interval_s * settings.pings_unanswered_max > PATIENCE_S
 
 
 def test_a_scenario_cannot_be_changed(scenario: Scenario) -> None:

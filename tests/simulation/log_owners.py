@@ -14,7 +14,7 @@ What must hold all the same rests on the ledger and on compare-and-set alone:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -85,6 +85,9 @@ class SlowLedgers:
     async def delete(self, ledger: int) -> None:
         await self._pause()
         await self._ledgers.delete(ledger)
+
+    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        self._ledgers.bring_home(ledgers, is_wanted)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._rng.random() * PAUSE_S)

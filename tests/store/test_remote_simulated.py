@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -17,6 +16,7 @@ from equipoise.store import (
     SessionState,
     StoreSettings,
 )
+from support.polling import until
 
 PORT = 2181
 TIMEOUT_S = 6.0
@@ -61,12 +61,6 @@ class Cluster:
         return path in {"/" + name for name in self.tree.children("/")}
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110  # virtual time is free, and what changes is another host's state
-            await asyncio.sleep(0.01)
-
-
 def test_a_hub_that_is_cut_off_hears_of_its_loss_before_its_node_goes() -> None:
     cluster = Cluster()
 
@@ -76,14 +70,14 @@ def test_a_hub_that_is_cut_off_hears_of_its_loss_before_its_node_goes() -> None:
         await asyncio.sleep(1.0)
         cut_at = cluster.sim.now
         cluster.sim.cut("hub", "store")
-        await until(lambda: not cluster.is_there("/alive"))
+        await until(lambda: not cluster.is_there("/alive"), 120)
         gone_at = cluster.sim.now
         assert cluster.states("hub") == [SessionState.SUSPENDED, SessionState.LOST]
         assert cluster.told["hub"][-1][0] <= gone_at
         assert TIMEOUT_S * 0.7 < gone_at - cut_at < TIMEOUT_S * 1.1
 
         cluster.sim.heal("hub", "store")
-        await until(lambda: hub.state is SessionState.CONNECTED)
+        await until(lambda: hub.state is SessionState.CONNECTED, 120)
         assert (await hub.create("/alive", ephemeral=True)).owner == hub.session
 
     with cluster.sim:
@@ -101,7 +95,7 @@ def test_a_reconnection_in_time_keeps_the_node(one_way: tuple[str, str] | None) 
         cluster.sim.cut(one, other, one_way=one_way is not None)
         await asyncio.sleep(TIMEOUT_S * 0.6)
         cluster.sim.heal(one, other)
-        await until(lambda: hub.state is SessionState.CONNECTED)
+        await until(lambda: hub.state is SessionState.CONNECTED, 120)
         await asyncio.sleep(3 * TIMEOUT_S)
         assert hub.session == made.owner
         assert cluster.is_there("/alive")
@@ -118,7 +112,7 @@ def test_a_hub_that_hears_nothing_gives_its_session_up_though_the_store_hears_it
         hub = await cluster.join("hub")
         await hub.create("/alive", ephemeral=True)
         cluster.sim.cut("store", "hub", one_way=True)
-        await until(lambda: not cluster.is_there("/alive"))
+        await until(lambda: not cluster.is_there("/alive"), 120)
         assert cluster.states("hub") == [SessionState.SUSPENDED, SessionState.LOST]
 
     with cluster.sim:
@@ -135,7 +129,7 @@ def test_a_hub_that_was_paused_past_its_session_writes_nothing_when_it_thaws() -
         host = cluster.sim.host("hub")
         host.pause()
         writing = host.spawn(hub.set("/data", b"late", version=0))
-        await until(lambda: not cluster.is_there("/alive"))
+        await until(lambda: not cluster.is_there("/alive"), 120)
         host.thaw()
         with pytest.raises(SessionLostError):
             await writing
@@ -158,7 +152,7 @@ def test_a_store_that_is_away_for_a_minute_is_found_again_with_its_nodes() -> No
         await asyncio.sleep(60)
         cluster.server.restart()
         cluster.server.spawn(cluster.serve())
-        await until(lambda: hub.state is SessionState.CONNECTED)
+        await until(lambda: hub.state is SessionState.CONNECTED, 120)
         assert (await hub.get("/data")).data == b"kept"
 
     with cluster.sim:

@@ -91,6 +91,7 @@ def test_the_page_names_every_kind_of_node_there_is() -> None:
         f"{tree.ledgers}/000/…/LNNNN",
         tree.ledger_ids,
         tree.draining_bookie("BOOKIE"),
+        tree.seat_order(b"TOPIC"),
     }
     listed = {
         tree.root + kind.path.replace("VERSION", version_name(0)).replace("/XX/", "/f2/") for kind in NODES

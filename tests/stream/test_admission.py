@@ -126,6 +126,21 @@ def test_acknowledgements_name_the_position_of_the_last_message_of_each_part() -
     assert not one.is_settled(())
 
 
+def test_what_comes_after_a_loss_further_on_follows_the_epoch_of_the_loss() -> None:
+    one = admission()
+    one.sent(("h1", 1), (), 3)
+    one.sent(("h1", 1), FROM_H2, 1)
+    one.numbered_at = (5, 8)
+    assert one.acked("h1", (), 1, (0, 5)) == [Ack((), 1, 0, 5)]
+    assert one.numbered_at == (6, 0)
+    assert one.acked("h1", (), 1, (0, 5)) == [Ack((), 1, 0, 5)]
+    assert one.numbered_at == (6, 0), "the same epoch, once"
+    one.numbered_at = (5, 8)
+    assert one.acked("h1", FROM_H2, 1, (0, 5)) == [Ack(FROM_H2, 1, 0, 5)]
+    assert one.acked("h1", (), 1, (0, 0)) == [Ack((), 1, 0, 0)]
+    assert one.numbered_at == (5, 8), "of another path, or in no epoch that subscribers see the end of"
+
+
 def test_what_a_link_lost_takes_its_place_before_what_waits() -> None:
     """
     1. five messages are in flight; the link begins anew;

@@ -301,6 +301,20 @@ def test_a_lane_that_a_hub_with_everything_does_not_know_is_over() -> None:
     assert topic.taken == "<None>"
 
 
+def test_a_lane_that_a_hub_that_lags_does_not_name_goes_on_where_it_stood() -> None:
+    topic = Topic()
+    topic.merge.begin(topic.old, LANE, 5, 0)
+    topic.merge.greeted(topic.old)
+    topic.send(topic.old, 1, "a b", epoch=5, stream=LANE)
+    topic.merge.paused(topic.old)
+    topic.merge.begin(topic.old, TRUNK, 1, 0)
+    topic.merge.greeted(topic.old)
+    # The hub that answered had not heard of the lane.
+    topic.merge.begin(topic.old, LANE, 5, 1)
+    topic.send(topic.old, 2, "b c", epoch=5, stream=LANE)
+    assert topic.taken == "a b <None> c"
+
+
 def test_a_lane_that_only_the_new_seat_knows_is_brought_from_its_beginning_by_the_old() -> None:
     topic = Topic()
     new = Source("new")

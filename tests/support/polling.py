@@ -13,14 +13,19 @@ PATIENCE_S = 60.0
 _INTERVAL_S = 0.005
 
 
-async def until(is_so: Callable[[], object | Awaitable[object]], timeout_s: float = PATIENCE_S) -> None:
+async def until(
+    is_so: Callable[[], object | Awaitable[object]],
+    timeout_s: float = PATIENCE_S,
+    *,
+    interval_s: float = _INTERVAL_S,
+) -> None:
     """Wait on the running loop, in its own time. Raises TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while True:
             found = is_so()
             if await found if isinstance(found, Awaitable) else found:
                 return
-            await asyncio.sleep(_INTERVAL_S)
+            await asyncio.sleep(interval_s)
 
 
 def eventually(

@@ -182,13 +182,23 @@ def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
                 assert [row["pattern"] for row in listed] in ([], ["game*"])
         _, topic = await site.ask("/api/topics/game~2Ftile~201~FF", token=TOKEN)
         (share,) = topic["envelope"].pop("shares")
-        assert share == {"hub": topic["homes"][0], "rate_per_s": 500.0, "burst_messages": 9.0}
+        assert share == {
+            "hub": topic["homes"][0],
+            "rate_per_s": 500.0,
+            "burst_messages": 9.0,
+            "seats_ratio": 1.0,
+            "publications_per_s": None,
+            "waiting": None,
+        }
+        # Why nothing better is known; which of the reasons depends on whether a view has come.
+        assert topic["envelope"].pop("fit_doubt")
         assert topic["envelope"] == {
             "rate_per_s": 500.0,
             "burst_messages": 9,
             "wait_ms": 1_000.0,
             "access_delay_s_max": 0.0,
             "fit": None,
+            "seat_order": 0,
         }
 
     play(scenario, token=TOKEN)

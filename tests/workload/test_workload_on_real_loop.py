@@ -13,6 +13,7 @@ from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, HubEndpoint, PublishOutcome, RunPhases, cast_client, hurried
 from equipoise.lab.workload.hostile import ATTACKS, attack
 from equipoise.lab.workload.payload import decode_payload, encode_payload
+from support.polling import until
 
 WORKLOAD = Workload(
     clients=(
@@ -59,13 +60,6 @@ def all_have(history: History) -> bool:
         for track in history.tracks
         if track.wants(stream[1])
     )
-
-
-async def until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # a state spread over all clients has no event of its own
-            await asyncio.sleep(0.005)
 
 
 def test_a_workload_runs_on_a_real_loop_and_its_history_is_fair() -> None:

@@ -95,7 +95,7 @@ class Bookie:
         engine = open_directory(self._disk, manifest, self.settings)
         security = self._security
         judge = None if security is None else partial(judge_login, self._store, self._tree)
-        self._server = BookieServer(self._disk, engine, judge)
+        self._server = BookieServer(self._disk, engine, judge, loop_sync_s=self.settings.loop_sync_s)
         self._look_at_room()
         port = await self.server.bind(
             listen_host,

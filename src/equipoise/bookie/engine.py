@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from equipoise.bookie.frame import (
@@ -26,6 +26,7 @@ from equipoise.bookie.frame import (
     LEDGER_FRAME_BYTES,
     FrameKind,
     LedgerMark,
+    encode_mark,
 )
 from equipoise.bookie.segment_index import Located
 from equipoise.bookie.segments import SealedSegment, Segments
@@ -68,19 +69,21 @@ class KeepMark:
     ledger: int
 
 
-@dataclass(slots=True)
 class Group(Generic[Token]):
     """Frames that are written and synced together."""
 
-    offset: int
-    parts: list[bytes] = field(default_factory=list)
-    end: int = 0
-    # What becomes visible: ledger, entry, where.
-    entries: list[tuple[int, int, Located]] = field(default_factory=list)
-    # Adds and fencing reads in the order in which they came, with who is answered.
-    waiting: list[tuple[Token, AddRequest | ReadRequest | KeepMark]] = field(default_factory=list)
-    # Answers of requests that were refused while the group was put together.
-    refused: list[tuple[Token, bytes]] = field(default_factory=list)
+    __slots__ = ("end", "entries", "offset", "parts", "refused", "waiting")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = self.end = offset
+        # Heads of frames, and bodies.
+        self.parts: list[bytes | memoryview] = []
+        # What becomes visible: ledger, entry, where.
+        self.entries: list[tuple[int, int, Located]] = []
+        # Adds and fencing reads in the order in which they came, with who is answered.
+        self.waiting: list[tuple[Token, AddRequest | ReadRequest | KeepMark]] = []
+        # Answers of requests that were refused while the group was put together.
+        self.refused: list[tuple[Token, bytes]] = []
 
     @property
     def data(self) -> bytes:
@@ -199,7 +202,7 @@ class BookieEngine(Generic[Token]):
     def take(self) -> Group[Token] | None:
         """Place what waits, as much as fits; None if the segment has to be rolled first. Call while `has_work`."""
         segment = self.segments.open
-        group: Group[Token] = Group(segment.end, end=segment.end)
+        group: Group[Token] = Group(segment.end)
         queue, limit = self._queue, segment.end + self._settings.group_bytes_max
         waiting = len(queue)
         while queue and group.end < limit:
@@ -250,22 +253,22 @@ class BookieEngine(Generic[Token]):
             known = self._ledgers[ledger] = _Ledger(request.key)
         if isinstance(request, ReadRequest):
             known.is_fenced = True
-        mark = LedgerMark(ledger, known.key, known.is_fenced)
-        if segment.marks.get(ledger) != mark:
-            segment.marks[ledger] = mark
-            self._append(group, self.segments.mark_frame(mark, group.end), ledger)
+        written = segment.marks.get(ledger)
+        if written is None or written.is_fenced != known.is_fenced:
+            mark = segment.marks[ledger] = LedgerMark(ledger, known.key, known.is_fenced)
+            self._append(group, FrameKind.LEDGER, encode_mark(mark), ledger)
         if isinstance(request, AddRequest):
             offset = group.end
-            self._append(group, self.segments.frame(FrameKind.ENTRY, body, offset), ledger)
+            self._append(group, FrameKind.ENTRY, body, ledger)
             group.entries.append((ledger, request.entry, Located(offset, len(body))))
             segment.entry_count += 1
         group.waiting.append((token, request))
         return True
 
-    def _append(self, group: Group[Token], frame: bytes, ledger: int) -> None:
-        group.parts.append(frame)
-        group.end += len(frame)
-        self.segments.open.note(ledger, len(frame) - FRAME_OVERHEAD_BYTES)
+    def _append(self, group: Group[Token], kind: FrameKind, body: bytes | memoryview, ledger: int) -> None:
+        group.parts += (self.segments.frame_head(kind, body, group.end), body)
+        group.end += FRAME_OVERHEAD_BYTES + len(body)
+        self.segments.open.note(ledger, len(body))
 
     def commit(self, group: Group[Token]) -> list[tuple[Token, bytes]]:
         """The group is durable: make it visible, and answer."""

@@ -23,8 +23,8 @@ __all__ = [
     "LedgerMark",
     "Scan",
     "decode_mark",
-    "encode_frame",
     "encode_mark",
+    "frame_head",
     "read_frame",
     "scan_segment",
 ]
@@ -86,10 +86,12 @@ def decode_mark(body: bytes) -> LedgerMark:
     return LedgerMark(ledger, key, bool(fenced))
 
 
-def encode_frame(seed: int, segment: int, offset: int, kind: int, body: bytes, synced_to: int) -> bytes:
-    """`seed` is the checksum of the directory's salt."""
+def frame_head(
+    seed: int, segment: int, offset: int, kind: int, body: bytes | memoryview, synced_to: int
+) -> bytes:
+    """What comes before the body. `seed` is the checksum of the directory's salt."""
     checked = _CHECKED.pack(segment << 32 | offset, len(body), kind, synced_to)
-    return b"".join((_MAGIC, _CRC.pack(crc32(body, crc32(checked, seed))), checked[_PLACE_BYTES:], body))
+    return b"".join((_MAGIC, _CRC.pack(crc32(body, crc32(checked, seed))), checked[_PLACE_BYTES:]))
 
 
 def read_frame(data: bytes, at: int, seed: int, segment: int, offset: int) -> DiskFrame | None:

@@ -22,8 +22,7 @@ from equipoise.bookie.frame import (
     LedgerMark,
     Scan,
     decode_mark,
-    encode_frame,
-    encode_mark,
+    frame_head,
     read_frame,
     scan_segment,
 )
@@ -159,9 +158,10 @@ class Segments:
 
     # --- writing
 
-    def frame(self, kind: FrameKind, body: bytes, offset: int) -> bytes:
+    def frame_head(self, kind: FrameKind, body: bytes | memoryview, offset: int) -> bytes:
+        """What comes before the body, in the open segment."""
         segment = self.open
-        return encode_frame(self._seed, segment.number, offset, kind, body, segment.synced_to)
+        return frame_head(self._seed, segment.number, offset, kind, body, segment.synced_to)
 
     def has_room(self, size: int) -> bool:
         return self.open.end + size <= self._segment_bytes
@@ -290,9 +290,6 @@ class Segments:
         states = [SegmentState(each.number, each.end, each.damage) for each in self.sealed]
         self.manifest = msgspec.structs.replace(self.manifest, segments=(*states, *(more or ())))
         save_manifest(self._disk, self.manifest)
-
-    def mark_frame(self, mark: LedgerMark, offset: int) -> bytes:
-        return self.frame(FrameKind.LEDGER, encode_mark(mark), offset)
 
 
 # How much is read at once around sectors that cannot be read.

@@ -1,9 +1,12 @@
 """The sockets of a bookie: frames in, answers out, one group of entries on its way to the disk at a time.
 
-While a group is written and synced in a thread, the next one gathers: the slower the disk, the larger the groups.
+While a group is written and synced, the next one gathers: the slower the disk, the larger the groups. As long as the
+disk is quick (`loop_sync_s`) the loop writes and syncs itself, and the next group gathers in the kernel's buffers: on
+such a disk the way to a thread and back costs more than the sync. Otherwise a thread does.
 
 Always true: nothing is answered with OK before its sync has returned; after a failed sync nothing is answered at all,
 every connection is dropped and `run` raises. What Linux keeps in memory of a failed sync is not what is on the disk.
+The loop and the thread are never at the disk at the same time.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from typing import cast
 
 from equipoise.bookie.engine import BookieEngine, Group
 from equipoise.bookie.segments import SealedSegment
+from equipoise.clock import clock_of
 from equipoise.disk import Disk
-from equipoise.errors import DiskFullError, ProtocolError
+from equipoise.errors import DiskFullError, EquipoiseError, ProtocolError
 from equipoise.ledger.wire import (
     AddRequest,
     AuthRequest,
@@ -121,7 +125,14 @@ Judge = Callable[[str, str], Awaitable[str]]
 class BookieServer:
     """Serves one engine. `run` writes groups until it is cancelled or the disk fails."""
 
-    def __init__(self, disk: Disk, engine: BookieEngine[Asker], judge: Judge | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        engine: BookieEngine[Asker],
+        judge: Judge | None = None,
+        *,
+        loop_sync_s: float = 0.0,
+    ) -> None:
         # None: every client is served.
         self.judge = judge
         self.disk = disk
@@ -134,6 +145,15 @@ class BookieServer:
         self._server: asyncio.AbstractServer | None = None
         # How long the last groups took to be written and synced.
         self._sync_s: deque[float] = deque(maxlen=_SYNCS_KEPT)
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock_of(self._loop)
+        self._loop_sync_s = loop_sync_s
+        # Whether the loop is to write a group in its next turn; and what went wrong then, for `run`.
+        self._is_scheduled = False
+        self._problem: EquipoiseError | None = None
+        # Calls that the thread has, or will have; and whether `run` is at work on groups, or has ended.
+        self._in_thread = 0
+        self._is_at_work = False
 
     @property
     def sync_s_p99(self) -> float:
@@ -156,7 +176,37 @@ class BookieServer:
             await self._server.start_serving()
 
     def wake(self) -> None:
-        if self.engine.has_work:
+        if not self.engine.has_work or self._is_scheduled:
+            return
+        if self._is_quick:
+            # In a turn of its own: after all that this one reads.
+            self._is_scheduled = True
+            self._loop.call_soon(self._write_here)
+        else:
+            self._wakened.set()
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether the loop may go to the disk itself. The first group is the thread's."""
+        is_free = not self._is_at_work and not self._in_thread and self._problem is None
+        return is_free and bool(self._sync_s) and self._sync_s[-1] < self._loop_sync_s
+
+    def _write_here(self) -> None:
+        """Write what waits, as one group; what is left, or goes wrong, is for `run`."""
+        self._is_scheduled = False
+        if self._is_at_work:
+            return
+        try:
+            group = self.engine.take() if self.engine.has_work and self._is_quick else None
+            if group is not None:
+                began_at = self._clock()
+                if group.parts:
+                    self._write(group)
+                    self._sync_s.append(self._clock() - began_at)
+                self._answer(self.engine.commit(group))
+        except EquipoiseError as problem:
+            self._problem = problem
+        if self._problem is not None or self._idle or self.engine.has_work:
             self._wakened.set()
 
     async def run(self) -> None:
@@ -165,13 +215,18 @@ class BookieServer:
             while True:
                 await self._wakened.wait()
                 self._wakened.clear()
+                if self._problem is not None:
+                    raise self._problem
+                self._is_at_work = True
                 while self.engine.has_work:
                     await self._write_group()
+                self._is_at_work = False
                 idle, self._idle = self._idle, []
                 for future in idle:
                     if not future.done():
                         future.set_result(None)
         finally:
+            self._is_at_work = True
             for connection in list(self.connections):
                 connection.drop()
 
@@ -181,9 +236,9 @@ class BookieServer:
             await self._roll()
             return
         if group.parts:
-            began_at = asyncio.get_running_loop().time()
+            began_at = self._clock()
             await self.in_thread(self._write, group)
-            self._sync_s.append(asyncio.get_running_loop().time() - began_at)
+            self._sync_s.append(self._clock() - began_at)
         self._answer(self.engine.commit(group))
 
     def _write(self, group: Group[Asker]) -> None:
@@ -198,6 +253,11 @@ class BookieServer:
             self._answer(self.engine.refuse_all())
 
     def _answer(self, answers: list[tuple[Asker, bytes]]) -> None:
+        if len(answers) == 1:
+            connection, answer = answers[0]
+            if connection is not None:
+                connection.send([answer])
+            return
         by_connection: dict[BookieConnection, list[bytes]] = {}
         for connection, answer in answers:
             if connection is not None:
@@ -207,7 +267,11 @@ class BookieServer:
 
     async def in_thread(self, function: object, *args: object) -> None:
         """Run a call on the disk beside the loop, after those that were asked for before."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)  # type: ignore[arg-type]
+        self._in_thread += 1
+        try:
+            await self._loop.run_in_executor(self._thread, function, *args)  # type: ignore[arg-type]
+        finally:
+            self._in_thread -= 1
 
     async def copy(self, segment: SealedSegment, *, bytes_per_s: int) -> None:
         """Write what is live in a segment again, at a bounded pace.

@@ -27,6 +27,13 @@ class BookieSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     group_bytes_max: Annotated[
         int, Meta(ge=4096, description="At most this much is written with one sync, a larger entry alone.")
     ] = 4 * 1024 * 1024
+    loop_sync_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="While a sync takes less than this the loop syncs itself; above it, and with 0, a thread does.",
+        ),
+    ] = 0.0
     queue_bytes_max: Annotated[
         int,
         Meta(

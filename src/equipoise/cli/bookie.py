@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -31,6 +32,7 @@ from equipoise.disk import DirectoryDisk
 from equipoise.errors import DisconnectedError, DiskFailedError, SettingsError
 from equipoise.ledger.registration import BookieFacts
 from equipoise.ledger_client.bookie_pool import BookieAccess
+from equipoise.processes.allocator import settle_allocator
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 
@@ -47,6 +49,10 @@ PORT = 3181
 DISK_FAILED = 74
 _LOCK = "lock"
 _COLLECT_EVERY_S = BookieSettings().collection_interval_s
+# Disks with a cache that outlives a power cut sync in less; a thread for each sync would double the time of an append.
+_LOOP_SYNC_S = 0.005
+# New objects that a young collection of garbage looks at, as in hubs.
+_YOUNG_OBJECTS = 10_000
 
 
 Directory = Annotated[
@@ -145,7 +151,15 @@ def command(
             check_apache(facts, host)
             uvloop.run(serve_apache(facts, directory, jars, store, Tree(region), segment_mb, collect_every))
             return
-        settings = BookieSettings(segment_bytes=segment_mb * 1024 * 1024, collection_interval_s=collect_every)
+        settings = BookieSettings(
+            segment_bytes=segment_mb * 1024 * 1024,
+            collection_interval_s=collect_every,
+            loop_sync_s=_LOOP_SYNC_S,
+        )
+        settle_allocator()
+        # An index in memory is made of long-lived objects without circles: looking at it again and again is in vain.
+        gc.freeze()
+        gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
         with locked(directory):
             try:
                 work = serve(facts, directory, store, Tree(region), settings, security, listen_host=host)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,19 +19,17 @@ from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings, load_settings
-from equipoise.hub.client_limits import MIB
+from equipoise.hub.core import HubCore
 from equipoise.hub.locations.settings import TcpRttFor
 from equipoise.hub.membership.process import member, read_login
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.shell.collector import Collector
 from equipoise.hub.shell.descriptors import ensure_descriptors
 from equipoise.hub.telemetry.prometheus_endpoint import serve_metrics
+from equipoise.processes.allocator import settle_allocator
 
 log = logging.getLogger("equipoise.hub")
 
-# glibc's names for what mallopt sets.
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
 
 Store = Annotated[
     str | None,
@@ -237,31 +234,30 @@ def settle_descriptors(connections_max: int) -> None:
         )
 
 
+def quiet_watch(core: HubCore) -> Callable[[], bool]:
+    """Tells whether no message has flowed, and no log has grown, since it was last asked."""
+    metering, seen = core.metering, (0, 0)
+
+    def is_quiet() -> bool:
+        nonlocal seen
+        commits = 0 if core.logs is None else core.logs.counters.commits
+        before, seen = seen, (core.stats.commands, commits)
+        is_active = metering.topics_active > 0 if metering.is_on else seen[0] != before[0]
+        return not is_active and seen[1] == before[1]
+
+    return is_quiet
+
+
 @contextlib.contextmanager
 def quiet_collector(hub: Hub) -> Iterator[None]:
     """Have garbage collected in short pauses while the hub runs."""
-    core, metering = hub.core, hub.core.metering
-    commands = 0
-
-    def is_quiet() -> bool:
-        nonlocal commands
-        before, commands = commands, core.stats.commands
-        return metering.topics_active == 0 if metering.is_on else commands == before
-
-    collector = Collector(core.stats, is_quiet, asyncio.get_running_loop().call_later)
+    core = hub.core
+    collector = Collector(core.stats, quiet_watch(core), asyncio.get_running_loop().call_later)
     collector.begin()
     try:
         yield
     finally:
         collector.end()
-
-
-def settle_allocator() -> None:
-    """Keep freed memory for the next chunk: returning it costs a page fault per 4 KiB of every busy read."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_TRIM_THRESHOLD, 64 * MIB)
-        libc.mallopt(_M_MMAP_THRESHOLD, 32 * MIB)
 
 
 def read_users(settings: HubSettings) -> Users:

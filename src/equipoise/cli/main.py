@@ -40,7 +40,7 @@ COMMANDS = {
     "store and the clock.",
     "move": "Move a topic to a hub. Clients stay connected; no message is lost or duplicated.",
     "replicate": "Replicate a topic over several hubs: all-publishers for many subscribers, "
-    "all-subscribers for many messages.",
+    "all-subscribers for many messages, content for many filters.",
     "hubs": "List hubs, drain them, change their weight, and remove them.",
     "bookies": "List bookies, show one, drain them, and forget those that are lost.",
     "topics": "List topics, show one topic, and set specs: limits for the topics that match a pattern.",

@@ -10,7 +10,17 @@ import typer
 
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_table
-from equipoise.model import WEIGHT_NORMAL, Entry, EntryChange, MemberChange, Plan, PlanChange, Why, diff
+from equipoise.model import (
+    WEIGHT_NORMAL,
+    Entry,
+    EntryChange,
+    MemberChange,
+    Placement,
+    Plan,
+    PlanChange,
+    Why,
+    diff,
+)
 from equipoise.store.records.plans import Committed
 
 app = typer.Typer(help="Show the plan, its history and the reasons of its changes.", no_args_is_help=True)
@@ -153,7 +163,17 @@ def entry_facts(entry: Entry) -> dict[str, Any]:
         "mode": entry.mode.value,
         "homes": list(entry.homes),
         "is_pinned": entry.is_pinned,
+        "tree": entry.followed,
     }
+
+
+def placement_words(placement: Placement, entry: Entry | None) -> str:
+    """Where a topic is served, by what, and who follows whom."""
+    by_entry = "placed by a plan entry" + (", pinned" if entry is not None and entry.is_pinned else "")
+    placed_by = "placed by the hash ring" if entry is None else by_entry
+    homes = " ".join(placement.homes) or "none"
+    follows = "".join(f", {home} follows {parent}" for home, parent in placement.followed.items())
+    return f"home {homes} ({placement.mode.value}), {placed_by}{follows}"
 
 
 def change_facts(change: PlanChange, *, with_why: bool = True) -> dict[str, Any]:

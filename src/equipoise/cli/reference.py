@@ -57,6 +57,7 @@ def settings_page() -> str:
         _table(Tls),
         "### `[cluster]`\n\nLinks between hubs, moves and redirects.",
         _table(ClusterSettings),
+        "### `[content]`\n\nHow edges share subscribers of content topics: [settings and states](balancing.md).",
         "### `[telemetry]`\n\nTelemetry records of the hub.",
         _table(TelemetrySettings),
         "### `[metrics]`\n\nPrometheus metrics of the hub.",

@@ -17,6 +17,21 @@ from equipoise.errors import SettingsError
 from equipoise.limits import PARTS
 from equipoise.model import Mode
 
+Shares = Annotated[
+    str,
+    typer.Option(
+        help="How a rate limit is split among the homes of all-subscribers, in percent, such as 50,30,20; "
+        "default: equal parts."
+    ),
+]
+Tree = Annotated[
+    str,
+    typer.Option(
+        help="Which home follows which in mode content, such as c=b,d=b: c and d follow b; default: all follow "
+        "the first one."
+    ),
+]
+
 
 def command(
     topic: Topic,
@@ -32,16 +47,12 @@ def command(
         Mode,
         typer.Option(
             help="all-publishers: publish to all homes, subscribe at one. all-subscribers: publish to one "
-            "home, subscribe at all. single: one home."
+            "home, subscribe at all. content: publish to the first home, subscribe at one of the others, its edges. "
+            "single: one home."
         ),
     ],
-    shares: Annotated[
-        str,
-        typer.Option(
-            help="How a rate limit is split among the homes of all-subscribers, in percent, such as 50,30,20; "
-            "default: equal parts."
-        ),
-    ] = "",
+    shares: Shares = "",
+    tree: Tree = "",
     store: StoreUrl = "",
     region: Region = "default",
     pin: Pin = True,
@@ -52,7 +63,8 @@ def command(
     user: User = "",
     password_file: PasswordFile = "",
 ) -> None:
-    """Replicate a topic over several hubs: all-publishers for many subscribers, all-subscribers for many messages.
+    """Replicate a topic over several hubs: all-publishers for many subscribers, all-subscribers for many messages,
+    content for many filters.
 
     Run it again with other hubs or another mode to change the replication while messages flow. `equipoise move` ends
     it.
@@ -63,14 +75,17 @@ def command(
         homes = tuple(part.strip() for part in hubs.split(",") if part.strip())
         if not homes:
             raise SettingsError("name at least one hub: --hubs a,b,c")
+        living = await metadata.living()
         plan = await operations.place(
             metadata.plans,
             name,
             homes,
             mode,
-            alive=await metadata.living(),
+            alive=living,
             is_pinned=pin,
             shares=_parts(shares),
+            followed=_followed(tree),
+            unable=operations.hubs_without_content(living),
             specs=await metadata.specs.load(),
             note=why,
         )
@@ -85,6 +100,19 @@ def command(
         )
 
     run(store, region, main, is_quiet=as_json)
+
+
+def _followed(text: str) -> dict[str, str]:
+    """By home, the one that it follows. Raises SettingsError."""
+    followed: dict[str, str] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        home, mark, above = (word.strip() for word in part.partition("="))
+        if not (home and mark and above):
+            raise SettingsError(f"--tree {text}: say which home follows which, such as c=b,d=b")
+        if home in followed:
+            raise SettingsError(f"--tree {text}: {home} follows one home, not two")
+        followed[home] = above
+    return followed
 
 
 def _parts(text: str) -> tuple[int, ...]:

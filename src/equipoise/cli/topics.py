@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from equipoise.cli.plan import placement_words
 from equipoise.cli.support.completion import hub_names, topic_names
 from equipoise.cli.support.filter_lists import list_filters
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
@@ -119,6 +120,7 @@ def show(
             "topic": topic,
             "homes": list(placement.homes),
             "mode": placement.mode.value,
+            "tree": placement.followed,
             "placed_by": "entry" if entry is not None else "ring",
             "is_pinned": entry is not None and entry.is_pinned,
             "spec": None if spec is None else spec_facts(spec),
@@ -128,10 +130,7 @@ def show(
         if as_json:
             show_json(facts)
             return
-        by_entry = "placed by a plan entry" + (", pinned" if facts["is_pinned"] else "")
-        placed_by = "placed by the hash ring" if entry is None else by_entry
-        homes = " ".join(placement.homes) or "none"
-        typer.echo(f"{topic}: home {homes} ({placement.mode.value}), {placed_by}")
+        typer.echo(f"{topic}: {placement_words(placement, entry)}")
         typer.echo("no spec" if spec is None else f"spec {name_of(spec.pattern)}: {spec_words(spec)}")
         if latency is not None or (spec is not None and spec.latency_ms is not None):
             typer.echo(latency_words(latency))

@@ -24,6 +24,7 @@ from equipoise.client.wire.dial import ClientDialer, make_tls
 from equipoise.client.wire.log_link import LogLink
 from equipoise.coordinates import Coordinate
 from equipoise.errors import AddressError, ClosedError, EquipoiseError, LimitError, MisuseError
+from equipoise.stream.position import Position
 
 
 def connect(
@@ -150,14 +151,17 @@ class Bus:
         Raises LimitError, RefusedError (DeniedError if it is about permission), DisconnectedError or
         BackloggedError if it was not sent in time, UncertainError if it was sent and no receipt came. When
         cancelled, the message may or may not have been sent.
+
+        To a durable topic it is sent again, within the time-out, until there is a receipt, and is in the log once. The
+        receipt then has its position and its id.
         """
         name, data = encode_name(topic), self._encode(payload)
         self._check_open()
+        patience_s = self._patience_s(timeout_s)
+        if self._routing.numbered.takes(name):
+            return _receipt(await self._routing.numbered.submit(name, data, patience_s))
         frame = encode_publish(name, data)
-        reply = await self._publishing.submit(name, frame, len(data), self._patience_s(timeout_s))
-        # Four words if the message had to be tagged: see publishing.py.
-        receivers = reply[3] if isinstance(reply, list) else reply
-        return Receipt(receivers if isinstance(receivers, int) else 0)
+        return _receipt(await self._publishing.submit(name, frame, len(data), patience_s))
 
     def publish_nowait(self, topic: Name, payload: Payload) -> None:
         """Publish without receipt. What goes wrong later is raised by the next `flush` or by `close`.
@@ -166,6 +170,9 @@ class Bus:
         """
         name, data = encode_name(topic), self._encode(payload)
         self._check_open()
+        if self._routing.numbered.takes(name):
+            self._routing.numbered.submit_nowait(name, data)
+            return
         self._publishing.submit_nowait(name, encode_publish(name, data), len(data))
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
@@ -287,3 +294,12 @@ class Bus:
 
     def _patience_s(self, timeout_s: float | None) -> float:
         return self._settings.request_timeout_s if timeout_s is None else timeout_s
+
+
+def _receipt(reply: object) -> Receipt:
+    """Four words if the message had to be tagged: see publishing.py; five from a durable topic."""
+    words: list[Any] = reply if isinstance(reply, list) else [None, 0, 0, reply]
+    receivers = words[3] if isinstance(words[3], int) else 0
+    if len(words) < 5 or not words[2]:
+        return Receipt(receivers)
+    return Receipt(receivers, Position(words[1], words[2]), None if words[4] is None else words[4].decode())

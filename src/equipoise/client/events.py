@@ -87,6 +87,10 @@ class Receipt(NamedTuple):
 
     receivers: int
     """Subscribers it was passed to, patterns included. 0 is no error: there are none."""
+    position: Position | None = None
+    """Of a durable topic: where the message is in the log, for ever. None: the topic is not durable."""
+    id: str | None = None
+    """Of a durable topic: the message's id in the log, `ms-seq`."""
 
 
 Event: TypeAlias = Message | Gap

@@ -126,6 +126,18 @@ class Publishing:
         self._hold(ticket)
         self.put(publisher, ticket)
 
+    def put_back(self, topic: bytes, request: Request) -> None:
+        """A message that was not taken as a numbered one: send it in turn."""
+        request.publisher = publisher = self._publishers.get(topic) or self._add(topic)
+        publisher.waiting[request] = None
+        self._hold(request)
+        self._advance(publisher)
+
+    def take_back(self, topic: bytes, ticket: Ticket) -> None:
+        publisher = self._publishers.get(topic)
+        if publisher is not None:
+            self.withdraw(ticket, publisher, publisher.link)
+
     def withdraw(self, ticket: Ticket, publisher: TopicPublisher | None, link: Link) -> None:
         link.outbox.withdraw(ticket)
         if publisher is not None:

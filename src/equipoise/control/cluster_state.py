@@ -82,10 +82,11 @@ def hub_views(
     """The hubs that are alive, by what the store knows of them.
 
     A member without weight is being drained by an operator, unless the planner itself is emptying it. One of a release
-    that keeps no rate limits is, too, while there are any.
+    that keeps no rate limits, or no logs, is, too, while there are such topics.
     """
     views = []
     needs_limits = any(spec.rate_per_s is not None for spec in specs)
+    needs_logs = any(spec.durability is not None for spec in specs)
     for name in sorted(hubs):
         seen = hubs[name]
         if seen.alive is None:
@@ -98,8 +99,10 @@ def hub_views(
                 rack=seen.facts.rack,
                 incarnation=seen.facts.incarnation,
                 is_draining=(member is not None and member.weight == 0 and name != releasing)
-                or (needs_limits and not seen.facts.keeps_limits),
+                or (needs_limits and not seen.facts.keeps_limits)
+                or (needs_logs and not seen.facts.keeps_logs),
                 is_releasable=name in releasable,
+                carries_content=seen.facts.carries_content,
             )
         )
     return views

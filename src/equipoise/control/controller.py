@@ -245,6 +245,23 @@ class Controller:
         """What is known of the number of hubs that a limited topic needs; None if it was not asked for."""
         return None if self._memory is None else self._memory.fits.get(topic)
 
+    def split_doubt(self, topic: bytes) -> str:
+        """Why no better split of a limited topic is known than the present one; empty if a fit has found one."""
+        if self._memory is None:
+            return "this controller does not lead; the last shares hold"
+        if self.status.state is ControllerState.FROZEN:
+            return f"the plan is frozen: {self.status.frozen}; the last shares hold"
+        if (fit := self._memory.fits.get(topic)) is not None:
+            return fit.note
+        if self._fits is None:
+            return "no fits without a pipeline; the last shares hold"
+        if self._fits.asked == topic:
+            return "arrivals are being recorded and replayed"
+        spec = self.knowledge.specs.of(topic)
+        if spec is None or spec.latency_ms is None:
+            return "no latency limit to be kept"
+        return "the latency limit was not broken for long"
+
     async def _commit(self, outcome: RoundOutcome) -> int | None:
         """The version in force if the decision stands; None if another writer was faster."""
         change = outcome.decision.change

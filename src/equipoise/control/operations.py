@@ -27,6 +27,7 @@ from equipoise.model import (
     Why,
     ring_over,
 )
+from equipoise.model.tree import tree_of_names
 from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.records.specs import SpecsStore
@@ -34,8 +35,10 @@ from equipoise.store.records.specs import SpecsStore
 __all__ = [
     "change_plan",
     "change_spec",
+    "deal_by",
     "drain",
     "forget",
+    "hubs_without_content",
     "hubs_without_limits",
     "hubs_without_specs",
     "place",
@@ -74,16 +77,25 @@ async def place(
     alive: Collection[str],
     is_pinned: bool = True,
     shares: Iterable[int] = (),
+    followed: Mapping[str, str] | None = None,
+    unable: Collection[str] = (),
     specs: Specs | None = None,
     note: str = "",
 ) -> Plan:
     """Have a topic live at these hubs; if it is pinned, until an operator says otherwise or one of them is taken out.
 
-    `shares`: of its rate envelope, in millionths, one per home; none: equal ones. `specs`: those in force; an envelope
-    that is less deep than there are homes cannot be split. Raises PlanError for that, and if a home is no member, dead,
-    or drained.
+    `shares`: of its rate envelope, in millionths, one per home; none: equal ones. `followed`: of a content topic, by
+    home, the one that it follows if that is not the first. `unable`: live hubs that know no content topics. `specs`:
+    those in force; an envelope that is less deep than there are homes cannot be split. Raises PlanError for that, for
+    what is no tree, and if a home is no member, dead, or drained.
     """
-    entry = Entry(topic, tuple(homes), mode, is_pinned, tuple(shares))
+    if mode is Mode.CONTENT and unable:
+        raise PlanError(
+            f"these hubs run a release that knows no content topics: {', '.join(sorted(unable))}. Upgrade them first"
+        )
+    named = tuple(homes)
+    parents = tree_of_names(_shown(topic), named, followed) if followed else ()
+    entry = Entry(topic, named, mode, is_pinned, tuple(shares), parents=parents)
     spec = None if specs is None else specs.of(topic)
     if spec is not None and (problem := _undividable(spec, entry)):
         raise PlanError(problem)
@@ -105,8 +117,26 @@ async def place(
     return await change_plan(plans, make)
 
 
+async def deal_by(plans: PlanStore, topic: bytes, order: int, *, note: str = "") -> Plan:
+    """Have the publishers of a topic dealt by the stored order of this number. One that is not split is left alone."""
+
+    def make(plan: Plan) -> PlanChange | None:
+        entry = plan.entries.get(topic)
+        if entry is None or entry.mode is not Mode.ALL_SUBSCRIBERS or entry.order >= order:
+            return None
+        dealt = msgspec.structs.replace(entry, order=order)
+        return PlanChange.on(plan, Why(Reason.SEATS, {"order": order}, note), set_entries=[dealt])
+
+    return await change_plan(plans, make)
+
+
 def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
     """Why the topic cannot have the homes that its entry gives it: its log, or its envelope, cannot be split so."""
+    if spec.durability is not None and entry.mode is Mode.CONTENT:
+        return (
+            f"{_shown(entry.topic)} is durable: its subscribers take no filters, so it cannot be a content topic; "
+            "use all-publishers, or one home"
+        )
     if spec.durability is not None and entry.mode is Mode.ALL_SUBSCRIBERS:
         return (
             f"{_shown(entry.topic)} is durable: one hub owns its log, so it cannot have several streams "
@@ -256,6 +286,11 @@ def hubs_without_logs(hubs: Mapping[str, HubSeen]) -> list[str]:
 def hubs_without_limits(hubs: Mapping[str, HubSeen]) -> list[str]:
     """Live hubs of a release that keeps no rate envelopes."""
     return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.keeps_limits]
+
+
+def hubs_without_content(hubs: Mapping[str, HubSeen]) -> list[str]:
+    """Live hubs of a release that knows no topics in mode `content`."""
+    return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.carries_content]
 
 
 async def publish_specs(specs: SpecsStore, plans: PlanStore) -> int:

@@ -53,7 +53,8 @@ class SplitFits:
         self._find = find
         self._clock = clock
         self._questions: asyncio.Queue[SplitQuestion] = asyncio.Queue(1)
-        self._is_busy = False
+        # The topic that is being fitted.
+        self.asked: bytes | None = None
         # By topic, views in a row in which its limit was broken; and the time of the last view.
         self._broken: dict[bytes, int] = {}
         self._seen_s = 0.0
@@ -70,14 +71,19 @@ class SplitFits:
             shown = question.topic.decode("utf-8", "backslashreplace")
             log.info("fit of %s: %s", shown, fit.note or f"{fit.hubs} hubs, {1e3 * fit.latency_s:.2f} ms")
             self._found[question.topic] = fit
-            self._is_busy = False
+            self.asked = None
 
     def merged(self, memory: Memory) -> Memory:
         """The memory with what was found since."""
         if not self._found:
             return memory
         found, self._found = self._found, {}
-        return msgspec.structs.replace(memory, fits={**memory.fits, **found})
+        fits = dict(memory.fits)
+        for topic, fit in found.items():
+            before = fits.get(topic)
+            is_failed = not fit.hubs and before is not None
+            fits[topic] = before.failed(fit.at_s, fit.note) if before is not None and is_failed else fit
+        return msgspec.structs.replace(memory, fits=fits)
 
     def look(
         self, view: View, specs: Specs, memory: Memory, *, publication_us: float, delivery_us: float
@@ -93,12 +99,12 @@ class SplitFits:
         self._broken = {names[row]: self._broken.get(names[row], 0) + 1 for row in broken}
         due = [row for row in broken if self._is_due(names[row], memory)]
         hubs_max = int(view.hubs.is_alive.sum())
-        if not due or self._is_busy or hubs_max < 2:
+        if not due or self.asked is not None or hubs_max < 2:
             return
         row = max(due, key=lambda row: (self._broken[names[row]], names[row]))
         topics = view.topics
         readers = float(topics.deliveries_per_s[row]) / max(1e-9, float(topics.publications_per_s[row]))
-        self._is_busy = True
+        self.asked = names[row]
         self._questions.put_nowait(
             SplitQuestion(names[row], min(hubs_max, 64), publication_us + readers * delivery_us)
         )

@@ -187,19 +187,22 @@ class _FixedDirectoryFile:
     def write(self, offset: int, data: bytes) -> None:
         if offset < 0 or offset + len(data) > self._size:
             raise MisuseError(f"cannot write {len(data)} bytes at {offset} of {self._name!r}: it is shorter")
-        with _translated("write", self._name):
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(self._descriptor, view, offset)
-                view, offset = view[written:], offset + written
+        try:
+            written = os.pwrite(self._descriptor, data, offset)
+            while written < len(data):
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], offset + written)
+        except OSError as error:
+            raise _ours(error, "write", self._name) from error
 
     def read(self, offset: int, size: int) -> bytes:
         with _translated("read", self._name):
             return os.pread(self._descriptor, size, offset)
 
     def sync(self) -> None:
-        with _translated("sync", self._name):
+        try:
             os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise _ours(error, "sync", self._name) from error
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -218,6 +221,10 @@ def _translated(operation: str, name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in _FULL:
-            raise DiskFullError(f"no room left for {operation} of {name!r}") from error
-        raise DiskFailedError(operation, name, os.strerror(error.errno or 0)) from error
+        raise _ours(error, operation, name) from error
+
+
+def _ours(error: OSError, operation: str, name: str) -> DiskFullError | DiskFailedError:
+    if error.errno in _FULL:
+        return DiskFullError(f"no room left for {operation} of {name!r}")
+    return DiskFailedError(operation, name, os.strerror(error.errno or 0))

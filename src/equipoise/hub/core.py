@@ -36,7 +36,7 @@ from equipoise.hub.telemetry.gauges import LagSpikes
 from equipoise.hub.telemetry.recorder import Metering
 from equipoise.hub.telemetry.stats import Health, Stats
 from equipoise.resp import RequestLimits
-from equipoise.resp.replies import error, integer
+from equipoise.resp.replies import error, integer, payload_bytes
 from equipoise.stream.position import Epochs
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ class HubCore:
             first = topic.n + 1
             topic.n += count
             topic.published += count
-            topic.bytes_in += len(payloads[0]) if count == 1 else sum(map(len, payloads))
+            topic.bytes_in += len(payloads[0]) if count == 1 else payload_bytes(payloads)
         is_plain = audience.is_plain
         if not is_plain:
             # Other hubs first: they have subscribers of their own to write to.
@@ -362,7 +362,7 @@ class HubCore:
             for session in sessions:
                 write = session.write
                 write(data)
-        if not is_plain:
+        if not is_plain and audience.stages:
             deliver_in_stages(backlogs, topic, audience, first, payloads)
         backlogs.topic = None
         receivers = audience.receivers

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from equipoise.content.balancing.settings import BalancingSettings
 from equipoise.errors import SettingsError
 from equipoise.hub.client_limits import Limits
 from equipoise.hub.cluster.settings import ClusterSettings
@@ -72,6 +73,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limits: Limits = Limits()
     tls: Tls = Tls()
     cluster: ClusterSettings = ClusterSettings()
+    content: BalancingSettings = BalancingSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     metrics: MetricsSettings = MetricsSettings()
     membership: MembershipSettings = MembershipSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from equipoise.ledger.metadata import LedgerMetadata
 
@@ -37,8 +38,7 @@ class FailureReason(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
+class Add(NamedTuple):
     """Send an entry to a bookie; its answer comes back as `add_answered`."""
 
     bookie: str
@@ -72,8 +72,7 @@ class SetMetadata:
     metadata: LedgerMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(NamedTuple):
     """The entry is stored by its ack quorum, and so is every entry before it."""
 
     entry: int

@@ -13,7 +13,7 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from equipoise.errors import LedgerError
@@ -102,4 +102,8 @@ class Ledgers(Protocol):
 
     async def delete(self, ledger: int) -> None:
         """Delete the ledger; its bookies free the room later. Deleting twice does no harm."""
+        ...
+
+    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        """Copy closed ledgers to bookies of this process's site, later and slowly, while that is wanted."""
         ...

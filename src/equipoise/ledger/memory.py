@@ -7,7 +7,7 @@ that crashes and recoveries fall between the two; what a recovery finds of the e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from equipoise.errors import LedgerError, LimitError
 from equipoise.ledger.effects import FailureReason
@@ -96,6 +96,9 @@ class MemoryLedgers:
 
     async def metadata(self, ledger: int) -> LedgerMetadata:
         return self._find(ledger).metadata
+
+    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        """There is one site."""
 
     async def delete(self, ledger: int) -> None:
         stored = self._stored.pop(ledger, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from equipoise.errors import MisuseError
 
@@ -21,6 +21,8 @@ class Quorum:
     ensemble: int
     write: int
     ack: int
+    # Every write set there is: they repeat after E entries.
+    write_sets: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _ENSEMBLE_MAX >= self.ensemble >= self.write >= self.ack >= 1:
@@ -28,22 +30,22 @@ class Quorum:
                 f"quorum {self}: ensemble, write and ack quorum must satisfy "
                 f"{_ENSEMBLE_MAX} >= ensemble >= write >= ack >= 1"
             )
+        sets = tuple(
+            tuple((entry + i) % self.ensemble for i in range(self.write)) for entry in range(self.ensemble)
+        )
+        object.__setattr__(self, "write_sets", sets)
 
     def __str__(self) -> str:
         return f"{self.ensemble}/{self.write}/{self.ack}"
 
     def write_set(self, entry: int) -> tuple[int, ...]:
         """Indices in the ensemble of the bookies that keep the entry."""
-        return tuple((entry + i) % self.ensemble for i in range(self.write))
-
-    def write_sets(self) -> list[tuple[int, ...]]:
-        """Every write set there is: they repeat after E entries."""
-        return [self.write_set(entry) for entry in range(self.ensemble)]
+        return self.write_sets[entry % self.ensemble]
 
     def is_fenced_by(self, answered: Collection[int]) -> bool:
         """Whether a writer can reach the ack quorum of no entry any more, once these members are fenced."""
         return all(
-            sum(member not in answered for member in members) < self.ack for members in self.write_sets()
+            sum(member not in answered for member in members) < self.ack for members in self.write_sets
         )
 
     @property

@@ -8,7 +8,7 @@ answers of different ledgers overtake each other.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ __all__ = [
     "Operation",
     "ReadAnswer",
     "ReadRequest",
+    "add_head",
     "decode_answer",
     "decode_request",
     "encode_add",
@@ -84,8 +85,8 @@ class AddRequest(NamedTuple):
     entry: int
     key: bytes
     flags: Flag
-    # The stored entry, see `entry.py`.
-    body: bytes
+    # The stored entry, see `entry.py`; of a request that was read, a view of its frame.
+    body: bytes | memoryview
 
 
 class ReadRequest(NamedTuple):
@@ -133,18 +134,25 @@ _ANSWER_BODY = struct.Struct(">iqq")
 
 
 def _header(operation: Operation, flags: int = 0) -> int:
-    return VERSION << 24 | operation << 16 | flags
+    return VERSION << 24 | int(operation) << 16 | int(flags)
 
 
-_ADD_ANSWER_HEADER = _header(Operation.ADD)
+# Of an add without flags, and of its answer.
+_ADD_HEADER = _header(Operation.ADD)
+_ADD_HEADER_BYTES = _ADD_HEADER.to_bytes(4, "big")
 _READ_ANSWER_HEADER = _header(Operation.READ)
 _ANSWER_BYTES = _ANSWER.size - _LENGTH.size
 
 
 def encode_add(key: bytes, body: bytes, flags: Flag = _NO_FLAGS) -> bytes:
     """An add of a stored entry, which begins with its ledger and entry."""
-    head = _HEAD.pack(4 + KEY_BYTES + len(body), _header(Operation.ADD, flags))
-    return b"".join((head, key, body))
+    return add_head(key, len(body), flags) + body
+
+
+def add_head(key: bytes, size: int, flags: Flag = _NO_FLAGS) -> bytes:
+    """What comes before a stored entry of this size in an add."""
+    header = _header(Operation.ADD, flags) if flags else _ADD_HEADER
+    return _HEAD.pack(4 + KEY_BYTES + size, header) + key
 
 
 def encode_read(ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS) -> bytes:
@@ -181,7 +189,7 @@ def _auth_text(frame: bytes) -> str:
 
 
 def encode_add_answer(code: Code, ledger: int, entry: int) -> bytes:
-    return _ANSWER.pack(_ANSWER_BYTES, _ADD_ANSWER_HEADER, code, ledger, entry)
+    return _ANSWER.pack(_ANSWER_BYTES, _ADD_HEADER, code, ledger, entry)
 
 
 def encode_read_answer(code: Code, ledger: int, entry: int, body: bytes = b"") -> bytes:
@@ -190,14 +198,15 @@ def encode_read_answer(code: Code, ledger: int, entry: int, body: bytes = b"") -
 
 def decode_request(frame: bytes) -> AddRequest | ReadRequest | AuthRequest:
     """Read a frame without its length word. Raises ProtocolError for anything but an add, a read or a login."""
-    operation, flags = _operation_of(frame)
-    if operation == Operation.AUTH:
+    is_plain_add = frame[:4] == _ADD_HEADER_BYTES
+    operation, flags = (Operation.ADD, _NO_FLAGS) if is_plain_add else _operation_of(frame)
+    if operation is Operation.AUTH:
         user, _, password = _auth_text(frame).partition("\0")
         return AuthRequest(user, password)
-    if operation == Operation.ADD:
+    if operation is Operation.ADD:
         if len(frame) < 4 + KEY_BYTES + _IDS.size:
             raise ProtocolError(f"an add of {len(frame)} bytes has no room for its key, ledger and entry")
-        body = frame[4 + KEY_BYTES :]
+        body = memoryview(frame)[4 + KEY_BYTES :]
         ledger, entry = _IDS.unpack_from(body)
         return AddRequest(ledger, entry, frame[4 : 4 + KEY_BYTES], flags, body)
     is_fencing = bool(flags & Flag.FENCE)
@@ -209,14 +218,14 @@ def decode_request(frame: bytes) -> AddRequest | ReadRequest | AuthRequest:
 
 def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | AuthAnswer:
     """Read an answer without its length word. Raises ProtocolError; an unknown code counts as UNKNOWN."""
-    operation, _ = _operation_of(frame)
-    if operation == Operation.AUTH:
+    operation = Operation.ADD if frame[:4] == _ADD_HEADER_BYTES else _operation_of(frame)[0]
+    if operation is Operation.AUTH:
         return AuthAnswer(_auth_text(frame))
     if len(frame) < 4 + _ANSWER_BODY.size:
         raise ProtocolError(f"an answer of {len(frame)} bytes is shorter than its fields")
     number, ledger, entry = _ANSWER_BODY.unpack_from(frame, 4)
     code = _CODES.get(number, Code.UNKNOWN)
-    if operation == Operation.ADD:
+    if operation is Operation.ADD:
         return AddAnswer(code, ledger, entry)
     return ReadAnswer(code, ledger, entry, frame[4 + _ANSWER_BODY.size :])
 
@@ -237,31 +246,45 @@ def _operation_of(frame: bytes) -> tuple[Operation, Flag]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Holds at most one unfinished frame."""
+    """Cuts a byte stream into frames. Holds at most one unfinished frame, in the pieces in which it came."""
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._buffer = bytearray()
+        self._pieces: list[bytes] = []
+        # What is held, and what has to be there for the first frame, or its length word, to be complete.
+        self.buffered_bytes = 0
+        self._needed = _LENGTH.size
         self._max = frame_bytes_max - _LENGTH.size
 
-    @property
-    def buffered_bytes(self) -> int:
-        return len(self._buffer)
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> Iterable[bytes]:
         """The frames that are complete now, without their length words. Raises ProtocolError if one is too long."""
-        buffer = self._buffer
-        buffer += data
-        at = 0
+        if self._pieces:
+            self.buffered_bytes += len(data)
+            self._pieces.append(data)
+            if self.buffered_bytes < self._needed:
+                return ()
+            data = b"".join(self._pieces)
+            self._pieces = []
+        if len(data) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(data)
+            if size + _LENGTH.size == len(data) and size <= self._max:
+                # By far the most frequent: one frame, whole.
+                self.buffered_bytes = 0
+                return (data[_LENGTH.size :],)
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        at, needed = 0, _LENGTH.size
         try:
-            while len(buffer) - at >= _LENGTH.size:
-                (size,) = _LENGTH.unpack_from(buffer, at)
+            while len(data) - at >= _LENGTH.size:
+                (size,) = _LENGTH.unpack_from(data, at)
                 if size > self._max:
                     raise ProtocolError(f"a frame of {size} bytes; at most {self._max} are taken")
-                end = at + _LENGTH.size + size
-                if len(buffer) < end:
+                needed = _LENGTH.size + size
+                if len(data) - at < needed:
                     break
-                frame = bytes(buffer[at + _LENGTH.size : end])
-                at = end
-                yield frame
+                begin, at, needed = at + _LENGTH.size, at + needed, _LENGTH.size
+                yield data[begin:at]
         finally:
-            del buffer[:at]
+            self.buffered_bytes = len(data) - at
+            self._needed = needed
+            self._pieces = [data[at:]] if at < len(data) else []

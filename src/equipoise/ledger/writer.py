@@ -69,7 +69,7 @@ class LedgerWriter:
 
     @property
     def members(self) -> tuple[str, ...]:
-        return self.metadata.current.members
+        return self.metadata.segments[-1].members
 
     # --- events
 
@@ -167,7 +167,8 @@ class LedgerWriter:
     # --- inside
 
     def _write_set(self, entry: int) -> tuple[int, ...]:
-        return self.metadata.quorum.write_set(entry)
+        quorum = self.metadata.quorum
+        return quorum.write_sets[entry % quorum.ensemble]
 
     def _adds(self, entry: int, indices: Collection[int]) -> list[Effect]:
         body, members = self._in_flight[entry].body, self.members

@@ -37,6 +37,8 @@ class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     retry_s: float = 0.2
     # Appends without any progress for so long fail: what became of them is decided by recovery.
     append_timeout_s: float = 10.0
+    # Of copying closed ledgers to the site of their owner: a tenth of a gigabit line, bytes per second.
+    copy_bytes_per_s: float = 12_500_000.0
 
 
 @dataclass(frozen=True, slots=True)

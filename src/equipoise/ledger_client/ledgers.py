@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from random import Random
 
@@ -16,6 +16,7 @@ from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
 from equipoise.ledger.placement import place_ensemble, replacement_for
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.bookie_pool import BookieAccess, BookiePool, ReplicationSettings
+from equipoise.ledger_client.homecoming import Homecoming
 from equipoise.ledger_client.ledger_reader import read_entries
 from equipoise.ledger_client.ledger_recovery import recover_ledger
 from equipoise.ledger_client.ledger_writer import BookieLedger
@@ -50,6 +51,7 @@ class BookieLedgers:
         self.records = LedgersStore(store, tree)
         self._random = random
         self._site = site
+        self.homecoming = Homecoming(self.pool, self.records, random, site)
         self._closed: OrderedDict[int, LedgerMetadata] = OrderedDict()
         self._open: dict[int, BookieLedger] = {}
 
@@ -58,6 +60,7 @@ class BookieLedgers:
 
     async def close(self) -> None:
         """Let go of all connections. Open ledgers stay open in the store: their next owner recovers them."""
+        await self.homecoming.stop()
         for ledger in list(self._open.values()):
             await ledger.abandon()
         await self.pool.close()
@@ -126,6 +129,9 @@ class BookieLedgers:
     async def delete(self, ledger: int) -> None:
         self._closed.pop(ledger, None)
         await self.records.delete(ledger)
+
+    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        self.homecoming.bring(ledgers, is_wanted)
 
     # --- inside
 

@@ -6,7 +6,7 @@ one compare-and-set names it. The last segment of an open ledger is its writer's
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -47,7 +47,17 @@ async def ledgers_on(ledgers: LedgersStore, bookie: str) -> AsyncIterator[Ledger
 class Repair:
     """Moves what one bookie has, or had, to others."""
 
-    def __init__(self, pool: BookiePool, ledgers: LedgersStore, random: Random, *, site: str = "") -> None:
+    def __init__(
+        self,
+        pool: BookiePool,
+        ledgers: LedgersStore,
+        random: Random,
+        *,
+        site: str = "",
+        pace: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        """`pace` is awaited after each entry that was copied, with its bytes."""
+        self._pace = pace
         self._pool = pool
         self._ledgers = ledgers
         self._random = random
@@ -106,6 +116,8 @@ class Repair:
                         metadata.ledger, f"bookie {other} did not take a copy: {code.name.lower()}"
                     )
                 copied += 1
+                if self._pace is not None:
+                    await self._pace(len(body))
         return copied
 
 

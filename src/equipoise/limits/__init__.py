@@ -2,6 +2,7 @@
 
 from equipoise.limits.bucket import TOKEN, Bucket, nanoseconds
 from equipoise.limits.shares import PARTS, Envelope, Share, equal_parts, split
+from equipoise.limits.token_reserve import TokenReserve
 from equipoise.limits.turn_ring import TurnRing
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Bucket",
     "Envelope",
     "Share",
+    "TokenReserve",
     "TurnRing",
     "equal_parts",
     "nanoseconds",

@@ -59,6 +59,12 @@ class SplitFit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     broken_with: int = 0
     held_with: int = 0
     note: str = ""
+    # The number of the order of publishers that was found; 0: none was.
+    order: int = 0
+
+    def failed(self, at_s: float, note: str) -> SplitFit:
+        """The next attempt has found nothing, for this reason: what was known before holds."""
+        return msgspec.structs.replace(self, at_s=at_s, note=note)
 
     def judged(self, hubs: int, most: int, *, holds: bool) -> SplitFit:
         """With so many hubs the limit was measured to hold, or not; at most `most` can be had."""

@@ -9,13 +9,13 @@ Always true: the same arrivals give the same trials; what is chosen is a number 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.limits.firing_order import WINDOWS_S, firing_order
+from equipoise.limits.firing_order import firing_order
 from equipoise.limits.fitting import MARGIN, best_fit
 from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, replay
 from equipoise.limits.shares import Envelope
@@ -28,8 +28,9 @@ __all__ = [
     "SplitTrial",
     "TrialLatency",
     "choose_split",
-    "found_orders",
+    "found_order",
     "replay_trial",
+    "split_orders",
     "split_trials",
     "trace_of",
 ]
@@ -82,22 +83,28 @@ def trace_of(times_s: Sequence[float], publishers: Sequence[int], messages: Sequ
     )
 
 
-def found_orders(trace: ArrivalTrace, count: int) -> dict[str, Ints]:
-    """Orders of publishers in which neighbours fire together, by the window that they were found with."""
+def found_order(window_s: float, trace: ArrivalTrace, count: int) -> Ints:
+    """The `count` publishers in an order in which neighbours fire together, found with this window."""
     times_s, publishers = trace.times_s[trace.begins_chunk], trace.publishers[trace.begins_chunk]
-    return {
-        f"found, {1e3 * window_s:g} ms": firing_order(times_s, publishers, count, window_s)
-        for window_s in WINDOWS_S
-    }
+    return firing_order(times_s, publishers, count, window_s)
 
 
-def split_trials(trace: ArrivalTrace, groups: Sequence[str], hubs_max: int) -> list[SplitTrial]:
-    """`groups`: what each publisher has stated; empty where it has not."""
+def split_orders(groups: Sequence[str], found: Mapping[float, Ints]) -> dict[str, Ints]:
+    """By name, the orders to deal publishers in: as found, by window; by what each has stated, if any has; blindly.
+
+    `groups`: what each publisher has stated; empty where it has not.
+    """
     count = len(groups)
-    blind = np.random.default_rng(_BLIND_SEED).permutation(count)
-    orders = {BLIND: blind, **found_orders(trace, count)}
+    orders = {BLIND: np.random.default_rng(_BLIND_SEED).permutation(count)}
+    orders |= {f"found, {1e3 * window_s:g} ms": order for window_s, order in found.items()}
     if any(groups):
         orders[STATED] = np.array(sorted(range(count), key=lambda i: (groups[i], i)), np.int64)
+    return orders
+
+
+def split_trials(orders: Mapping[str, Ints], hubs_max: int) -> list[SplitTrial]:
+    """Every order with every number of hubs."""
+    count = len(orders[BLIND])
     return [
         SplitTrial(hubs, name, _dealt(order, hubs))
         for hubs in range(1, min(hubs_max, count) + 1)

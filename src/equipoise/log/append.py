@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from equipoise.log.call import LogCall, integer_of
+from equipoise.log.entries import spell_fields
 from equipoise.log.errors import NO_SUCH_KEY, SYNTAX, LogCommandError
 from equipoise.log.ids import ID_MAX, ID_MIN, EntryId, after, parse_id, parse_new_id, spell_id
 from equipoise.log.records import (
@@ -23,11 +23,10 @@ from equipoise.resp.replies import OK, bulk, error, integer, null
 
 __all__ = [
     "add_entry",
+    "add_plain",
     "add_run",
+    "id_replies",
     "next_id",
-    "payload_body",
-    "payload_of",
-    "spell_fields",
     "xadd",
     "xcfgset",
     "xdel",
@@ -41,9 +40,6 @@ _TRIMMED_MAX = 10_000
 _DURATION_S_MAX = 86_400
 _TOKENS_MAX = 10_000
 _TOKEN_BYTES_MAX = 1_024
-
-# How the fields of a message that was published begin: one field, its name, then the value's length.
-_PAYLOAD = b"*2\r\n$7\r\npayload\r\n$"
 
 _TOO_SMALL = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -127,38 +123,35 @@ def add_entry(log: TopicLog, body: bytes, now_ms: int) -> EntryId:
 
 def add_run(log: TopicLog, bodies: list[bytes], now_ms: int) -> bytes:
     """Add several entries whose fields are spelled already, under the next ids; all replies in one."""
+    first = add_plain(log, bodies, now_ms)
+    if first is not None:
+        return id_replies(first, len(bodies))
+    replies = []
+    for body in bodies:
+        try:
+            replies.append(bulk(spell_id(add_entry(log, body, now_ms))))
+        except LogCommandError as problem:
+            replies.append(error(problem.text))
+    return b"".join(replies)
+
+
+def add_plain(log: TopicLog, bodies: list[bytes], now_ms: int) -> EntryId | None:
+    """Add several entries under ids of one millisecond; the first id, or None, with nothing added, without such ids."""
     try:
         ms, seq = next_id(log, now_ms, None)
-    except LogCommandError as problem:
-        return error(problem.text) * len(bodies)
-    left = ID_MAX[1] - seq + 1
-    if len(bodies) > left:
-        # The ids of this millisecond run out.
-        return add_run(log, bodies[:left], now_ms) + add_run(log, bodies[left:], now_ms)
-    log.change_all([EntryAdded(ms, seq + i, body) for i, body in enumerate(bodies)])
-    ids = [b"%d-%d" % (ms, seq + i) for i in range(len(bodies))]
+    except LogCommandError:
+        return None
+    if seq + len(bodies) - 1 > ID_MAX[1]:
+        return None
+    log.change_all(ms, seq, bodies)
+    return ms, seq
+
+
+def id_replies(first: EntryId, count: int) -> bytes:
+    """The replies to XADDs in a row whose entries have ids of one millisecond, from this one on."""
+    ms, seq = first
+    ids = [b"%d-%d" % (ms, n) for n in range(seq, seq + count)]
     return b"".join([b"$%d\r\n%b\r\n" % (len(at), at) for at in ids])
-
-
-def spell_fields(fields: Sequence[bytes]) -> bytes:
-    """Fields and values as they are stored and sent."""
-    if len(fields) == 2:
-        name, value = fields
-        return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(value), value)
-    return b"*%d\r\n%b" % (len(fields), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in fields]))
-
-
-def payload_body(payload: bytes) -> bytes:
-    """The fields of a message that was published, as they are stored."""
-    return b"%b%d\r\n%b\r\n" % (_PAYLOAD, len(payload), payload)
-
-
-def payload_of(body: bytes) -> bytes:
-    """What subscribers get of an entry: the value of a lone field `payload`, else all fields, in RESP."""
-    if not body.startswith(_PAYLOAD):
-        return body
-    start = body.index(b"\r\n", len(_PAYLOAD)) + 2
-    return body[start:-2]
 
 
 def next_id(log: TopicLog, now_ms: int, wanted: tuple[int, int | None] | None) -> EntryId:

@@ -14,15 +14,27 @@ Always true:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from equipoise.log.ids import EntryId
 
-__all__ = ["BLOCK_ENTRIES", "Entries", "body_of", "fields_of"]
+__all__ = [
+    "BLOCK_ENTRIES",
+    "Entries",
+    "body_of",
+    "entry_piece",
+    "fields_of",
+    "payload_body",
+    "payload_of",
+    "spell_fields",
+]
 
 # Redis's `stream-node-max-entries`.
 BLOCK_ENTRIES = 100
+
+# How the fields of a message that was published begin: one field, its name, then the value's length.
+_PAYLOAD = b"*2\r\n$7\r\npayload\r\n$"
 
 
 class _Block:
@@ -69,6 +81,25 @@ class Entries:
         block.live += 1
         self.count += 1
         self.bytes += len(piece)
+
+    def add_all(self, ids: list[EntryId], pieces: list[bytes]) -> None:
+        """Behind all others, in this order."""
+        done = 0
+        while done < len(ids):
+            block = self._blocks[-1] if self._blocks else None
+            if block is None or len(block.ids) >= BLOCK_ENTRIES:
+                block = _Block(self.number + done + 1)
+                self._blocks.append(block)
+                self._firsts.append(ids[done])
+            room = BLOCK_ENTRIES - len(block.ids)
+            added = ids[done : done + room]
+            block.ids += added
+            block.pieces += pieces[done : done + room]
+            block.live += len(added)
+            done += len(added)
+        self.number += done
+        self.count += done
+        self.bytes += sum(map(len, pieces))
 
     def get(self, at: EntryId) -> bytes | None:
         """The entry as it is sent; None if there is none."""
@@ -120,6 +151,11 @@ class Entries:
             return None
         block = self._blocks[at]
         return block.ids[min(number - block.number, len(block.ids) - 1)]
+
+    def number_of(self, at: EntryId) -> int | None:
+        """The number of the entry of this id; None if it is gone."""
+        found = self._find(at)
+        return None if found is None else found[0].number + found[1]
 
     def steps(self, start: EntryId, step: int, limit: int) -> tuple[int, list[EntryId]]:
         """How many entries there are from `start` on, and the id of every `step`-th of them, at most `limit` ids."""
@@ -210,6 +246,12 @@ class Entries:
         return (block, i) if i < len(block.ids) and block.ids[i] == at else None
 
 
+def entry_piece(at: EntryId, body: bytes) -> bytes:
+    """An entry as it is sent: an array of its id and of its fields."""
+    spelled = b"%d-%d" % at
+    return b"*2\r\n$%d\r\n%b\r\n%b" % (len(spelled), spelled, body)
+
+
 def body_of(piece: bytes) -> bytes:
     """The fields of an entry as they are stored, out of the entry as it is sent: an array of its id and of them."""
     return piece[_fields_at(piece) :]
@@ -230,3 +272,24 @@ def fields_of(piece: bytes) -> list[bytes]:
         end = start + int(piece[end + 3 : start - 2])
         fields.append(piece[start:end])
     return fields
+
+
+def spell_fields(fields: Sequence[bytes]) -> bytes:
+    """Fields and values as they are stored and sent."""
+    if len(fields) == 2:
+        name, value = fields
+        return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(value), value)
+    return b"*%d\r\n%b" % (len(fields), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in fields]))
+
+
+def payload_body(payload: bytes) -> bytes:
+    """The fields of a message that was published, as they are stored."""
+    return b"%b%d\r\n%b\r\n" % (_PAYLOAD, len(payload), payload)
+
+
+def payload_of(body: bytes) -> bytes:
+    """What subscribers get of an entry: the value of a lone field `payload`, else all fields, in RESP."""
+    if not body.startswith(_PAYLOAD):
+        return body
+    start = body.index(b"\r\n", len(_PAYLOAD)) + 2
+    return body[start:-2]

@@ -31,15 +31,19 @@ class ProducerSequences:
             (producer, (run, n, at)) for producer, run, n, at in rows
         )
 
-    def known(self, producer: bytes, run: int, n: int) -> tuple[bool, EntryId | None]:
-        """Whether the entry was added before, and its id if that is remembered. Raises LogCommandError for a gap."""
+    def known(self, producer: bytes, run: int, n: int, count: int = 1) -> tuple[bool, EntryId | None]:
+        """Whether the entry was added before, and its id if that is remembered. Raises LogCommandError for a gap.
+
+        `count`: of a batch, whose last entry is number `n`.
+        """
         last = self._last.get(producer)
         if last is not None and (run, n) <= last[:2]:
             return True, last[2] if (run, n) == last[:2] else None
         expected = last[1] + 1 if last is not None and last[0] == run else 0
-        if n != expected:
+        first = n + 1 - count
+        if first != expected:
             raise LogCommandError(
-                f"OUTOFORDER the next number of the producer in run {run} is {expected}, not {n}: send the entries "
+                f"OUTOFORDER the next number of the producer in run {run} is {expected}, not {first}: send the entries "
                 f"from there on"
             )
         return False, None

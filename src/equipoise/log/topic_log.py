@@ -15,7 +15,7 @@ from typing import assert_never
 
 from equipoise.log import records as r
 from equipoise.log.consumer_group import UNKNOWN_READ, ConsumerGroup, RetryPolicy
-from equipoise.log.entries import Entries
+from equipoise.log.entries import Entries, entry_piece
 from equipoise.log.ids import ID_MAX, ID_MIN, EntryId
 from equipoise.log.sequences import ProducerSequences
 
@@ -57,17 +57,15 @@ class TopicLog:
         self._changes.append(record)
         self.apply(record)
 
-    def change_all(self, added: list[r.EntryAdded]) -> None:
-        """Entries without producers, decided on by one command or by several in a row; at least one."""
-        self._changes += added
-        add = self.entries.add
-        for record in added:
-            at = (record.ms, record.seq)
-            spelled = b"%d-%d" % at
-            add(at, b"*2\r\n$%d\r\n%b\r\n%b" % (len(spelled), spelled, record.body))
+    def change_all(self, ms: int, seq: int, bodies: list[bytes]) -> None:
+        """Entries without producers, the first under this id, decided on by one command or by several in a row."""
+        numbers = range(seq, seq + len(bodies))
+        self._changes += [r.EntryAdded(ms, n, body) for n, body in zip(numbers, bodies, strict=True)]
+        ids = [(ms, n) for n in numbers]
+        self.entries.add_all(ids, list(map(entry_piece, ids, bodies)))
         self.exists = True
-        self.last = (added[-1].ms, added[-1].seq)
-        self.entries_added += len(added)
+        self.last = ids[-1]
+        self.entries_added += len(bodies)
 
     def take_changes(self) -> list[r.LogRecord]:
         """All since the last call, to be appended."""
@@ -115,8 +113,7 @@ class TopicLog:
 
     def _add(self, record: r.EntryAdded) -> None:
         at = (record.ms, record.seq)
-        spelled = b"%d-%d" % at
-        self.entries.add(at, b"*2\r\n$%d\r\n%b\r\n%b" % (len(spelled), spelled, record.body))
+        self.entries.add(at, entry_piece(at, record.body))
         self.exists = True
         self.last = at
         self.entries_added += 1

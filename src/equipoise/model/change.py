@@ -49,9 +49,10 @@ class Reason(StrEnum):
     HIGH_LOAD = "high-load"
     RISING_LOAD = "rising-load"
     SHARED_OUT = "shared-out"
-    # A rate envelope: its topic is split over other hubs, or its shares follow the traffic.
+    # A rate envelope: its topic is split over other hubs, its shares follow the traffic, its publishers sit elsewhere.
     SPLIT = "split"
     SHARES = "shares"
+    SEATS = "seats"
     # Latency: nearer to its clients, out of the way of a topic that needs the place, above its limit wherever it is.
     LATENCY = "latency"
     MADE_ROOM = "made-room"
@@ -62,6 +63,9 @@ class Reason(StrEnum):
     RELEASED = "released"
     SERVER_WANTED = "server-wanted"
     NO_ROOM = "no-room"
+    # Where no controller leads: the home is dead, and another hub has room; a busy hub gives a topic away.
+    STAND_IN = "stand-in"
+    GIVEN_AWAY = "given-away"
     # Entries that say what the ring says, or that were not used for long.
     AS_RING = "as-ring"
     IDLE = "idle"

@@ -6,6 +6,7 @@ until the plan says otherwise, and a hub that comes back takes nothing until it 
 
 Always true of a plan:
     the homes of every entry are members, at least one, none twice, exactly one under `single`;
+    the homes of an entry in mode `content` are a tree with an edge (`tree`), no other entry has one;
     members are sorted by name and each is there once.
 
 How plans change is in `change`, how they are kept in `store.plans`.
@@ -22,10 +23,12 @@ from types import MappingProxyType
 import msgspec
 
 from equipoise.errors import PlanError
-from equipoise.limits.shares import PARTS
+from equipoise.limits.shares import PARTS, equal_parts
 from equipoise.model.ring import MEMBERS_MAX, WEIGHT_NORMAL, Ring, ring_over
+from equipoise.model.tree import above, check_tree, edges, graft
 
 __all__ = [
+    "AT_PREFIX",
     "HOMES_MAX",
     "WEIGHT_MAX",
     "Entry",
@@ -45,6 +48,15 @@ WEIGHT_MAX = 16 * WEIGHT_NORMAL
 HOMES_MAX = 64
 
 
+# Topics `$at/HUB/…` live at the hub that they name, whatever the plan says; nowhere while it is not alive.
+AT_PREFIX = b"$at/"
+
+
+def named_hub(topic: bytes) -> str:
+    """The hub that a topic `$at/HUB/…` lives at."""
+    return topic[len(AT_PREFIX) :].partition(b"/")[0].decode(errors="replace")
+
+
 class Mode(StrEnum):
     """How publishers and subscribers are spread over a topic's homes. Stored and sent by value."""
 
@@ -53,6 +65,8 @@ class Mode(StrEnum):
     ALL_SUBSCRIBERS = "all-subscribers"
     # Publish to every home, subscribe at one.
     ALL_PUBLISHERS = "all-publishers"
+    # Publish to the first home, subscribe at an edge of the tree that the others form below it.
+    CONTENT = "content"
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
@@ -82,6 +96,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shares: tuple[int, ...] = ()
     # The same of its depth; empty: as its rate.
     depths: tuple[int, ...] = ()
+    # Of a content topic, which home each one follows, as an index; empty: all follow the first.
+    parents: tuple[int, ...] = ()
+    # Which part of the smart publishers sits at each home; empty: as the rate. Shares follow the traffic they make.
+    seats: tuple[int, ...] = ()
+    # The number of the stored order by which publishers are dealt that have stated no group; 0: none.
+    order: int = 0
 
     def __post_init__(self) -> None:
         homes = self.homes
@@ -92,9 +112,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 raise PlanError(f"the entry of {self.topic!r} is single but has {len(homes)} homes")
             if len(set(homes)) != len(homes):
                 raise PlanError(f"the entry of {self.topic!r} names a home twice: {', '.join(homes)}")
+        if self.mode is Mode.CONTENT:
+            check_tree(repr(self.topic), homes, self.parents)
+        elif self.parents:
+            raise PlanError(
+                f"the entry of {self.topic!r} has a tree but is {self.mode.value}: only content has one"
+            )
         if self.depths and not self.shares:
             raise PlanError(f"the entry of {self.topic!r} has shares of depth and none of rate")
-        for shares in (self.shares, self.depths):
+        for shares in (self.shares, self.depths, self.seats):
             if shares:
                 self._check_shares(shares)
 
@@ -107,20 +133,34 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
             raise PlanError(f"the shares of {self.topic!r} are {shares}: each at least 1, {PARTS} together")
 
     @property
-    def place(self) -> tuple[tuple[str, ...], Mode]:
+    def place(self) -> tuple[tuple[str, ...], Mode, tuple[int, ...]]:
         """What decides where messages go, whatever parts of an envelope the homes have."""
-        return self.homes, self.mode
+        return self.homes, self.mode, self.parents
+
+    @property
+    def followed(self) -> dict[str, str]:
+        """Of a content topic, the home that each home but the first follows."""
+        return above(self.homes, self.parents) if self.mode is Mode.CONTENT else {}
 
     def at(self, homes: tuple[str, ...], mode: Mode) -> Entry:
         """The same topic at other homes. Homes that stay keep their shares, others take those that were given up.
 
         More or fewer homes than before divide anew: who decides that says how. No operator has chosen the homes.
+        Of a content topic, homes that stay keep to whom they follow, and new ones take the place of those given up.
         """
+        if mode is Mode.CONTENT:
+            return Entry(self.topic, homes, mode, parents=graft(homes, self._replaced(homes)))
         if mode is not Mode.ALL_SUBSCRIBERS or len(homes) != len(self.homes):
             return Entry(self.topic, homes, mode)
-        return Entry(
-            self.topic, homes, mode, False, self._moved(self.shares, homes), self._moved(self.depths, homes)
-        )
+        shares, depths, seats = (self._moved(one, homes) for one in (self.shares, self.depths, self.seats))
+        return Entry(self.topic, homes, mode, False, shares, depths, (), seats, self.order)
+
+    def _replaced(self, homes: tuple[str, ...]) -> dict[str, str]:
+        """Whom each home follows, with new homes in the place of those that are none any more."""
+        given_up = [home for home in self.homes if home not in homes]
+        added = [home for home in homes if home not in self.homes]
+        now = dict(zip(given_up, added, strict=False))
+        return {now.get(home, home): now.get(at, at) for home, at in self.followed.items()}
 
     def _moved(self, shares: tuple[int, ...], homes: tuple[str, ...]) -> tuple[int, ...]:
         if not shares:
@@ -135,8 +175,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not homes:
             return None
         mode = self.mode if len(homes) > 1 else Mode.SINGLE
-        shares, depths = self._left(self.shares, hub), self._left(self.depths, hub)
-        return Entry(self.topic, homes, mode, self.is_pinned, shares, depths)
+        shares, depths, seats = (self._left(one, hub) for one in (self.shares, self.depths, self.seats))
+        order = self.order if len(homes) > 1 else 0
+        parents = graft(homes, self.followed) if mode is Mode.CONTENT else ()
+        return Entry(self.topic, homes, mode, self.is_pinned, shares, depths, parents, seats, order)
+
+    @property
+    def seat_parts(self) -> tuple[int, ...]:
+        """Of the smart publishers, at each home, in millionths."""
+        return self.seats or self.shares or equal_parts(len(self.homes))
 
     def _left(self, shares: tuple[int, ...], hub: str) -> tuple[int, ...]:
         left = [share for home, share in zip(self.homes, shares, strict=False) if home != hub]
@@ -164,6 +211,24 @@ class Placement:
 
     homes: tuple[str, ...]
     mode: Mode = Mode.SINGLE
+    # Of a content topic, as `Entry.parents`: who followed a home that is not alive follows the next one above it.
+    parents: tuple[int, ...] = ()
+
+    @property
+    def followed(self) -> dict[str, str]:
+        """Of a content topic, the home that each home but the first follows."""
+        return above(self.homes, self.parents) if self.mode is Mode.CONTENT else {}
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Of a content topic, the homes that carry subscribers."""
+        return edges(self.homes, self.parents)
+
+    def parent_of(self, hub: str) -> str:
+        """The home that another one follows, or a hub that is none: the first, unless a tree says otherwise."""
+        if not self.parents or hub not in self.homes:
+            return self.homes[0]
+        return self.homes[self.parents[self.homes.index(hub)]]
 
     @property
     def is_nowhere(self) -> bool:
@@ -226,17 +291,22 @@ class Plan:
         return tuple(entry for entry in self.entries.values() if entry.is_pinned)
 
     def home_of(self, topic: bytes, alive: Container[str] | None = None) -> Placement:
-        """Where a topic is served: its entry as far as its homes are alive, else the ring.
+        """Where a topic is served: its entry as far as its homes are alive, else the ring; `$at/HUB/…`: that hub alone.
 
         `alive` holds the names of the hubs whose `alive` node exists; None means all members.
         """
+        if topic.startswith(AT_PREFIX):
+            hub = named_hub(topic)
+            return Placement((hub,)) if hub in (self.by_hub if alive is None else alive) else NOWHERE
         entry = self.entries.get(topic)
         if entry is not None:
-            homes = entry.homes
+            homes, parents = entry.homes, entry.parents
             if alive is not None:
                 homes = tuple(hub for hub in homes if hub in alive)
+                if parents and len(homes) < len(entry.homes):
+                    parents = graft(homes, entry.followed)
             if homes:
-                return Placement(homes, entry.mode)
+                return Placement(homes, entry.mode, parents)
         owner = self.ring.owner(topic, alive)
         return NOWHERE if owner is None else Placement((owner,))
 

@@ -197,9 +197,14 @@ class Draft:
         return self.budget > 0 and self.is_idle(topic)
 
     def is_kept(self, topic: bytes) -> bool:
-        """An operator has pinned it, to members none of which is being drained; a dead one may come back."""
+        """An operator has pinned it, to members none of which is being drained; a dead one may come back.
+
+        So is a content topic: its hubs share its subscribers among themselves.
+        """
         entry = self.plan.entries.get(topic)
-        return entry is not None and entry.is_pinned and self._staying.issuperset(entry.homes)
+        if entry is None or not (entry.is_pinned or entry.mode is Mode.CONTENT):
+            return False
+        return self._staying.issuperset(entry.homes)
 
     def is_rested(self, topic: int) -> bool:
         """Its last move for load is long enough ago for another."""

@@ -70,7 +70,7 @@ class Needs:
 class Capacities:
     """What each hub can carry, and what it carries beside its topics."""
 
-    # Infinite where no limit is known.
+    # Infinite where no hub's limit is known.
     bytes_full: Floats
     # CPU ratio per unit of work.
     price: Floats
@@ -199,11 +199,21 @@ def hub_loads(view: View, profiles: Mapping[str, HubProfile], settings: PlannerS
 
 
 def _bytes_full(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Floats:
-    """What each hub can send: as stated, or less if it fell into distress below that; infinite where neither says."""
+    """What each hub can send: as stated, or less if it fell into distress below that; infinite where neither says it
+    of any hub."""
     hubs = view.hubs
     met = [profiles.get(name, HubProfile()).out_bytes_full(settings) for name in hubs.names]
     stated = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
-    return np.minimum(stated, np.array(met, np.float64))
+    return _as_ordinary(np.minimum(stated, np.array(met, np.float64)))
+
+
+def _as_ordinary(full: Floats) -> Floats:
+    """With the median of the others for a hub whose limit is not known.
+
+    A hub that has just joined has recorded nothing yet: taken for infinitely large it would be given every topic.
+    """
+    is_known = np.isfinite(full)
+    return np.where(is_known, full, np.median(full[is_known])) if is_known.any() else full
 
 
 def _answer_bytes(beside: Floats, published: Floats) -> float:

@@ -326,12 +326,16 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hits: dict[str, Hits] = {}
     # How often in a row a topic was seen to need more homes (positive) or fewer (negative).
     replica_hits: dict[bytes, Hits] = {}
+    # The same of content topics: more edges (positive) or fewer.
+    content_hits: dict[bytes, Hits] = {}
     # When a topic's entry was last changed for load, and when its replication was.
     moved_s: dict[bytes, float] = {}
     replicated_s: dict[bytes, float] = {}
-    # The same of limited topics: more hubs (positive) or fewer; when shares were last changed; what replays have found.
+    # The same of limited topics: more hubs (positive) or fewer; when shares and seats were last changed; what replays
+    # have found.
     split_hits: dict[bytes, Hits] = {}
     shares_s: dict[bytes, float] = {}
+    seats_s: dict[bytes, float] = {}
     fits: dict[bytes, SplitFit] = {}
     # Since when a topic that has an entry has not been in a view.
     absent_s: dict[bytes, float] = {}

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from equipoise.model import Plan, Specs
+from equipoise.model import Mode, Plan, Specs
 from equipoise.plan.decision import Decision
 from equipoise.plan.draft import PLANNER, Draft
 from equipoise.plan.load import capacities, learn_all
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.autoscale import foresee, may_stop, release, servers_wanted
+from equipoise.plan.steps.content import grow_edges
 from equipoise.plan.steps.envelopes import divide, has_fallen_behind
 from equipoise.plan.steps.high_load import count_hits, listen, relieve, spread
 from equipoise.plan.steps.latency import approach, strays
@@ -37,7 +38,7 @@ class Step(NamedTuple):
     run: Callable[[Draft], None]
     # Balances load: needs a view that was not decided on before, and a hub that may be given something.
     is_balancing: bool = True
-    # Whether specs give it something to do.
+    # Whether there is something for it to do.
     is_asked_for: Callable[[Draft], bool] = lambda draft: True
 
 
@@ -55,12 +56,18 @@ def _has_rate_limits(draft: Draft) -> bool:
     return any(spec.rate_per_s is not None for spec in draft.specs.all)
 
 
+def _has_content(draft: Draft) -> bool:
+    has_filters = bool((draft.view.topics.filters >= draft.settings.content_filters_min).any())
+    return has_filters or any(at.mode is Mode.CONTENT for at in draft.predicted.several.values())
+
+
 STEPS = (
     Step("members: who takes part", keep_members, is_balancing=False),
     Step("obligations: sites that specs name, hubs that are drained", obey, is_balancing=False),
     Step("evidence: overloads are counted", count_hits, is_balancing=False),
     Step("latency: topics nearer to their clients", approach, is_asked_for=_has_latency_limits),
     Step("envelopes: limited topics split, and their shares", divide, is_asked_for=_has_rate_limits),
+    Step("content: edges of topics with many filters", grow_edges, is_asked_for=_has_content),
     Step("replication: more or fewer homes", replicate),
     Step("high load: topics off overloaded hubs", relieve),
     Step("waiting time begins after moves for load", _begin_wait),

@@ -238,6 +238,14 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float, _seconds("Shortest time between two changes of one topic's replication (released: 30 s).")
     ] = 30.0
 
+    content_filters_min: Annotated[
+        float,
+        _amount(
+            "Filters of a topic from which on it becomes a content topic where it needs several homes for its "
+            "readers: its hubs then share the subscribers by what their filters match."
+        ),
+    ] = 1000.0
+
     # --- latency ------------------------------------------------------------------------------------------------------
     latency_hits: Annotated[
         int,

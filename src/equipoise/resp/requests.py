@@ -1,6 +1,7 @@
 """Turn a client's bytes into commands, whatever the client sends and however the network splits it.
 
-Two parsers share the work. hiredis parses ordinary chunks at C speed. It reserves memory for whatever count a
+A chunk that begins with PUBLISH is read by the compiled part, where it has been built (`runs`). Of all else, two
+parsers share the work. hiredis parses ordinary chunks at C speed. It reserves memory for whatever count a
 header announces, though, and accepts more than a request may be, so a chunk is given to it only when no header
 in it can announce much, and what it returns must be what the bytes spell: a request has one spelling. Of a chunk
 that holds whole commands only, the length suffices to tell, because every other way to spell a byte string is
@@ -23,7 +24,8 @@ from typing import NamedTuple
 import hiredis
 
 from equipoise.resp.exact import Incomplete, RequestLimits, parse_request, parse_words
-from equipoise.resp.replies import plain_encoder, spell
+from equipoise.resp.replies import bulk_size, bulks_size, plain_encoder, spell, spelled_size
+from equipoise.resp.runs import read_publishes
 
 Command = list[bytes]
 
@@ -35,10 +37,6 @@ _COUNT_DIGITS = 5
 _PUSH, _SET, _MAP, _ATTRIBUTE, _VERBATIM = b">~%|="
 _LARGE_CONTAINER = re.compile(rb"[>~%|][0-9]{5}").search
 _PUBLISH_SIZE = len(b"*3\r\n$7\r\nPUBLISH\r\n")
-# Words of a command that are looked at one by one faster than all at once.
-_FEW = 8
-_BYTES_ONLY = {bytes}
-_LISTS_ONLY = {list}
 # The headers of a PUBLISH that is alone in its chunk.
 _LONE_PUBLISH = re.compile(rb"\*3\r\n\$7\r\nPUBLISH\r\n\$(0|[1-9][0-9]{0,3})\r\n").match
 _NEXT_WORD = re.compile(rb"\r\n\$(0|[1-9][0-9]{0,6})\r\n").match
@@ -98,6 +96,8 @@ class RequestReader:
             data = self._take_unfinished()
             if self._begun is not None:
                 return self._finish_begun(data)
+        if read_publishes is not None and (found := read_publishes(data, self.limits.payload_bytes_max)):
+            return self._behind_publishes(found, data)
         if len(data) <= _LONE_BYTES_MAX and len(data) <= self.limits.payload_bytes_max:
             lone = _lone_publish(data)
             if lone is not None:
@@ -116,7 +116,7 @@ class RequestReader:
         try:
             commands = _parse_fast(data)
             publishes = _as_publishes(commands)
-            size = _spelled_size(commands) if publishes is None else _publishes_size(publishes)
+            size = spelled_size(commands) if publishes is None else _publishes_size(publishes)
         except (hiredis.ProtocolError, TypeError):
             # TypeError: an element that is not a byte string, or a map with a list as a key.
             return self._parse_exactly(data, 0, is_continued=is_continued)
@@ -133,6 +133,16 @@ class RequestReader:
             if rest:
                 return commands + rest
         return commands if publishes is None else publishes
+
+    def _behind_publishes(
+        self, found: tuple[Sequence[bytes], Sequence[bytes], int], data: bytes
+    ) -> Publishes | list[Command]:
+        """Read what follows the publishes that were found at the beginning."""
+        topics, payloads, size = found
+        rest = self._parse_exactly(data, size) if size < len(data) else []
+        if not rest:
+            return Publishes(topics, payloads)
+        return [[b"PUBLISH", *message] for message in zip(topics, payloads, strict=True)] + rest
 
     def feed_exactly(self, data: bytes) -> list[Command]:
         """As `feed`, but a stranger's bytes are read no further than a command that may make it known."""
@@ -330,47 +340,8 @@ def _publishes_size(publishes: Publishes) -> int:
     """Bytes of their one spelling. Raises TypeError if anything in them is not a byte string."""
     topics, payloads = publishes
     if len(topics) == 1:
-        return _PUBLISH_SIZE + _bulk_size(topics[0]) + _bulk_size(payloads[0])
-    return _PUBLISH_SIZE * len(topics) + _bulks_size(topics) + _bulks_size(payloads)
-
-
-def _bulks_size(column: Sequence[bytes]) -> int:
-    if set(map(type, column)) != _BYTES_ONLY:
-        raise TypeError("not byte strings")
-    lengths = list(map(len, column))
-    if lengths.count(lengths[0]) == len(lengths):
-        return len(lengths) * _bulk_size(column[0])
-    # As text, a list of numbers has two more characters for each than it has digits; a bulk string has five.
-    return sum(lengths) + len(str(lengths)) + 3 * len(lengths)
-
-
-def _spelled_size(commands: list[Command]) -> int:
-    """Bytes of the commands' one spelling. Raises TypeError if one is not a list of byte strings."""
-    if len(commands) > 1 and set(map(type, commands)) == _LISTS_ONLY:
-        words = len(commands[0])
-        if words and list(map(len, commands)).count(words) == len(commands):
-            # Commands of one shape, as in a pipeline of XADDs: column by column, in C.
-            header = 3 + len(str(words))
-            return header * len(commands) + sum(map(_bulks_size, zip(*commands, strict=True)))
-    size = 0
-    for command in commands:
-        if type(command) is not list:
-            raise TypeError("not a list")
-        size += 3 + len(str(len(command)))
-        # Many words: a frame between hubs with many messages, or XADD with many fields.
-        size += _bulks_size(command) if len(command) > _FEW else sum(map(_bulk_size, command))
-    return size
-
-
-def _bulk_size(word: bytes) -> int:
-    if type(word) is not bytes:
-        raise TypeError("not a byte string")
-    length = len(word)
-    if length < 10:
-        return length + 6
-    if length < 100:
-        return length + 7
-    return length + 5 + len(str(length))
+        return _PUBLISH_SIZE + bulk_size(topics[0]) + bulk_size(payloads[0])
+    return _PUBLISH_SIZE * len(topics) + bulks_size(topics) + bulks_size(payloads)
 
 
 def _spell_publishes(publishes: Publishes) -> bytes:

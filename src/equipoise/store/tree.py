@@ -91,6 +91,13 @@ class Tree:
         return f"{self.specs}/{escape(pattern)}"
 
     @property
+    def seat_orders(self) -> str:
+        return f"{self.root}/seat-orders"
+
+    def seat_order(self, topic: bytes) -> str:
+        return f"{self.seat_orders}/{escape(topic)}"
+
+    @property
     def users(self) -> str:
         return f"{self.root}/users"
 
@@ -190,6 +197,13 @@ NODES = (
         "compare-and-set. XX is the hash of the name, in two hexadecimal digits.",
     ),
     NodeKind("/specs/PATTERN", _FOREVER, "an operator", "What topics that match the pattern need (msgpack)."),
+    NodeKind(
+        "/seat-orders/TOPIC",
+        _FOREVER,
+        "a fit",
+        "The order, found from arrivals, in which publishers of a split topic are dealt: its number, the key of the "
+        "recording, pseudonyms (msgpack).",
+    ),
     NodeKind(
         "/users",
         _FOREVER,

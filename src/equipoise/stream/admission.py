@@ -131,7 +131,7 @@ class Admission:
 
     def _is_ahead(self, path: Path, way: tuple[str, int] | None) -> bool:
         """Whether messages of the path went another way and are not acknowledged: these would overtake them."""
-        if any(came_by == path for _, came_by in self.unresolved):
+        if self.unresolved and any(came_by == path for _, came_by in self.unresolved):
             return True
         return any(
             other != way and any(came_by == path for came_by, _ in sent)
@@ -186,6 +186,12 @@ class Admission:
         self.routing.append(item)
         self._charge(item, 1)
 
+    def put_routing_first(self, *items: Submission) -> None:
+        """Let them go before all that waits for the change."""
+        later = [self.take_routing() for _ in range(len(self.routing))]
+        for item in (*items, *later):
+            self.put_routing(item)
+
     def take_routing(self) -> Submission:
         item = self.routing.popleft()
         self._charge(item, -1)
@@ -221,7 +227,8 @@ class Admission:
         self.in_flight.setdefault(way, deque()).append((path, messages))
 
     def acked(self, hub: str, path: Path, messages: int, at: tuple[int, int]) -> list[Ack]:
-        """The hub has dealt with so many more of the path; the last is at `at`, epoch 0 if it gets no position."""
+        """The hub has dealt with so many more of the path; the last is at `at`, as an Ack has it."""
+        self.numbered_at = max(self.numbered_at, NOWHERE if path or at[0] or not at[1] else (at[1] + 1, 0))
         entry = self.unresolved.get((hub, path))
         if entry is not None:
             # These are meant, and the oldest of them: nothing else of the path has been sent there since.
@@ -239,7 +246,7 @@ class Admission:
                 if part and self.kept and not path:
                     self._forget(part)
                 if part:
-                    acks.append(Ack(path, part, at[0], at[1] - messages) if at[0] else Ack(path, part, 0, 0))
+                    acks.append(Ack(path, part, at[0], at[1] - messages) if at[0] else Ack(path, part, *at))
                     if at[0]:
                         self.vouched = way
             if left:
@@ -353,27 +360,22 @@ class Admission:
     def resolve(self, *, is_lost: bool = False) -> list[Ack]:
         """All others have said what they have seen: what none of them has may go. `is_lost`: they never will."""
         self.is_doubtful = False
-        seen, dropped = self.seen, 0
-        while (
-            (waiting := self.waiting.get(()))
-            and waiting[0].sequence
-            and (is_lost or waiting[0].sequence <= seen)
-        ):
+        until, dropped = 1 << 63 if is_lost else self.seen, 0
+        while (waiting := self.waiting.get(())) and 0 < waiting[0].sequence <= until:
             item = self.take(())
-            count = len(item.payloads) if is_lost else min(len(item.payloads), seen - item.sequence + 1)
+            count = min(len(item.payloads), until - item.sequence + 1)
             dropped += count
             if count < len(item.payloads):
                 self.put_first(item._replace(payloads=item.payloads[count:], sequence=item.sequence + count))
         return [Ack((), dropped, *NOWHERE)] if dropped else []
 
-    def follow_loss(self, epoch: int) -> None:
-        """Acknowledged messages are lost in the stream, which was in that epoch: what comes next follows all of it.
-
-        So no subscriber gets it in another stream before it knows of the loss.
+    def follow_loss(self, epoch: int) -> int:
+        """Acknowledged messages are lost in the stream, which was in that epoch: what comes next follows all of it,
+        so that no subscriber gets it in another stream before it knows of the loss. Returns the epoch; 0: unknown.
         """
-        epoch = max(epoch, self.numbered_at[0])
-        if epoch:
+        if epoch := max(epoch, self.numbered_at[0]):
             self.numbered_at = (epoch + 1, 0)
+        return epoch
 
     def origin_died(self, hub: str) -> int:
         """A hub that messages came from is dead: its next incarnation must not meet them. How many are dropped."""

@@ -368,7 +368,9 @@ class TopicMerge:
         if any(is_greeted and not source.is_own for source, is_greeted in self.sources.items()):
             for stream in self.streams.values():
                 stream.is_orphan = bool(stream.name) and not stream.intakes
+            unnamed = [stream for stream in self.streams.values() if stream.is_orphan]
             self._end_orphans()
+            self.streams.give_up(unnamed)
 
     def _end_orphans(self) -> None:
         for stream in [stream for stream in self.streams.values() if stream.is_orphan and not stream.intakes]:

@@ -2,8 +2,8 @@
 
 A relay *follows* one source at a time. What that sends is in order and complete. When the topic gets a new home the
 relay attaches there as well, which says from which position on it sends (`join_at`). Until the old source has brought
-the relay that far, what the new one sends waits. Then the relay switches, and leaves the old source. Only a home lets
-others attach, so a relay that begins to follow is never behind one that has followed before.
+the relay that far, what the new one sends waits. Then the relay switches, and leaves the old source. A home, or of
+a content topic a hub that follows it along a tree, lets others attach where it is itself.
 
 Without a source the relay hears the homes of topics that match its clients' patterns. Two homes send over two links
 with no order between them. The new home says which position its epoch follows (Opened). Unless the relay has come to
@@ -86,13 +86,16 @@ class Switch(NamedTuple):
 class RelayMerge:
     """Which hub one stream is followed at, and what waits. A stream at a hub derives from it."""
 
-    __slots__ = ("flushes", "join_at", "joining", "pending", "source")
+    __slots__ = ("asked_under", "flushes", "join_at", "joining", "pending", "renewing", "source", "under")
 
     def __init__(self) -> None:
         # The hub that is followed; the one that is attached to in its place, and where that said it begins.
         self.source: str | None = None
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
+        # Of a content topic, versions of the plan: the one that the source lets this hub follow under, the one that it
+        # was asked for beyond that, and the one that the next source was asked for.
+        self.under = self.renewing = self.asked_under = 0
         self.pending: deque[Arrival] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
         self.flushes: dict[tuple[str, int], bool] = {}
@@ -192,6 +195,7 @@ class RelayMerge:
     def succeed(self, home: str) -> None:
         """This hub numbered the stream; what the next home sends from its beginning on continues that."""
         self.source, self.joining = home, None
+        self.under = self.renewing = 0
 
     def attached(self, origin: str, epoch: int, n: int) -> bool:
         """A hub sends the stream from the position after this one; whether that is the source: then jump there."""
@@ -217,12 +221,14 @@ class RelayMerge:
         if is_behind if left is None else self.position < join_at:
             return None
         self.source, self.joining, self.join_at = self.joining, None, None
+        self.under, self.renewing = self.asked_under, 0
         return Switch(left, join_at if left is None else None)
 
     def unfollow(self) -> list[str]:
         """Follow no hub; those to leave."""
         left = [hub for hub in (self.source, self.joining) if hub is not None]
         self.source = self.joining = self.join_at = None
+        self.under = self.renewing = 0
         return left
 
     def lost(self, hub: str, *, is_gone: bool) -> None:
@@ -239,3 +245,4 @@ class RelayMerge:
             self.joining = self.join_at = None
         if self.source == hub:
             self.source = None
+            self.under = self.renewing = 0

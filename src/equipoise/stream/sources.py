@@ -102,6 +102,12 @@ class MergedStreams(dict[bytes, MergedStream]):
         made = self[name] = MergedStream(name, Cursor() if floor is None else Cursor(floor=floor))
         return made
 
+    def give_up(self, lanes: Iterable[MergedStream]) -> None:
+        """A hub did not name these lanes, which have been ended. If it only lags, they go on where they stood."""
+        for lane in lanes:
+            self.over[lane.name] = lane.cursor.epoch - 1
+            self._floors[lane.name] = lane.cursor.position
+
     def bookmark(self) -> MergedStreams:
         """What the subscriber begins with when it comes back: the hub that it comes to may lag behind this one."""
         left = MergedStreams()

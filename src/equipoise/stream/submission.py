@@ -116,7 +116,11 @@ class Unresolved(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """To be carried out: acknowledge messages to where they came from. Epoch 0: they never get a position."""
+    """To be carried out: acknowledge messages to where they came from.
+
+    Epoch 0: they never get a position. Then n is the epoch in which they are lost, if subscribers learn of that by a
+    later one, and 0 if not.
+    """
 
     path: Path
     messages: int

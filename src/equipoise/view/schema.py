@@ -228,6 +228,8 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     is_draining: FlagT = _declared(Shape.FLAG, False, Aggregate.STORE)
     # A provisioner stops it when the planner releases it; without one, emptying it saves nothing.
     is_releasable: FlagT = _declared(Shape.FLAG, True, Aggregate.STORE)
+    # It can read a plan with content topics.
+    carries_content: FlagT = _declared(Shape.FLAG, False, Aggregate.STORE)
     # 0: not known.
     incarnation: WholeT = _declared(Shape.WHOLE, 0, Aggregate.LAST, "incarnation")
     # The plan that the hub applies. 0: not known.

@@ -259,7 +259,7 @@ def _declared(columns: TopicColumns | HubColumns) -> Sequence[ViewColumn]:
 
 
 # What the store knows of a hub rather than its records.
-_FACTS = ("site", "rack", "is_alive", "is_draining", "is_releasable", "incarnation")
+_FACTS = ("site", "rack", "is_alive", "is_draining", "is_releasable", "carries_content", "incarnation")
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,13 +83,15 @@ class Actions:
         """Raises PlanError."""
         topic = from_id(wanted.topic)
         if wanted.hubs:
+            hubs = await self._hubs.load()
             plan = await operations.place(
                 self._plans,
                 topic,
                 wanted.hubs,
                 wanted.mode,
-                alive=await self._living(),
+                alive={hub for hub, seen in hubs.items() if seen.alive is not None},
                 is_pinned=wanted.is_pinned,
+                unable=operations.hubs_without_content(hubs),
                 specs=await self._specs.load(),
                 note=self._note,
             )

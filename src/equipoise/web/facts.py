@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from equipoise.control.controller import Controller
-from equipoise.limits import PARTS, TOKEN, equal_parts, split
 from equipoise.model import Mode, TopicSpec
 from equipoise.model.names import from_id, shown, to_id
 from equipoise.store import Committed
 from equipoise.view import View
+from equipoise.web.envelope_status import envelope_status
 from equipoise.web.geography import Projector
 from equipoise.web.latency_status import NO_STATUS, LatencyStatus, noted_topics, standings
 from equipoise.web.series import Series, latency_of
@@ -200,11 +200,10 @@ class ClusterFacts:
         row = self._placement(name) if view is None or at is None else self._topic_rows(view, [at])[0]
         points = self.series.of_topic(name)
         carried = {} if view is None or at is None else dict(view.topic(name).carried_by)
-        throttled = None if view is None or at is None else float(view.topics.throttle_delay_s[at])
         return {
             **row,
             "carried_by": carried,
-            "envelope": self._envelope(name, throttled),
+            "envelope": envelope_status(self.controller, name, row["homes"]),
             "curve": {
                 "at_s": [point[0] for point in points],
                 "publications_per_s": [point[1] for point in points],
@@ -259,29 +258,6 @@ class ClusterFacts:
                 row[column] = _known(float(getattr(topics, column)[at]))
             row |= _latency(standing)
         return rows
-
-    def _envelope(self, name: bytes, throttle_delay_s: float | None) -> Json | None:
-        """The rate limit of a topic, each home's share of it, and how long messages have waited; None without one."""
-        spec = self.controller.knowledge.specs.of(name)
-        if spec is None or spec.envelope is None:
-            return None
-        envelope, entry = spec.envelope, self.controller.knowledge.plan.entries.get(name)
-        homes = self._placement(name)["homes"]
-        shares = split(envelope.whole, (PARTS,))
-        if entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS and len(entry.homes) > 1:
-            homes = list(entry.homes)
-            shares = split(envelope.whole, entry.shares or equal_parts(len(homes)), entry.depths)
-        return {
-            "rate_per_s": envelope.rate_per_s,
-            "burst_messages": envelope.burst,
-            "wait_ms": 1e3 * spec.wait_s,
-            "access_delay_s_max": _known(throttle_delay_s) if throttle_delay_s is not None else None,
-            "fit": None if (fit := self.controller.split_fit(name)) is None else msgspec.structs.asdict(fit),
-            "shares": [
-                {"hub": hub, "rate_per_s": share.rate / 1e6, "burst_messages": share.depth / TOKEN}
-                for hub, share in zip(homes, shares, strict=False)
-            ],
-        }
 
     def _placement(self, name: bytes) -> Json:
         knowledge = self.controller.knowledge

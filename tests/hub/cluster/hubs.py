@@ -89,11 +89,14 @@ class Hubs:
         *homes: str,
         shares: tuple[int, ...] = (),
         depths: tuple[int, ...] = (),
+        seats: tuple[int, ...] = (),
+        parents: tuple[int, ...] = (),
+        only: tuple[str, ...] = (),
     ) -> None:
-        """Commit a plan with this entry, and let it be carried out as far as links allow."""
-        entry = Entry(topic.encode(), homes, mode, shares=shares, depths=depths)
+        """Commit a plan with this entry, and let it be carried out as far as links allow; by some hubs only."""
+        entry = Entry(topic.encode(), homes, mode, shares=shares, depths=depths, seats=seats, parents=parents)
         self._plan = replace(self._plan, entries={**self._plan.entries, entry.topic: entry})
-        self.commit()
+        self.commit(only=only)
 
     def commit(self, *, only: tuple[str, ...] = ()) -> None:
         self._plan = replace(self._plan, version=self._plan.version + 1)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from equipoise.hub.cluster.failover import Failover
+from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.position_query import STALE_S
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.settings import Limits
 from equipoise.model import Mode
+from equipoise.stream.submission import NOWHERE, Path
 from hub.cluster.hubs import Hubs
 from hub.cluster.test_failover import payloads, subscribed
 from hub.world import Error
@@ -151,3 +153,50 @@ def test_a_home_that_was_replaced_and_does_not_know_takes_nothing_that_follows_t
     refusal = client.read()[1]
     assert isinstance(refusal, Error)
     assert str(refusal).startswith("TRYAGAIN")
+
+
+def behind_a_hub_that_passed_on() -> tuple[int, int, int]:
+    """
+    1. a message that h1 has acknowledged comes to h2 when t lives at h3; h2 passes it on;
+    2. h3 dies with it: h2 tells h1 in which epoch it is lost;
+    3. h1 publishes to a lane of its own from then on.
+    Returns that epoch, and the position in the trunk that the next message of h1 comes after.
+    """
+    hubs = four_hubs()
+    subscriber, publisher = subscribed(hubs, "h4"), hubs["h1"].client()
+    hubs.held.add(("h1", "h2"))
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    assert publisher.read() == [0]
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    hubs.publish_first("h2", "t")
+    lost_in = hubs["h2"].core.index.topics[b"t"].epoch
+    hubs.held.add(("h2", "h3"))
+    hubs.release("h1", "h2")
+    hubs.kill("h3")
+    hubs.replicate("t", Mode.ALL_SUBSCRIBERS, "h2", "h1")
+    subscriber.read()
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    after, message = subscriber.read()
+    assert after[:4] == [b"eq.after", b"t", b"h1", b""]
+    assert message[-1] == b"b"
+    return lost_in, after[4], after[5]
+
+
+def test_what_follows_a_loss_behind_a_hub_that_passed_it_on_comes_after_the_gap() -> None:
+    lost_in, *after = behind_a_hub_that_passed_on()
+    assert after == [lost_in + 1, 0]
+
+
+def test_without_the_epoch_of_the_loss_it_would_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    acked = Ingress.acked
+
+    def lost_anywhere(
+        ingress: Ingress, stream: Stream, peer: str, path: Path, count: int, at: tuple[int, int]
+    ) -> None:
+        acked(ingress, stream, peer, path, count, at if at[0] else NOWHERE)
+
+    monkeypatch.setattr(Ingress, "acked", lost_anywhere)
+    lost_in, epoch, _ = behind_a_hub_that_passed_on()
+    assert epoch < lost_in

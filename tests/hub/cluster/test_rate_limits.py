@@ -101,6 +101,52 @@ def test_a_message_that_cannot_have_its_turn_in_time_is_refused_with_the_time_to
     assert published(hubs, "h1") == 2
 
 
+def _turns_of_two(hubs: Hubs, node: Node) -> list[tuple[bool, bool]]:
+    """One token in a second: one client comes some 0.1 s behind each that the other leaves, and that one just ahead."""
+    late, early = node.client(), node.client()
+    admitted: list[bool] = []
+    for _ in range(6):
+        late.send("PUBLISH", "x", "late")
+        # What came just ahead of the token is answered a moment behind it.
+        pass_time(hubs, 0.5)
+        admitted += [early.read() == [0], late.read() == [0]]
+        pass_time(hubs, 0.38)
+        early.send("PUBLISH", "x", "early")
+        pass_time(hubs, 0.2)
+    pass_time(hubs, 0.5)
+    admitted.append(early.read() == [0])
+    return list(zip(admitted[1::2], admitted[2::2], strict=True))
+
+
+def test_a_client_that_is_refused_finds_a_token_when_it_comes_again() -> None:
+    """Else it would be refused for ever, by another that comes just ahead of each token (cluster-everything 1904)."""
+    hubs, node = home(rate=1.0, burst=1, wait_ms=200.0)
+    assert node.client().do("PUBLISH", "x", "0") == 0
+    pass_time(hubs, 0.05)
+    assert _turns_of_two(hubs, node) == [(False, False), (True, True)] * 3
+    limit = node.core.index.topics[b"x"].limit
+    assert limit is not None
+    assert limit.admitted == 7
+
+
+def test_a_token_is_not_kept_for_a_client_that_has_gone() -> None:
+    hubs, node = home(rate=1.0, burst=1, wait_ms=100.0)
+    assert node.client().do("PUBLISH", "x", "0") == 0
+    first, second = node.client(), node.client()
+    assert isinstance(first.do("PUBLISH", "x", "1"), Error)
+    pass_time(hubs, 1.01)
+    assert isinstance(second.do("PUBLISH", "x", "2"), Error)
+    node.core.lost(first.session)
+    assert second.do("PUBLISH", "x", "3") == 0
+
+
+def test_a_relay_keeps_a_token_too() -> None:
+    hubs = placed("h1", "h2", rate=1.0, burst=1, wait_ms=200.0)
+    hubs["h2"].client().send("PUBLISH", "x", "0")
+    pass_time(hubs, 0.05)
+    assert _turns_of_two(hubs, hubs["h2"]) == [(False, False), (True, True)] * 3
+
+
 def test_a_pipeline_is_slowed_down_and_answered_message_by_message() -> None:
     hubs, node = home(rate=100.0, burst=3)
     subscriber = node.client()
@@ -431,6 +477,7 @@ def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same(
     3. The plan drops that lane, too. Without a share it could not number the message, nor end.
     """
     monkeypatch.setattr(LaneReturns, "_link", lambda *_: None)
+    monkeypatch.setattr(LaneReturns, "_ask", lambda *_: False)
     names = [f"h{n}" for n in range(1, 10)]
     hubs = placed(*names, mode=Mode.ALL_SUBSCRIBERS, homes=("h1", "h2"), rate=4.0, wait_ms=60_000.0)
     early, late = ([hubs[name].client() for name in some] for some in (names[3:6], names[6:]))

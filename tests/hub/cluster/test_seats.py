@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from equipoise.hub.cluster.seats import LOOK_S
+from equipoise.limits.seat_order import SeatOrder, pseudonym
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.cluster.test_rate_limits import limited, pass_time
@@ -98,6 +99,45 @@ def test_after_a_crash_the_next_home_of_the_trunk_leaves_publishers_where_they_s
     assert publishers.counts() == {"h2": 6, "h3": 6}
     dealt = hubs["h2"].cluster.telling.seats._dealt[b"x"].seats
     assert {name: seat.home for name, seat in dealt.items()} == publishers.at
+
+
+def test_publishers_without_a_group_are_dealt_by_the_order_that_was_found() -> None:
+    hubs = split("h1", "h2", "h3")
+    publishers = Publishers(hubs, 30, "h1")
+    for _ in range(3):
+        publishers.publish()
+    # Three groups of ten, each of which happens to sit badly: the order names all of one home first.
+    order = sorted(publishers.at, key=lambda name: publishers.at[name])
+    before = dict(publishers.at)
+    found = SeatOrder.of(1, b"k" * 32, (pseudonym(name, b"k" * 32) for name in order))
+    for name in ("h1", "h2", "h3"):
+        hubs[name].cluster.telling.seats.ordered(b"x", found)
+    for _ in range(6):
+        publishers.publish()
+    for first in range(0, 30, 10):
+        together = Counter(publishers.at[name] for name in order[first : first + 10])
+        assert max(together.values()) <= 5, "neighbours are apart"
+    assert publishers.counts() == {"h1": 10, "h2": 10, "h3": 10}
+    assert hubs["h1"].cluster.telling.seats.dealt(b"x") == publishers.at
+    assert publishers.at != before
+    settled = dict(publishers.at)
+    publishers.publish()
+    assert publishers.at == settled, "once apart they stay"
+
+
+def test_seats_follow_the_plans_parts_and_not_the_shares_that_follow_traffic() -> None:
+    hubs = split("h1", "h2", shares=(500_000, 500_000))
+    publishers = Publishers(hubs, 12, "h1")
+    for _ in range(3):
+        publishers.publish()
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2", shares=(900_000, 100_000), seats=(500_000, 500_000))
+    for _ in range(3):
+        publishers.publish()
+    assert publishers.counts() == {"h1": 6, "h2": 6}
+    hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2", shares=(900_000, 100_000), seats=(250_000, 750_000))
+    for _ in range(4):
+        publishers.publish()
+    assert abs(publishers.counts()["h2"] - 9) <= 1
 
 
 def test_a_topic_without_limit_or_with_one_home_has_no_seats() -> None:

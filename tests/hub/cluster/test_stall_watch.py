@@ -67,3 +67,24 @@ def test_what_came_during_a_stall_is_judged_as_having_come_then() -> None:
     assert burst_after(0.001) == 3
     assert 3 + 19 <= burst_after(0.02) <= 3 + 20
     assert 3 + 19 <= burst_after(0.1) <= 3 + 20
+
+
+def admitted_beside(stalls: int, stall_s: float) -> int:
+    """Messages of a flood that a topic of 200/s in bursts of 1 admits while the loop does little but stand still."""
+    hubs, node = home(rate=200.0, burst=1)
+    node.client().send_raw(pipeline(["PUBLISH", "x", "1"] for _ in range(500)))
+    before = published(hubs, "h1")
+    for _ in range(stalls):
+        stand_still(node.shell, stall_s)
+        hubs.settle_now()
+    return published(hubs, "h1") - before
+
+
+def test_tokens_that_come_while_the_hub_is_late_go_to_what_waits() -> None:
+    """A bucket of one token is full at once: all that a timer is late would be lost."""
+    assert 62 <= admitted_beside(40, 0.008) <= 65
+
+
+def test_a_hub_that_is_very_late_gives_no_more_than_the_promise_to_subscribers_has() -> None:
+    tokens_of_20_ms = 4
+    assert 1 <= admitted_beside(1, 3.0) <= 1 + tokens_of_20_ms

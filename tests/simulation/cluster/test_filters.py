@@ -25,12 +25,21 @@ CASES = [
     "routed-comers",
     "routed-crashes",
     "narrow",
+    "trees",
+    "trees-crashes",
+    "trees-routed",
+    "trees-wanderers",
 ]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> None:
     check_seeds(f"content-{name}", range(3))
+
+
+def test_hubs_of_a_tree_that_have_lost_their_parents_do_not_wait_for_each_other() -> None:
+    """Seed 113: of three hubs each waited for the next, which followed no hub, to be sent what came before."""
+    check_seeds("content-trees-crashes", range(113, 114))
 
 
 def test_a_filter_does_not_bring_lanes_back_that_another_link_has() -> None:

@@ -101,6 +101,8 @@ MENDED = [
     *[("cluster-store-unlimited", seed) for seed in (36, 153, 263, 288)],
     # A hub that was to be the home acknowledged messages, and died before it was; the former home went on in its epoch.
     ("cluster-everything", 1717),
+    # The home's epoch followed a loss, and no message came in it: the next ones came in a lane that began meanwhile.
+    ("cluster-everything", 1033),
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.

@@ -12,6 +12,8 @@ import pytest
 
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.scenarios.durable import LogScenario
+from equipoise.lab.simulation.cluster.old_release import without_logs
+from equipoise.lab.simulation.durable.live_subscribers import LiveSubscribers
 from equipoise.lab.simulation.durable.log_client import LogClient
 from equipoise.lab.simulation.durable.logs_world import LogsWorld
 from equipoise.lab.simulation.runner import run_seed
@@ -28,10 +30,14 @@ CASES = (
     "outage",
     "doubt",
     "topics",
+    "once",
     "marks",
     "groups",
     "retries",
     "trim",
+    "sites",
+    "old-hub",
+    "unled",
     "consumed",
     "everything",
 )
@@ -85,8 +91,8 @@ class Story:
         return node is not None and node.core.logs is not None and topic.encode() in node.core.logs.by_name
 
 
-def play(tell: Callable[[Story], Awaitable[None]]) -> None:
-    scenario = LogScenario(name="story", summary="", hubs=2, is_durable=True)
+def play(tell: Callable[[Story], Awaitable[None]], *, old_hubs: int = 0) -> None:
+    scenario = LogScenario(name="story", summary="", hubs=2, is_durable=True, old_hubs=old_hubs)
     with Simulation(seed=1, topology=Lan()) as sim:
         world = LogsWorld(sim, scenario, History())
 
@@ -203,6 +209,7 @@ def test_without_bookies_nothing_is_acknowledged() -> None:
 def test_what_is_published_to_a_durable_topic_is_in_its_log_and_reaches_subscribers_of_any_hub() -> None:
     async def tell(story: Story) -> None:
         heard: dict[str, list[bytes]] = {}
+        live = LiveSubscribers(story.sim, story.world.names, story.world.tracks[0], lambda: False)
         writers = []
         for hub in ("h1", "h2"):
             heard[hub] = []
@@ -210,7 +217,7 @@ def test_what_is_published_to_a_durable_topic_is_in_its_log_and_reaches_subscrib
             writer.write(b"SUBSCRIBE t1\r\n")
             writers.append(writer)
             await reader.read(1000)
-            story.keep(story.world._hear(reader, hiredis.Reader(), heard[hub]))
+            story.keep(live.hear(reader, hiredis.Reader(), heard[hub]))
         await story.move("t1", "h1")
         assert isinstance(await story.ask("h2", "PUBLISH", "t1", "one"), int)
         receipt = await story.ask("h2", "EQ.PUBLISH", "t1", "two", "three")
@@ -228,3 +235,26 @@ def test_what_is_published_to_a_durable_topic_is_in_its_log_and_reaches_subscrib
             writer.close()
 
     play(tell)
+
+
+def test_what_is_published_at_a_hub_without_logs_is_appended_by_the_home() -> None:
+    async def tell(story: Story) -> None:
+        region = story.world.region
+        assert await story.sim.until(lambda: region.plan.by_hub["o1"].weight == 0, 30.0)
+        await story.ask("h1", "XADD", "t1", "*", "payload", "first")
+        for number in range(5):
+            assert isinstance(await story.ask("o1", "PUBLISH", "t1", f"old{number}"), int)
+
+        async def values() -> list[bytes]:
+            return [fields[1] for _, fields in await story.ask("h2", "XRANGE", "t1", "-", "+")]
+
+        for _ in range(300):
+            if len(await values()) == 6:
+                break
+            await asyncio.sleep(0.1)
+        assert await values() == [b"first", *(b"old%d" % number for number in range(5))]
+        await story.ask("h1", "XADD", "t1", "*", "payload", "last")
+        assert (await values())[-1] == b"last"
+
+    with without_logs(["o1"]):
+        play(tell, old_hubs=1)

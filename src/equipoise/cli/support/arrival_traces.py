@@ -10,7 +10,7 @@ import asyncio
 import io
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,9 @@ class RecordedArrivals:
     # The same with the publisher of each message, by index; and the group that each of these has stated.
     trace: ArrivalTrace = field(default_factory=lambda: trace_of((), (), ()))
     groups: tuple[str, ...] = ()
+    # The pseudonym of each, and the key that hubs made pseudonyms with; none of a trace from a file.
+    names: tuple[int, ...] = ()
+    key: bytes = b""
 
 
 class _Arrival(NamedTuple):
@@ -130,13 +133,15 @@ async def record_arrivals(
     if save is not None and rows:
         first_us = rows[0].time_us
         write_trace(save, [((row.time_us - first_us) / 1e6, row.publisher, row.messages) for row in rows])
-    return _recorded(
+    made = _recorded(
         [row.time_us / 1e6 for row in rows],
         [row.publisher for row in rows],
         [row.messages for row in rows],
         [row.group for row in rows],
         is_cut=is_cut or share < 1.0,
     )
+    names = tuple(dict.fromkeys(row.publisher for row in rows))
+    return replace(made, names=names, key=bytes.fromhex(key.decode()))
 
 
 async def _begin(hub: CommandConnection, topic: bytes, key: bytes) -> list[int]:

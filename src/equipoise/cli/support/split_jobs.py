@@ -32,8 +32,15 @@ def command_of(
         topic = question.topic.decode()
     except UnicodeDecodeError as problem:
         raise PipelineError("the name of the topic is not UTF-8") from problem
-    words = [sys.executable, "-m", "equipoise.cli.main", "profile", "split", "--record", RECORD, "--json"]
-    words += ["--hubs", str(question.hubs_max), "--message-us", f"{question.message_us:.3f}"]
+    words = [sys.executable, "-m", "equipoise.cli.main", "profile", "split", "--record", RECORD]
+    words += [
+        "--deal",
+        "--json",
+        "--hubs",
+        str(question.hubs_max),
+        "--message-us",
+        f"{question.message_us:.3f}",
+    ]
     words += ["--store", store_url, "--region", tree.region, "--master", settings.fit_master]
     if settings.fit_user:
         words += ["--user", settings.fit_user, "--password-file", settings.fit_password_file]
@@ -79,6 +86,7 @@ def _fit(out: bytes, now: float) -> SplitFit:
             latency_s=float(found["latency_s"]),
             undivided_s=float(found["undivided_s"]),
             is_within=bool(found["is_within"]),
+            order=int(found["order_number"]),
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise EquipoiseError(f"the fit's answer cannot be read: {problem}") from problem

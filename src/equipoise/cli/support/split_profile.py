@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,21 +18,26 @@ from equipoise.cli.support.spark_options import Master
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import show_json, show_table
 from equipoise.cli.support.units import parse_milliseconds
+from equipoise.control.operations import deal_by
 from equipoise.errors import SettingsError
 from equipoise.lab.task_pool import task_pool
+from equipoise.limits.firing_order import WINDOWS_S
 from equipoise.limits.replay import DeliveryCosts
 from equipoise.limits.shares import Envelope, default_burst
 from equipoise.limits.split_fit import (
     ARRIVALS_MIN,
     BLIND,
     ChosenSplit,
-    SplitTrial,
     TrialLatency,
     choose_split,
+    found_order,
     replay_trial,
+    split_orders,
     split_trials,
 )
 from equipoise.model import TopicSpec
+from equipoise.store.records.seat_orders import SeatOrders
+from equipoise.store.tree import Tree
 
 __all__ = ["profile_split"]
 
@@ -63,6 +69,13 @@ def profile_split(
     message_us: Annotated[
         float, typer.Option(min=0, help="CPU time of a hub for one message and its deliveries, in µs.")
     ] = 5.0,
+    deal: Annotated[
+        bool,
+        typer.Option(
+            "--deal",
+            help="Have hubs deal the topic's publishers in the order that was found best (with --record).",
+        ),
+    ] = False,
     master: Master = "",
     store: StoreUrl = "",
     region: Region = "default",
@@ -75,43 +88,86 @@ def profile_split(
     The smallest number is chosen with which the quantile of latency stays 20 % below the limit.
     """
 
-    def conclude(found: RecordedArrivals, spec: TopicSpec) -> None:
-        envelope, limit_s, at = _asked(spec, latency=latency, quantile=quantile, rate=rate, burst=burst)
-        costs = DeliveryCosts(chunk_us * 1e-6, message_us * 1e-6)
-        replayed = partial(replay_trial, trace=found.trace, envelope=envelope, costs=costs, quantile=at)
-        with task_pool(master=master) as pool:
-            latencies = [one for _, one in pool.run(replayed, _trials(found, hubs))]
-        _show(topic, found, latencies, choose_split(latencies, limit_s), limit_s, as_json=as_json)
+    def conclude(found: RecordedArrivals, spec: TopicSpec) -> _Conclusion:
+        asked = _asked(spec, latency=latency, quantile=quantile, rate=rate, burst=burst)
+        return _conclude(found, asked, DeliveryCosts(chunk_us * 1e-6, message_us * 1e-6), hubs, master)
 
     async def main(metadata: ClusterRecords) -> None:
         specs = await metadata.specs.load()
-        with progress_bar("recording", 1.0) as bar:
-            found = await record_arrivals(
-                await metadata.living(),
-                read_login(user, password_file),
-                topic.encode(),
-                parse_milliseconds(record or "") / 1e3,
-                lambda done: bar(done, topic),
-                None,
-            )
-        conclude(found, specs.of(topic.encode()) or TopicSpec(pattern=topic.encode()))
+        duration_s = parse_milliseconds(record or "") / 1e3
+        found = await _recorded(metadata, read_login(user, password_file), topic, duration_s)
+        # Beside the loop, which keeps the session with the store alive.
+        spec = specs.of(topic.encode()) or TopicSpec(pattern=topic.encode())
+        made = await asyncio.to_thread(conclude, found, spec)
+        number = await _dealt_by(metadata, Tree(region), topic.encode(), found, made.order) if deal else 0
+        _show(topic, found, made, number, as_json=as_json)
 
     with exit_on_failure():
         if (record is None) == (trace is None):
             raise SettingsError("give one of --record TIME and --trace FILE")
+        if trace is not None and deal:
+            raise SettingsError("--deal needs --record: a file does not say which clients its publishers are")
         if trace is not None:
-            conclude(read_trace(trace), TopicSpec(pattern=topic.encode()))
+            found = read_trace(trace)
+            _show(topic, found, conclude(found, TopicSpec(pattern=topic.encode())), 0, as_json=as_json)
             return
     run(store, region, main, is_quiet=as_json)
 
 
-def _trials(found: RecordedArrivals, hubs: int) -> list[SplitTrial]:
+class _Conclusion(NamedTuple):
+    """What replays came to, what was chosen of them, and in which order it deals publishers (by index)."""
+
+    latencies: list[TrialLatency]
+    chosen: ChosenSplit
+    limit_s: float
+    order: list[int]
+
+
+async def _recorded(
+    metadata: ClusterRecords, login: tuple[bytes, bytes] | None, topic: str, duration_s: float
+) -> RecordedArrivals:
+    hubs = await metadata.living()
+    with progress_bar("recording", 1.0) as bar:
+        return await record_arrivals(
+            hubs, login, topic.encode(), duration_s, lambda done: bar(done, topic), None
+        )
+
+
+def _conclude(
+    found: RecordedArrivals,
+    asked: tuple[Envelope, float, float],
+    costs: DeliveryCosts,
+    hubs: int,
+    master: str,
+) -> _Conclusion:
+    """Find orders of publishers, and replay the arrivals with each of them for every number of hubs."""
+    envelope, limit_s, at = asked
+    _check_enough(found)
+    replayed = partial(replay_trial, trace=found.trace, envelope=envelope, costs=costs, quantile=at)
+    ordered = partial(found_order, trace=found.trace, count=found.publishers)
+    with task_pool(master=master) as pool:
+        orders = split_orders(found.groups, dict(pool.run(ordered, WINDOWS_S)))
+        latencies = [one for _, one in pool.run(replayed, split_trials(orders, hubs))]
+    chosen = choose_split(latencies, limit_s)
+    return _Conclusion(latencies, chosen, limit_s, orders[chosen.order].tolist())
+
+
+async def _dealt_by(
+    metadata: ClusterRecords, tree: Tree, topic: bytes, found: RecordedArrivals, order: list[int]
+) -> int:
+    """Keep the order, and have hubs deal publishers by it; its number."""
+    ranked = (found.names[publisher] for publisher in order)
+    kept = await SeatOrders(metadata.store, tree).keep(topic, found.key, ranked)
+    await deal_by(metadata.plans, topic, kept.number)
+    return kept.number
+
+
+def _check_enough(found: RecordedArrivals) -> None:
     """Raises SettingsError if there are too few arrivals to say anything."""
     if len(found.times) < ARRIVALS_MIN:
         raise SettingsError(
             f"too few arrivals: {len(found.times)} messages, and {ARRIVALS_MIN} are needed; record for longer"
         )
-    return split_trials(found.trace, found.groups, hubs)
 
 
 def _asked(
@@ -131,18 +187,12 @@ def _asked(
     return Envelope(rate_per_s, depth), limit_ms / 1e3, at
 
 
-def _show(
-    topic: str,
-    found: RecordedArrivals,
-    latencies: list[TrialLatency],
-    chosen: ChosenSplit,
-    limit_s: float,
-    *,
-    as_json: bool,
-) -> None:
+def _show(topic: str, found: RecordedArrivals, made: _Conclusion, number: int, *, as_json: bool) -> None:
+    """`number`: of the order that was kept; 0: none was."""
+    latencies, chosen, limit_s, _ = made
     if as_json:
         facts: dict[str, Any] = {"topic": topic, "messages": len(found.times), "publishers": found.publishers}
-        facts |= {"limit_s": limit_s, "is_cut": found.is_cut, **chosen._asdict()}
+        facts |= {"limit_s": limit_s, "is_cut": found.is_cut, **chosen._asdict(), "order_number": number}
         show_json({**facts, "trials": [one._asdict() for one in latencies]})
         return
     blind = {one.hubs: one for one in latencies if one.order == BLIND}
@@ -161,6 +211,8 @@ def _show(
         typer.echo(f"{chosen.hubs} hubs keep {_ms(limit_s)}")
     else:
         typer.echo(f"warning: no number of hubs keeps {_ms(limit_s)}; {chosen.hubs} are the best there is")
+    if number:
+        typer.echo(f"publishers are dealt in the order {chosen.order!r}, number {number}")
 
 
 def _ms(seconds: float) -> str:

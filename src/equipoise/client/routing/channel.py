@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 from equipoise.client.events import Gap, GapReason
 from equipoise.client.inbox import Batch
+from equipoise.client.url import Endpoint
 from equipoise.client.wire.codec import decode_name
 from equipoise.errors import EquipoiseError
 from equipoise.stream.cursor import PatternCursor
@@ -81,7 +82,7 @@ class Channel:
 class TopicChannel(Channel):
     """A topic, subscribed by name; or what a filter, `where`, matches of it."""
 
-    __slots__ = ("merge", "where")
+    __slots__ = ("edge", "merge", "migration", "where")
 
     def __init__(
         self,
@@ -97,6 +98,9 @@ class TopicChannel(Channel):
         """
         super().__init__(name, b"%d" % number if where else name)
         self.where = where
+        # The home that a hub has sent the subscription to; and what the request there says of that.
+        self.edge: Endpoint | None = None
+        self.migration: tuple[bytes, ...] = ()
         self.merge = TopicMerge(self, merge_bytes_max, streams)
 
     @property

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.client.coordinate_agent import BusTransport, CoordinateAgent, finder_settings
 from equipoise.client.flush import flush
+from equipoise.client.numbered_publishing import NumberedPublishing
 from equipoise.client.publishing import Publishing
 from equipoise.client.routing.channels import Channels
 from equipoise.client.routing.routes import Route, Routes, SubscribeTarget, is_spread, next_targets
@@ -29,7 +30,7 @@ from equipoise.client.wire.links import Links
 from equipoise.client.wire.log_link import LogLink
 from equipoise.client.wire.requests import NowaitLosses, Push, Request
 from equipoise.coordinates import Finder
-from equipoise.errors import ClosedError, EquipoiseError, RefusedError
+from equipoise.errors import ClosedError, EquipoiseError, RefusedError, UncertainError
 from equipoise.model import Mode
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ClientRouter:
         self._routes = Routes(settings.routes_max, base.name)
         self.channels = Channels(settings, self._link_to_subscribe, base)
         self.publishing = Publishing(settings, self.losses, self._link_to_publish, base)
+        self.numbered = NumberedPublishing(self.publishing, settings, rng, base)
         # Topics that are not where they should be.
         self._misplaced: dict[bytes, None] = {}
         # When a subscription may change next, by topic and filter.
@@ -82,7 +84,7 @@ class ClientRouter:
 
     async def close(self) -> None:
         """Stop at once, within the close time-out at most."""
-        ending = self._stop_agent()
+        ending = [*self._stop_agent(), *self.numbered.end(ClosedError("the bus is closed"))]
         self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
         await self._links.close()
         if ending:
@@ -94,6 +96,10 @@ class ClientRouter:
         return LogLink(self._dialer, self.known_hubs, self._rng)
 
     async def flush(self, timeout_s: float, *, is_last: bool = False) -> None:
+        try:
+            await self.numbered.flush(timeout_s)
+        except UncertainError as error:
+            raise self.losses.take() or error from None
         await flush(self.publishing, lambda: self._links.all, timeout_s, is_last=is_last)
 
     def _end(self, error: EquipoiseError, *, is_clean: bool) -> None:
@@ -103,6 +109,7 @@ class ClientRouter:
         self._ticking = self._sweeping = None
         self._stop_agent()
         self.channels.end(error, is_clean=is_clean)
+        self.numbered.end(error)
         unsent = [request for link in self._links.all for request in link.outbox.take_unsent()]
         self.publishing.end(error, unsent)
 
@@ -136,6 +143,21 @@ class ClientRouter:
         home = parse_address(address)
         if home is not None and isinstance(version, int) and self._routes.seat(topic, version, home):
             self._place(topic)
+
+    def on_edge(self, channel: TopicChannel, words: Push) -> None:
+        """A hub says at which home a subscription by filter is to be: version, address, and of a session which one, and
+        how many subscriptions it sends there."""
+        version, address, session, total = words
+        edge = parse_address(address)
+        if edge is None or not isinstance(version, int) or not self._settings.routing:
+            return
+        if self._routes.may_be_edge(channel.name, version, edge):
+            channel.edge = edge
+            channel.migration = (b"SESSION", bytes(session), b"%d" % total) if session else ()
+            self._place(channel.name)
+
+    def on_durable(self, version: int) -> None:
+        self.numbered.learn(version)
 
     def on_deferred(self, connection: Connection, topic: bytes, ahead: int) -> None:
         self.publishing.throttle(connection, topic, ahead)
@@ -184,8 +206,7 @@ class ClientRouter:
 
     def _move_subscription(self, channel: TopicChannel, route: Route) -> bool:
         """Bring a subscription to where the topic lives; whether it is there."""
-        assert route.subscribe_at is not None, "a route leads somewhere"
-        link = self._link_at(route.subscribe_at)
+        link = self._link_at(self._subscribe_at(channel, route))
         homes = [self._link_at(home) for home in route.homes]
         if link is None:
             return False
@@ -205,6 +226,18 @@ class ClientRouter:
             self._next_change_at[channel.key] = now + MOVE_S
             self.channels.subscribe_at(channel, targets)
         return False
+
+    def _subscribe_at(self, channel: TopicChannel, route: Route) -> Endpoint:
+        """Where a hub has sent it; else, of a content topic by filter, where it came to; else what the route says."""
+        if channel.edge is not None and channel.edge in route.homes:
+            return channel.edge
+        connection = self.base.connection
+        if channel.where and route.mode is Mode.CONTENT and connection is not None:
+            came_to = parse_address(connection.hub)
+            if came_to is not None and came_to in route.homes[1:]:
+                return came_to
+        assert route.subscribe_at is not None, "a route leads somewhere"
+        return route.subscribe_at
 
     def _retry_soon(self, topic: bytes) -> None:
         self._misplaced[topic] = None
@@ -245,6 +278,9 @@ class ClientRouter:
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
         # A hub that does not know the plan yet by which it is a home will soon.
         is_early = error is not None and error.code == "NOTHOME"
+        if not subscription.channel.is_pattern:
+            # Another hub may have sent it there; it stays where it is.
+            subscription.channel.edge = None
         self._next_change_at[subscription.channel.key] = self._now() + (MOVE_S if is_early else REFUSED_S)
         self._retry_soon(subscription.channel.name)
         self.channels.on_refused(subscription, error)

@@ -5,6 +5,8 @@ aside, from any hub. The same version may name other homes, since a home may hav
 
     single            publish and subscribe at the first home
     all-publishers    publish at the first, subscribe at one drawn at random
+    content           publish at the first, subscribe at one of the others: the one it has, else one drawn at random; by
+                      filter where a hub has sent it (`eq.edge`), else at the base if that is one of them
     all-subscribers   publish at one drawn at random, or where a hub has dealt it a seat, subscribe at every home
 
 The drawing is by rendezvous hashing under a key of the client's own: a home that is drawn stays so until it is none any
@@ -36,6 +38,9 @@ __all__ = []
 
 HOMES_MAX = 64
 """As a plan may have; more is nonsense."""
+
+# Modes in which a subscription is at one home of several.
+_RELAYED = (Mode.ALL_PUBLISHERS, Mode.CONTENT)
 
 _MODES = {mode.encode(): mode for mode in Mode}
 
@@ -89,7 +94,11 @@ class Routes:
         if (route.mode, route.homes) == (chosen, named):
             return False
         route.mode, route.homes, route.used_at = chosen, named, now
-        drawn = max(named, key=lambda home: self._rank(topic, home))
+        choices = named[1:] if chosen is Mode.CONTENT and len(named) > 1 else named
+        drawn = max(choices, key=lambda home: self._rank(topic, home))
+        if chosen is Mode.CONTENT and route.subscribe_at in choices:
+            # Hubs that balance subscribers move them one by one: what else changes is no reason to leave an edge.
+            drawn = route.subscribe_at
         seat = route.seat if route.seat in named else drawn
         route.publish_at = seat if chosen is Mode.ALL_SUBSCRIBERS else named[0]
         route.subscribe_at = named[0] if chosen is Mode.SINGLE else drawn
@@ -104,6 +113,13 @@ class Routes:
             return False
         route.seat = route.publish_at = home
         return True
+
+    def may_be_edge(self, topic: bytes, version: int, home: Endpoint) -> bool:
+        """Whether a hub that goes by this version may send a subscription by filter to the home."""
+        route = self._routes.get(topic)
+        if route is None or route.mode not in _RELAYED:
+            return False
+        return version >= route.version and home in route.homes
 
     def topics_at(self, endpoint: Endpoint) -> list[bytes]:
         """Topics that the client goes to a hub for, or may."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from equipoise.client.routing.channel import PatternChannel, TopicChannel
+from equipoise.errors import RefusedError
 
 TOPIC, PATTERN, OWN, FILTERED = range(4)
 """Kinds of subscription: all streams of a topic, those of all topics that match, some streams of a topic, what a filter
@@ -27,7 +28,7 @@ class SubscriptionTable(Protocol):
 class LinkSubscription(Generic[ChannelT]):
     """A name subscribed over one link. Live while the hub has confirmed it on the present connection."""
 
-    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "left_out", "table")
+    __slots__ = ("channel", "elsewhere", "is_live", "is_own", "kind", "left_out", "migration", "table")
 
     def __init__(
         self, table: SubscriptionTable, channel: ChannelT, kind: int, elsewhere: Iterable[bytes] | None = None
@@ -40,6 +41,8 @@ class LinkSubscription(Generic[ChannelT]):
         self.elsewhere = None if elsewhere is None else set(elsewhere)
         # The streams that the hub leaves out: those of the above that it knew.
         self.left_out: set[bytes] = set()
+        # Of one by filter that a hub has sent here: what the request says of it, until it has been sent.
+        self.migration: tuple[bytes, ...] = ()
         self.is_live = False
 
     def leave(self) -> None:
@@ -58,6 +61,20 @@ class LinkSubscription(Generic[ChannelT]):
 # Of either kind of channel: where only the name and the state matter.
 AnySubscription = LinkSubscription[Any]
 TopicSubscription = LinkSubscription[TopicChannel]
+
+
+class SubscribeRequest:
+    """In flight for one subscription. Stale once the table holds another one under that name."""
+
+    __slots__ = ("name", "refuse", "subscription", "verb")
+
+    def __init__(
+        self, verb: bytes, subscription: AnySubscription, refuse: Callable[[RefusedError], None]
+    ) -> None:
+        self.verb = verb
+        self.subscription = subscription
+        self.name: bytes = subscription.channel.wire_name
+        self.refuse = refuse
 
 
 def seek(channel: TopicChannel) -> None:

@@ -24,6 +24,7 @@ from equipoise.client.wire.link_subscription import (
     TOPIC,
     AnySubscription,
     LinkSubscription,
+    SubscribeRequest,
     TopicSubscription,
     seek,
 )
@@ -46,29 +47,18 @@ class SubscriptionOwner(Protocol):
         """The hub does not serve the name; None: it has served it, and does so no longer."""
 
     def on_seat(self, push: Push) -> None: ...
-
+    def on_durable(self, version: int) -> None: ...
     def on_home(self, push: Push) -> None:
         """A hub says where a topic lives."""
+
+    def on_edge(self, channel: TopicChannel, words: Push) -> None:
+        """A hub says at which edge a subscription by filter is to be: version, address, session, total."""
 
     def on_deferred(self, connection: Connection, topic: bytes, ahead: int) -> None:
         """A publish to the topic waits at the hub; `ahead` of them may."""
 
     def on_deferred_reply(self, topic: bytes) -> None:
         """One of them is answered."""
-
-
-class _SubscribeRequest:
-    """In flight for one subscription. Stale once the table holds another one under that name."""
-
-    __slots__ = ("name", "refuse", "subscription", "verb")
-
-    def __init__(
-        self, verb: bytes, subscription: AnySubscription, refuse: Callable[[RefusedError], None]
-    ) -> None:
-        self.verb = verb
-        self.subscription = subscription
-        self.name: bytes = subscription.channel.wire_name
-        self.refuse = refuse
 
 
 class LinkSubscriptions:
@@ -103,9 +93,10 @@ class LinkSubscriptions:
             b"eq.after": self._on_after,
             b"eq.home": lambda connection, push: self._owner.on_home(push),
             b"eq.seat": lambda connection, push: self._owner.on_seat(push),
+            b"eq.edge": self._on_edge,
             b"eq.here": self._on_here,
-            b"eq.settled": lambda connection, push: connection.answer(push),
-            b"eq.severed": lambda connection, push: connection.answer(push),
+            b"eq.durable": lambda connection, push: self._owner.on_durable(push[1]),
+            **dict.fromkeys((b"eq.settled", b"eq.severed"), Connection.answer),
             b"eq.deferred": self._on_deferred,
             b"eq.reply": self._on_deferred_reply,
             b"message": self._on_plain_message,
@@ -137,6 +128,7 @@ class LinkSubscriptions:
         known = self._tables[kind].get(channel.wire_name)
         if known is None:
             known = self._tables[kind][channel.wire_name] = LinkSubscription(self, channel, kind, elsewhere)
+            known.migration, channel.migration = channel.migration, ()
             self._subscribe_now(known)
         return known
 
@@ -198,10 +190,12 @@ class LinkSubscriptions:
         if verb == _SUBSCRIBE[OWN] and subscription.elsewhere is not None:
             words += [b"ELSEWHERE", *sorted(subscription.elsewhere)]
         if verb == _SUBSCRIBE[FILTERED]:
-            words += [subscription.channel.name, subscription.channel.where]
+            words += [subscription.channel.name, subscription.channel.where, *subscription.migration]
+            # Once: who comes back is not one more.
+            subscription.migration = ()
         if connection.has_positions or subscription.kind == FILTERED:
             verb = _POSITIONED + verb
-        connection.in_flight.add(_SubscribeRequest(verb, subscription, refuse))
+        connection.in_flight.add(SubscribeRequest(verb, subscription, refuse))
         if verb == b"eq.subscribe" and connection.can_resume and subscription.channel.resume_at is not None:
             verb = b"eq.resume"
             words.append(b"%d" % subscription.channel.resume_at)
@@ -288,6 +282,11 @@ class LinkSubscriptions:
             run = FilteredRun(epoch, first, count, offsets, words[4::2])
             subscription.channel.merge.receive_run(subscription, stream, run)
 
+    def _on_edge(self, connection: Connection, push: Push) -> None:
+        subscription = self._filtered.get(push[1])
+        if subscription is not None and subscription.is_live:
+            self._owner.on_edge(subscription.channel, push[2:6])
+
     def _begin(self, topic: bytes, stream: bytes, epoch: int, n: int) -> None:
         """The hub brings a stream from a position on."""
         part = self._owns.get(topic)
@@ -360,7 +359,7 @@ class LinkSubscriptions:
     def _on_subscribed(self, connection: Connection, push: Push) -> None:
         verb: bytes = push[0]
         request = connection.in_flight.confirm(verb, push[1])
-        if not isinstance(request, _SubscribeRequest):
+        if not isinstance(request, SubscribeRequest):
             raise ProtocolError(f"a subscription was confirmed that was not asked for: {push[1]!r}")
         subscription = request.subscription
         if not self._is_current(subscription):

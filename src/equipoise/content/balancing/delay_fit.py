@@ -3,7 +3,8 @@
     delay = fixed + match · matches + subscription · subscriptions
 
 Least squares over sums that fade, pulled towards the hub's profile: where all messages had the same number of
-subscriptions nothing is known of what one costs, and the profile stands.
+subscriptions nothing is known of what one costs, and the profile stands. A hub without a profile takes matches for all
+that costs, until messages with more and fewer of them have told.
 
 Always true: no cost is negative.
 """
@@ -22,8 +23,10 @@ PRIOR_MESSAGES = 20.0
 class DelayFit:
     """Owned by a LoadMeter. Fixed cost is found along, since it must not be blamed on subscriptions."""
 
-    def __init__(self, *, subscription_s: float, match_s: float = 0.0) -> None:
-        self._prior = (0.0, match_s, subscription_s)
+    def __init__(self, *, subscription_s: float, match_s: float | None = 0.0) -> None:
+        """By the profile. `match_s` None: there is none."""
+        self._subscription_s = subscription_s
+        self._match_s = match_s
         # Of (1, matches, subscriptions): the sums of products, and of products with the delay.
         self._weight = 0.0
         self._m = self._n = self._mm = self._mn = self._nn = 0.0
@@ -44,24 +47,27 @@ class DelayFit:
     def costs(self) -> tuple[float, float]:
         """Seconds of one subscription, and of one match."""
         if self._weight < 1.0:
-            return self._prior[2], self._prior[1]
+            return self._subscription_s, self._match_s or 0.0
         return self._solved()
 
     def _solved(self) -> tuple[float, float]:
         """The fit of what deviates from the means, pulled to the profile."""
         w = self._weight
         mean_m, mean_n, mean_y = self._m / w, self._n / w, self._y / w
+        known_m = self._match_s
+        if known_m is None:
+            known_m = max(0.0, mean_y - self._subscription_s * mean_n) / mean_m if mean_m else 0.0
         # The pull is as strong as messages that deviate by a tenth of the mean would be.
         pull_m = PRIOR_MESSAGES * (0.1 * mean_m) ** 2 + 1e-9
         pull_n = PRIOR_MESSAGES * (0.1 * mean_n) ** 2 + 1e-9
         mm = self._mm - w * mean_m**2 + pull_m
         nn = self._nn - w * mean_n**2 + pull_n
         mn = self._mn - w * mean_m * mean_n
-        my = self._my - w * mean_m * mean_y + pull_m * self._prior[1]
-        ny = self._ny - w * mean_n * mean_y + pull_n * self._prior[2]
+        my = self._my - w * mean_m * mean_y + pull_m * known_m
+        ny = self._ny - w * mean_n * mean_y + pull_n * self._subscription_s
         determinant = mm * nn - mn * mn
         if determinant <= 0.0:
-            return self._prior[2], self._prior[1]
+            return self._subscription_s, known_m
         match_s = (my * nn - ny * mn) / determinant
         subscription_s = (ny * mm - my * mn) / determinant
         if match_s < 0.0:

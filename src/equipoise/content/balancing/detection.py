@@ -18,6 +18,7 @@ __all__ = [
     "DetectionTriggers",
     "OffloadRequest",
     "detect",
+    "is_full",
     "is_steady",
     "triggers_of",
 ]
@@ -84,7 +85,7 @@ def detect(
     balanced = frozenset(
         hub for hub, load in neighbours.items() if _is_balanced(own, load, settings, triggers)
     )
-    return Detection(_is_unavailable(own, settings), bool(overloads), tuple(requests), balanced)
+    return Detection(is_full(own, settings), bool(overloads), tuple(requests), balanced)
 
 
 def is_steady(before: EdgeLoad, now: EdgeLoad, settings: BalancingSettings) -> bool:
@@ -108,7 +109,8 @@ def _overloads(own: EdgeLoad, settings: BalancingSettings) -> list[BalancedMetri
     return found
 
 
-def _is_unavailable(own: EdgeLoad, settings: BalancingSettings) -> bool:
+def is_full(own: EdgeLoad, settings: BalancingSettings) -> bool:
+    """Whether something is above its lower threshold: then a hub takes no subscribers."""
     return (
         own.input_ratio > settings.input.lower
         or own.output_ratio > settings.output.lower

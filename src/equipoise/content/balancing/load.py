@@ -103,13 +103,20 @@ class _Second:
 class LoadMeter:
     """Owned by a hub, told of each message. Means are over `window_s`, or the time since the first message."""
 
-    def __init__(self, *, window_s: float, bandwidth_bytes_per_s: float, subscription_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        window_s: float,
+        bandwidth_bytes_per_s: float,
+        subscription_s: float,
+        match_s: float | None = 0.0,
+    ) -> None:
         self._window_s = window_s
         self._bandwidth = bandwidth_bytes_per_s
         self._seconds: deque[_Second] = deque()
         self._began_s: float | None = None
-        # `subscription_s`: what the hub's profile says, until the fit has seen enough.
-        self._fit = DelayFit(subscription_s=subscription_s)
+        # What the hub's profile says, until the fit has seen enough; `match_s` None: it says nothing.
+        self._fit = DelayFit(subscription_s=subscription_s, match_s=match_s)
 
     def arrived(self, now_s: float) -> None:
         self._second(now_s).arrived += 1
@@ -119,7 +126,7 @@ class LoadMeter:
         now_s: float,
         *,
         delay_s: float,
-        matches: int,
+        matches: float,
         subscriptions: int,
         staying: int,
         staying_bytes: float,

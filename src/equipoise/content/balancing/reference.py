@@ -35,6 +35,8 @@ def render_balancing(settings: str, thresholds: str) -> str:
             *_section(HEAD_TABLE),
             "## Settings",
             "",
+            "The table `[content]` of a hub's settings file.",
+            "",
             settings,
             "",
             "`input`, `output`, `cpu` and `memory` have two thresholds each:",

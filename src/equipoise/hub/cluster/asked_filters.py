@@ -24,6 +24,7 @@ from equipoise.hub.content.hub_filters import HubFilters, LinkFilters
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
@@ -43,7 +44,13 @@ class _Interests(Protocol):
     ) -> None: ...
 
 
+class _Handover(Protocol):
+    def review(self, stream: Stream) -> None: ...
+
+
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def handover(self) -> _Handover: ...
     @property
     def interests(self) -> _Interests: ...
 
@@ -102,6 +109,9 @@ class AskedFilters:
                 asked.epoch, asked.n = topic.epoch, topic.n
                 topic.audience = None
             self._cluster.interests.review(topic)
+            if topic.stream is not None and link in topic.stream.relays_waiting:
+                # What it asks for now may be sent here already.
+                self._cluster.handover.review(topic.stream)
 
     def widen(self, topic: Topic, link: OutLink, frame: WidenFrame) -> None:
         """It gets everything; from a hub that does not itself, all that comes, in spans, until that does."""

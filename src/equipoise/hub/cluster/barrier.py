@@ -163,4 +163,5 @@ def _is_under_way(topic: Topic) -> bool:
     if stream is None:
         return topic.beside is not None
     is_settled = stream.state in (State.OPEN, State.REMOTE) and stream.is_quiet and stream.joining is None
-    return not is_settled or topic.beside is not None
+    # A hub that follows along a tree does so under a version of the plan.
+    return not is_settled or topic.beside is not None or stream.under > 0

@@ -18,9 +18,11 @@ from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
+from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.handover_throttle import Moves
+from equipoise.hub.cluster.home_positions import HomePositions
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.lanes import Lanes
@@ -29,7 +31,7 @@ from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_o
 from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import unsent_messages
 from equipoise.hub.cluster.link.frame import Frame, Life
-from equipoise.hub.cluster.link.frames import AttachedFrame, DeadFrame, EchoFrame, ProbeFrame
+from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.patterns import PatternSync
@@ -46,6 +48,8 @@ from equipoise.hub.cluster.stream_gc import Tidying
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscriber_counts import SubscriberCounts
 from equipoise.hub.cluster.subscription_barrier import Listening
+from equipoise.hub.cluster.trees import Trees
+from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.resp import RequestReader
 from equipoise.resp.replies import bulk, integer, push
 
@@ -63,8 +67,7 @@ class Cluster:
 
     def __init__(self, core: HubCore, dials: Dials) -> None:
         settings = core.settings.cluster
-        self.core = core
-        self.name = core.settings.name
+        self.core, self.name = core, core.settings.name
         self.router = Router(self.name, core.incarnation)
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
@@ -76,6 +79,9 @@ class Cluster:
         self.caught_up = self.merging.wake
         self.asked = AskedFilters(self)
         self.interests = Interests(self)
+        self.trees = Trees(self)
+        self.followers: Followers = Followers(self)
+        self.take_in, self.answer_waiting = self.followers.take_in, self.followers.answer_waiting
         self.handover = HandoverEngine(self)
         self.moves = Moves(self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s)
         self.news = News()
@@ -85,6 +91,7 @@ class Cluster:
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
         self.asking = PositionQueries(self)
+        self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit
         self.listening = Listening(self)
@@ -92,13 +99,13 @@ class Cluster:
             core.losses.on_loss = self.listening.disconnect_plain
         self.receipts = ClientAcks(self)
         self.severing = Severing(self)
-        self.telling: Telling = Telling(self, core.settings.cluster)
+        self.telling: Telling = Telling(self, settings)
+        self.edge = ContentEdge(self)
         self.counts = SubscriberCounts(core, self.out)
         self.calls = LogCalls(self)
-        self._settings, self._dials = settings, dials
+        self._settings, self._dials, self._last_ticket = settings, dials, 0
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False
-        self._last_ticket = 0
         self._tidying = Tidying(self, settings.unsubscribe_delay_s)
         self.frames = FrameDispatch(self)
 
@@ -159,6 +166,7 @@ class Cluster:
         self.lanes.apply()
         self.barrier.follow()
         self.calls.routed()
+        self.edge.routed()
 
     @property
     def is_barrier_passed(self) -> bool:
@@ -169,7 +177,7 @@ class Cluster:
         if self.barrier.is_introduced:
             # First: the others wait for it.
             self.failover.progressed()
-            self.limits.shares.progressed()
+            self.limits.routing_progressed()
             self.lanes.introduced()
             if self.is_seen:
                 self.listening.introduced()
@@ -324,6 +332,7 @@ class Cluster:
         link.capabilities, before = announcement.capabilities, link.differences
         self.counts.meet(link)
         self.failover.introduce(link)
+        self.trees.greeted(link.hub)
         link.differences = Announcement.of(self.core.limits).differences(announcement, self.name, link.hub)
         if link.differences and link.differences != before:
             log.warning("hubs of one system need the same limits: %s", link.differences)
@@ -364,36 +373,17 @@ class Cluster:
             numbers = map(integer, (epoch, after_epoch, after_n, *((at,) if at else ())))
             self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
-    def answer_waiting(self, stream: Stream) -> None:
-        if stream.state.is_home:
-            for link, ticket in stream.relays_waiting.items():
-                self.take_in(stream.topic, link, ticket)
-            stream.relays_waiting.clear()
-            # Before subscribers: what was sent into the former home, which may have given it to them.
-            self.ingress.drain(stream)
-        waiters, stream.waiters = stream.waiters, []
-        for proceed in waiters:
-            proceed()
+    def announce_loss(self, trunk: Topic) -> None:
+        """A lane begins: if no message has followed a loss yet, the next one may come in the lane."""
+        if trunk.epoch and not trunk.n and trunk.log is None:
+            self.announce(trunk, trunk.epoch, 0, 0)
 
     def close(self) -> None:
         self._is_over = True
-        timed = (self._tidying, self.asked, self.interests, self.limits, self.moves, self.telling)
+        timed = (self._tidying, self.asked, self.interests, self.limits, self.moves, self.telling, self.edge)
         for part in (*timed, self.counts, self.calls):
             part.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
         self.out.clear()
-
-    def _take_in_late(self, topic: Topic, link: OutLink, ticket: int) -> None:
-        if topic.is_home and self.out.get(link.hub) is link:
-            self.take_in(topic, link, ticket)
-
-    def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
-        if topic.log is not None and not topic.log.may_begin:
-            topic.log.waiters.append(lambda: self._take_in_late(topic, link, ticket))
-            return
-        self.core.index.add_relay(topic, link)
-        self.asked.taken_in(topic, link)
-        link.send(AttachedFrame(topic.key, ticket, topic.epoch, topic.n))
-        self.tags.greet(topic, link)

@@ -114,12 +114,16 @@ class Feeders:
         found = [index.topics.get(key) or index.lanes.get(key) for key in sorted(fed)]
         return [topic for topic in found if topic is not None]
 
-    def tear(self, topic: Topic, *, is_told: bool = False) -> None:
-        """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message."""
+    def tear(self, topic: Topic, *, is_told: bool = False) -> int:
+        """Number on in an epoch that follows no end, so that subscribers learn of a gap with the next message.
+
+        Returns the epoch before, if subscribers learn of the next one at once; else 0.
+        """
+        before = topic.epoch
         if topic.log is not None:
             # What was acknowledged is in its log.
-            return
-        cluster, epoch = self._cluster, self._cluster.core.new_epoch(topic.epoch)
+            return 0
+        cluster, epoch = self._cluster, self._cluster.core.new_epoch(before)
         cluster.merging.count_loss(topic, epoch, 0)
         if not is_told:
             tell_topic_gap(cluster.core, topic)
@@ -128,9 +132,10 @@ class Feeders:
         topic.jump(epoch, 0)
         if topic.lane:
             # A lane is not opened: its followers see the new epoch by the positions of the next message.
-            return
+            return 0
         if topic.beside is not None:
             topic.beside.opened = (topic.epoch, 0, 0)
         frame = encode(OpenedFrame(topic.name, topic.epoch, cluster.name, 0, 0))
         for link in {**dict.fromkeys(topic.relays or ()), **dict.fromkeys(cluster.patterns.links(topic))}:
             link.write(frame)
+        return before

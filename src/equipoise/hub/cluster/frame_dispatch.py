@@ -14,13 +14,11 @@ from equipoise.hub.cluster.link.frames import (
     AskFrame,
     AtFrame,
     AttachedFrame,
-    AttachFrame,
     CallFrame,
     CancelFrame,
     CloseFrame,
     CountsFrame,
     DeadFrame,
-    DetachFrame,
     DoneFrame,
     EchoFrame,
     EgressFrame,
@@ -45,8 +43,8 @@ from equipoise.hub.cluster.link.frames import (
     ProbeFrame,
     RecountedFrame,
     RecountFrame,
+    RenewedFrame,
     ResentFrame,
-    ReturnFrame,
     RunFrame,
     SeenFrame,
     SettledFrame,
@@ -95,6 +93,9 @@ class FrameDispatch:
         self._handle_logs()
         self._handlers.update(filter_handlers(cluster, self._find))
         self._handlers.update(cluster.telling.seats.handlers)
+        self._handlers.update(
+            cluster.followers.handlers(lambda key, is_made: self._find(key, is_made=is_made))
+        )
 
     def execute(self, peer: str, frame: Frame) -> None:
         """Do what a frame of a live peer says."""
@@ -118,10 +119,9 @@ class FrameDispatch:
         self._on(EgressFrame, self._egress)
 
     def _handle_streams(self) -> None:
-        lanes, patterns = self._cluster.lanes, self._cluster.patterns
-        self._on(AttachFrame, self._attach)
-        self._on(DetachFrame, self._detach)
+        lanes, patterns, trees = self._cluster.lanes, self._cluster.patterns, self._cluster.trees
         self._on(AttachedFrame, self._attached)
+        self._on(RenewedFrame, lambda peer, frame: trees.renewed(self._stream(frame.topic), peer, frame))
         self._on(OpenedFrame, self._opened)
         self._on(AfterFrame, self._after)
         self._on(AgainFrame, self._again)
@@ -134,7 +134,7 @@ class FrameDispatch:
         self._on(LaneFrame, lambda peer, frame: lanes.heard_lane(peer, frame.key))
         self._on(FollowFrame, self._follow)
         self._on(OverFrame, self._over)
-        self._on(ReturnFrame, lambda peer, frame: lanes.returns.take_back(peer, frame, self._find(frame.key)))
+        self._handlers.update(lanes.returns.handlers(self._find))
 
     def _handle_plans(self) -> None:
         self._on(DoneFrame, self._done)
@@ -252,29 +252,6 @@ class FrameDispatch:
 
     # Streams that are followed.
 
-    def _attach(self, peer: str, frame: AttachFrame) -> None:
-        topic, link = self._find(frame.topic, is_made=True), self._cluster.out.get(peer)
-        if topic is None or link is None:
-            return
-        self._cluster.asked.forget(topic, link)
-        stream = topic.stream
-        if stream is None or stream.state.is_home:
-            self._cluster.take_in(topic, link, frame.ticket)
-        else:
-            stream.relays_waiting[link] = frame.ticket
-
-    def _detach(self, peer: str, frame: DetachFrame) -> None:
-        topic, link = self._find(frame.key), self._cluster.out.get(peer)
-        if link is not None:
-            self._cluster.lanes.followers.heard_detach(link, frame.key)
-        if topic is None or link is None:
-            return
-        self._cluster.asked.forget(topic, link)
-        if topic.relays and link in topic.relays:
-            self._cluster.core.index.remove_relay(topic, link)
-        if topic.stream is not None:
-            topic.stream.relays_waiting.pop(link, None)
-
     def _attached(self, peer: str, frame: AttachedFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
         stream = self._stream(frame.key)
@@ -383,11 +360,11 @@ class FrameDispatch:
     def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
         """A topic, made if need be, or a lane that exists; it knows all peer events."""
         core = self._cluster.core
-        topic: Topic | None
-        if key.startswith(LANE_PREFIX):
+        topic: Topic | None = core.index.topics.get(key)
+        if topic is None and key.startswith(LANE_PREFIX):
             topic = core.index.lanes.get(key)
-        else:
-            topic = core.make_topic(key) if is_made else core.index.topics.get(key)
+        elif topic is None and is_made:
+            topic = core.make_topic(key)
         if topic is not None and topic.trunk.news != self._cluster.news.latest:
             self._cluster.news.tell(topic)
         return topic

@@ -278,6 +278,8 @@ class HandoverEngine:
                 del self._refused[refused]
 
     def hub_died(self, stream: Stream, hub: str) -> None:
+        if stream.topic.log is not None and stream.peer == hub and stream.topic.has_followers:
+            stream.topic.log.home_lost()
         self.handle(stream, HubDied(hub))
 
     def review_opening(self) -> None:

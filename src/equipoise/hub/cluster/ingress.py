@@ -7,8 +7,7 @@ acknowledged all that it was sent, so no publisher's messages overtake each othe
 Messages that were on their way through a hub that died are lost, but for those that `failover` sends again. What no
 connection had taken goes to the next home. What there is no room for, or a link lost, is numbered as a loss.
 
-Always true: once a hub knows that an incarnation of another is over, it numbers and passes on nothing that went
-through it.
+Always true: once a hub knows that an incarnation of another is over, it passes on nothing that went through it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from equipoise.hub.cluster.link.frames import (
     TearFrame,
 )
 from equipoise.hub.cluster.link.link import name_origin
-from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.stream.submission import GONE, NOWHERE, Ack, Budget, NextHop, Path, Submission, WaitReason
 
@@ -65,7 +64,7 @@ class _Feeders(Protocol):
     @property
     def topics(self) -> Mapping[str, set[bytes]]: ...
     def note(self, key: bytes, hub: str) -> None: ...
-    def tear(self, topic: Topic) -> None: ...
+    def tear(self, topic: Topic) -> int: ...
 
 
 class _Routes(Protocol):
@@ -74,22 +73,19 @@ class _Routes(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
-    @property
-    def failover(self) -> Failover: ...
+    failover: Failover
+    leaving: Leaving
+
     @property
     def feeders(self) -> _Feeders: ...
     @property
     def handover(self) -> _Handover: ...
-    @property
-    def leaving(self) -> Leaving: ...
     @property
     def receipts(self) -> _Acks: ...
     @property
     def tags(self) -> _Dependencies: ...
     @property
     def ways(self) -> _Routes: ...
-    @property
-    def limits(self) -> LimitsPort: ...
 
 
 class Ingress:
@@ -109,9 +105,8 @@ class Ingress:
         """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
         stream = topic.stream
         if stream is None:
-            limit = topic.limit
-            has_room = limit is None or item.lost or self._cluster.limits.room(topic) >= len(item.payloads)
-            if not item.after and has_room:
+            limits, count = self._cluster.limits, len(item.payloads)
+            if not item.after and (topic.limit is None or item.lost or limits.room(topic) >= count):
                 self._number(topic, item)
                 return True
             # What it comes after may have to come here first.
@@ -124,8 +119,9 @@ class Ingress:
 
     def _admit(self, stream: Stream, item: Submission) -> bool:
         admission = stream.admission
-        if item.path not in admission.waiting and self.waiting_for(stream, item) is None:
-            self._pass(stream, item)
+        hop = self._route(stream)
+        if item.path not in admission.waiting and self.waiting_for(stream, item, hop) is None:
+            self._pass(stream, item, hop)
         elif admission.has_room(item):
             admission.put(item)
             self._await_room(stream)
@@ -135,7 +131,8 @@ class Ingress:
             # Its publisher has been answered: the loss goes on in its place.
             self.dropped += item.messages
             admission.put_loss(item.path, item.version, item.messages, item.after)
-        self._line_up(stream, item.path)
+        if admission.tokens is not None:
+            self._line_up(stream, item.path)
         return True
 
     def drain(self, stream: Stream) -> None:
@@ -145,7 +142,7 @@ class Ingress:
             self._hand_on_loss(stream)
         for path in list(admission.waiting):
             while (items := admission.waiting.get(path)) and self.waiting_for(stream, items[0]) is None:
-                self._pass(stream, admission.take(path))
+                self._pass(stream, admission.take(path), self._route(stream))
             self._line_up(stream, path)
         if admission.waiting:
             self._await_room(stream)
@@ -169,7 +166,7 @@ class Ingress:
         items = stream.admission.waiting.get(path)
         if not items or not stream.state.is_home or self.waiting_for(stream, items[0]) is not None:
             return False
-        self._pass(stream, stream.admission.take(path))
+        self._pass(stream, stream.admission.take(path), self._route(stream))
         self._line_up(stream, path)
         return True
 
@@ -181,11 +178,10 @@ class Ingress:
             if not is_known and self.waiting_for(stream, items[0]) is WaitReason.TOKENS:
                 self._cluster.limits.line_up(stream.topic, path)
 
-    def waiting_for(self, stream: Stream, item: Submission) -> WaitReason | None:
-        """Why a submission has to wait, if it is the oldest of its path."""
-        return stream.admission.waiting_for(
-            item, self._route(stream), lambda after: self._cluster.tags.must_wait(stream, after)
-        )
+    def waiting_for(self, stream: Stream, item: Submission, hop: NextHop | None = None) -> WaitReason | None:
+        """Why a submission has to wait, if it is the oldest of its path. `hop`: where it goes, if that is known."""
+        must_wait, hop = self._cluster.tags.must_wait, hop or self._route(stream)
+        return stream.admission.waiting_for(item, hop, lambda after: must_wait(stream, after))
 
     def is_vouched(self, stream: Stream) -> bool:
         """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported."""
@@ -216,7 +212,8 @@ class Ingress:
     def acked(self, stream: Stream, peer: str, path: Path, count: int, at: tuple[int, int]) -> None:
         """The peer acknowledges `count` more messages of this path; the last has position `at`."""
         self._carry_out(stream.topic, stream.admission.acked(peer, path, count, at))
-        self.drain(stream)
+        if stream.admission.waiting or stream.admission.loss:
+            self.drain(stream)
         if (trunk := stream.topic.trunk).limit is not None:
             self._cluster.limits.progressed(trunk)
 
@@ -234,8 +231,7 @@ class Ingress:
 
     def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
         """The peer has yet to deal with this many of those that are unresolved."""
-        admission, beside = stream.admission, stream.topic.beside
-        is_urgent = beside is not None and bool(beside.lanes)
+        admission, is_urgent = stream.admission, bool((beside := stream.topic.beside) and beside.lanes)
         outcome = admission.recounted(peer, path, ticket, count, is_urgent=is_urgent)
         if isinstance(outcome, Ack):
             self.lost += outcome.messages
@@ -253,13 +249,13 @@ class Ingress:
         admission, after = stream.admission, self._cluster.ways.after(stream.topic.trunk)
         # Then the home tells of a gap, in a later epoch.
         is_told = admission.vouched is not None and admission.vouched[0] == peer
-        is_seen_told = self._cluster.failover.may_resend(stream)
-        acks = admission.target_died(peer, unsent, after, is_seen_told=is_seen_told)
+        acks = admission.target_died(
+            peer, unsent, after, is_seen_told=self._cluster.failover.may_resend(stream)
+        )
         if admission.is_doubtful:
             self._cluster.failover.doubtful[stream] = peer
-        if acks and is_told:
-            admission.follow_loss(stream.topic.epoch)
-        self.give_up(stream, acks)
+        lost_in = admission.follow_loss(stream.topic.epoch) if acks and is_told else 0
+        self.give_up(stream, [ack._replace(n=lost_in) for ack in acks])
 
     def give_up(self, stream: Stream, acks: Sequence[Ack]) -> None:
         self.lost += sum(ack.messages for ack in acks)
@@ -280,16 +276,16 @@ class Ingress:
         is_up = link is not None and not link.is_full and target not in self._cluster.leaving.hubs
         return NextHop(False, (target, stream.term), is_up, version)
 
-    def _pass(self, stream: Stream, item: Submission) -> None:
+    def _pass(self, stream: Stream, item: Submission, hop: NextHop) -> None:
         if stream.state.is_home:
             self._number(stream.topic, self._within_room(stream, item))
-        elif self.is_void(item):
+        elif item.path and self.is_void(item):
             self._drop(stream.topic, item)
         elif len(item.path) >= HOPS_MAX:
             self.dropped += item.messages
-            self._carry_out(stream.topic, (Ack(item.path, item.messages, *NOWHERE),))
+            self._settle(stream.topic, item, NOWHERE)
         else:
-            self._send(stream, item)
+            self._send(stream, item, hop.way)
 
     def _within_room(self, stream: Stream, item: Submission) -> Submission:
         if stream.topic.limit is None or item.lost:
@@ -308,22 +304,27 @@ class Ingress:
 
     def _drop(self, topic: Topic, item: Submission) -> None:
         self.lost += item.messages
-        self._carry_out(topic, (Ack(item.path, item.messages, *NOWHERE),))
+        self._settle(topic, item, NOWHERE)
+
+    def _settle(self, topic: Topic, item: Submission, at: tuple[int, int]) -> None:
+        self._carry_out(topic, (Ack(item.path, item.messages, *at),))
 
     def _number(self, topic: Topic, item: Submission) -> None:
         """Give the messages their positions. Losses before them have some, too: subscribers see what is missing."""
         if self.is_void(item):
             self._drop(topic, item)
             return
+        if topic.log is not None and item.path:
+            # Of a hub that keeps no logs: what is lost has no number here.
+            topic.log.take_in(() if item.lost else item.payloads, lambda at: self._settle(topic, item, at))
+            return
         if item.after:
             self._cluster.tags.mark(topic, item.after)
-        if item.is_doubtful:
-            self._cluster.feeders.tear(topic)
-            self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
-            return
         if item.lost:
-            (topic.stream or self._cluster.handover.new_stream(topic)).admission.loss += item.lost
-            self._carry_out(topic, (Ack(item.path, item.lost, *NOWHERE),))
+            lost_in = self._cluster.feeders.tear(topic) if item.is_doubtful else 0
+            if not item.is_doubtful:
+                (topic.stream or self._cluster.handover.new_stream(topic)).admission.loss += item.lost
+            self._settle(topic, item, (0, lost_in))
             return
         if item.path:
             metering, trunk, feeders = self._cluster.core.metering, topic.trunk, self._cluster.feeders
@@ -358,9 +359,8 @@ class Ingress:
             self._cluster.receipts.take(stream.topic, count)
             stream.admission.put_loss((), 0, count)
 
-    def _send(self, stream: Stream, item: Submission) -> None:
+    def _send(self, stream: Stream, item: Submission, way: tuple[str, int] | None) -> None:
         cluster, topic = self._cluster, stream.topic
-        way = self._route(stream).way
         assert way is not None, "without a route it waits"
         link, version = cluster.out[way[0]], cluster.router.version
         after, size = tuple(item.after), 0

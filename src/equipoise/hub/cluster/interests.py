@@ -136,21 +136,32 @@ class Interests:
         self, topic: Topic, filters: Iterable[Filter] | None, proceed: Callable[[], None]
     ) -> None:
         """Call back once every hub that is followed sends what these match; None: everything."""
-        wanted: Sequence[Filter | None] = [None] if filters is None else list(filters)
+        wanted = None if filters is None else list(filters)
 
         def again() -> None:
-            stream = topic.stream
-            interest = None if stream is None else stream.interest
-            if (
-                stream is None
-                or interest is None
-                or all(interest.is_covered(filter, stream.position) for filter in wanted)
-            ):
+            interest = None if topic.stream is None else topic.stream.interest
+            if interest is None or self.is_covered(topic, wanted):
                 proceed()
             else:
                 interest.waiters.append(again)
 
         again()
+
+    def is_covered(self, topic: Topic, filters: Iterable[Filter] | None) -> bool:
+        """Whether every hub that is followed sends what these match; None: everything."""
+        stream = topic.stream
+        if stream is None or stream.interest is None:
+            return True
+        interest, position = stream.interest, stream.position
+        return all(
+            interest.is_covered(filter, position) for filter in ([None] if filters is None else filters)
+        )
+
+    def when_changed(self, topic: Topic, proceed: Callable[[], None]) -> None:
+        """Call back when more may be sent than now."""
+        interest = None if topic.stream is None else topic.stream.interest
+        if interest is not None:
+            interest.waiters.append(proceed)
 
     def narrow_topics(self) -> list[Topic]:
         """Topics that do not come whole, or do so only for clients that are about to subscribe.
@@ -216,7 +227,10 @@ class Interests:
         filters = topic.hub_filters
         return bool(
             topic.members
-            or any(filters is None or not filters.is_partial(link) for link in topic.relays or ())
+            or any(
+                filters is None or not filters.is_partial(link)
+                for link in (*(topic.relays or ()), *stream.joining_links)
+            )
             # Subscribers of several streams wait in one for positions of another.
             or (topic.beside is not None and topic.beside.lanes)
             or self._cluster.listening.hears(topic.name)

@@ -1,27 +1,34 @@
-"""What waits for tokens in a lane that ends goes back to the hubs that sent it, and from there to where the plan says.
+"""What waits for tokens in a stream that publishers leave goes back to the hubs that sent it, and on to another stream.
 
 A lane ends when all that waits in it has its position. Tokens may take minutes, and no share of the topic grows while
 the lane has its own: so messages that wait for tokens are returned. The hub whose clients published them sends them
 along the way that it changes to, ahead of all that waits there, and behind what the lane has numbered.
 
-Messages that came through a third hub are not returned: they have their turn.
+A hub that changes to another stream asks for them itself (RECALL), of a trunk or a lane that goes on. It sends that
+stream nothing more until all that it had sent is numbered or has come back. A hub that has passed some of it on, since
+the topic has moved, passes the question on, and what comes back (RECALLED).
+
+From a lane that ends, messages that came through a third hub are not returned: they have their turn.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.hub.cluster.link.capability import RETURN
 from equipoise.hub.cluster.link.codec import runs
-from equipoise.hub.cluster.link.frames import ReturnFrame
+from equipoise.hub.cluster.link.frames import Frame, RecalledFrame, RecallFrame, ReturnFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.stream.submission import Path, Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Lane
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.streams import PublishRoute, Stream
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.admission import Admission
+    from equipoise.stream.parts import Dependency
 
 __all__ = ["LaneReturns"]
 
@@ -50,6 +57,16 @@ class LaneReturns:
         self.sent = 0
         self.taken = 0
 
+    def handlers(
+        self, find: Callable[[bytes], Topic | None]
+    ) -> dict[type[Frame], Callable[[str, Any], None]]:
+        """What executes the frames of other hubs about it. `find`: a topic or a lane, by its key."""
+        return {
+            ReturnFrame: lambda peer, frame: self.take_back(peer, frame, find(frame.key)),
+            RecallFrame: lambda peer, frame: self.recalled(peer, frame, find(frame.key)),
+            RecalledFrame: lambda peer, frame: self.take_recalled(peer, frame, find(frame.key)),
+        }
+
     def give_back(self, lane: Lane) -> bool:
         """Return what waits for tokens in a lane of this hub; whether nothing of other hubs waits any more.
 
@@ -64,14 +81,67 @@ class LaneReturns:
                 self._give_back(lane, path, stream.admission)
         return not any(path or limit is None for path in waiting)
 
-    def _give_back(self, lane: Lane, path: Path, admission: Admission) -> None:
-        link = self._link(path)
-        if link is None or any(item.lost for item in admission.waiting[path]):
+    def recall(self, trunk: Stream, way: PublishRoute, topic: Topic | None) -> None:
+        """This hub's clients leave a stream: ask, once, for what waits there, and let it go first in the next one."""
+        stream = None if topic is None or topic.limit is None else topic.stream
+        if topic is None or stream is None or way.now == way.target or way.is_recalled:
+            return
+        admission = stream.admission
+        # What may be sent again after a death of the home would be there twice.
+        if not admission.kept and not any(_is_special(item) for item in admission.waiting.get((), ())):
+            way.is_recalled = self._ask(topic.key, (), admission)
+        if way.is_recalled:
+            # What has not gone there yet must not go before what comes back.
+            trunk.admission.put_routing_first(*admission.drop_waiting(()))
+
+    def _ask(self, key: bytes, path: Path, admission: Admission) -> bool:
+        """Ask the hubs that messages of a path have gone to; whether there is one."""
+        sent = admission.in_flight.items()
+        hubs = {hub for (hub, _), parts in sent if any(came_by == path for came_by, _ in parts)}
+        links = [link for link in map(self._cluster.out.get, sorted(hubs)) if link is not None]
+        return sum(link.send(RecallFrame(key, path)) for link in links) > 0
+
+    def recalled(self, peer: str, frame: RecallFrame, topic: Topic | None) -> None:
+        """A hub asks for messages of a path that have no position: return those that wait here, ask for the others."""
+        link = self._cluster.out.get(peer)
+        stream = None if topic is None or topic.log is not None else topic.stream
+        if link is None or stream is None:
+            return
+        path, admission = (*frame.path, (peer, link.incarnation)), stream.admission
+        if any(_is_special(item) for item in admission.waiting.get(path, ())):
             return
         for item in reversed(admission.drop_waiting(path)):
-            parts = list(runs(item.payloads, self._cluster.core.limits.payload_bytes_max))
-            for start, part in reversed(parts):
-                link.send(ReturnFrame(lane.key, () if start else tuple(item.after), part))
+            for after, part in self._parts(item):
+                link.send(RecalledFrame(frame.key, frame.path, after, part))
+            self.sent += item.messages
+        self._ask(frame.key, path, admission)
+
+    def take_recalled(self, peer: str, frame: RecalledFrame, topic: Topic | None) -> None:
+        """A hub returns the last messages of a path that it was sent, and has not returned yet."""
+        if not frame.path:
+            self.take_back(peer, frame, topic)
+            return
+        if topic is not None and topic.stream is not None:
+            _forget_last(topic.stream.admission, peer, frame.path, len(frame.payloads))
+        link = self._cluster.out.get(frame.path[-1][0])
+        if link is None or link.incarnation != frame.path[-1][1]:
+            self._cluster.ingress.lost += len(frame.payloads)
+        else:
+            link.send(RecalledFrame(frame.key, frame.path[:-1], frame.tags, frame.payloads))
+
+    def _parts(self, item: Submission) -> Iterator[tuple[tuple[Dependency, ...], Sequence[bytes]]]:
+        """Parts of messages that frames have room for, with what each comes after; the last part first."""
+        parts = list(runs(item.payloads, self._cluster.core.limits.payload_bytes_max))
+        for start, part in reversed(parts):
+            yield () if start else tuple(item.after), part
+
+    def _give_back(self, topic: Topic, path: Path, admission: Admission) -> None:
+        link = self._link(path)
+        if link is None or any(_is_special(item) for item in admission.waiting[path]):
+            return
+        for item in reversed(admission.drop_waiting(path)):
+            for after, part in self._parts(item):
+                link.send(ReturnFrame(topic.key, after, part))
             self.sent += item.messages
 
     def _link(self, path: Path) -> OutLink | None:
@@ -80,32 +150,34 @@ class LaneReturns:
         is_same = link is not None and link.incarnation == path[0][1]
         return link if link is not None and is_same and link.can(RETURN) else None
 
-    def take_back(self, peer: str, frame: ReturnFrame, lane: Topic | None) -> None:
+    def take_back(self, peer: str, frame: ReturnFrame | RecalledFrame, topic: Topic | None) -> None:
         """A hub returns the last messages that it has got of this hub's clients."""
-        stream = None if lane is None else lane.stream
-        trunk = None if lane is None else lane.trunk.stream
-        if lane is None or stream is None or trunk is None:
+        stream = None if topic is None else topic.stream
+        trunk = None if topic is None else topic.trunk.stream
+        if topic is None or stream is None or trunk is None:
             self._cluster.ingress.lost += len(frame.payloads)
             return
         self.taken += len(frame.payloads)
-        _forget_last(stream.admission, peer, len(frame.payloads))
-        routing = trunk.admission
-        later = [routing.take_routing() for _ in range(len(routing.routing))]
-        for item in (Submission((), 0, frame.payloads, frame.tags), *later):
-            routing.put_routing(item)
-        self._cluster.ways.progressed(lane.trunk)
+        _forget_last(stream.admission, peer, (), len(frame.payloads))
+        trunk.admission.put_routing_first(Submission((), 0, frame.payloads, frame.tags))
+        self._cluster.ways.progressed(topic.trunk)
 
 
-def _forget_last(admission: Admission, hub: str, count: int) -> None:
-    """So many of the last messages of this hub's clients that went to the hub are not under way any more."""
-    entry = admission.unresolved.get((hub, ()))
+def _is_special(item: Submission) -> bool:
+    """Whether it is a loss, or may be sent again: it keeps its place."""
+    return item.lost > 0 or item.sequence > 0
+
+
+def _forget_last(admission: Admission, hub: str, came_by: Path, count: int) -> None:
+    """So many of the last messages of a path that went to the hub are not under way any more."""
+    entry = admission.unresolved.get((hub, came_by))
     if entry is not None:
-        admission._set_unresolved(hub, (), entry._replace(messages=max(0, entry.messages - count)))
+        admission._set_unresolved(hub, came_by, entry._replace(messages=max(0, entry.messages - count)))
         return
     for way in [way for way in admission.in_flight if way[0] == hub]:
         left: list[tuple[Path, int]] = []
         for path, sent in reversed(admission.in_flight[way]):
-            part = min(sent, count) if not path else 0
+            part = min(sent, count) if path == came_by else 0
             count -= part
             if part < sent:
                 left.append((path, sent - part))

@@ -32,7 +32,7 @@ from equipoise.hub.cluster.lane_state import (
 )
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
-from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.meter import gather_lanes
 from equipoise.stream.position import TRUNK
@@ -83,8 +83,6 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def ingress(self) -> _Ingress: ...
     @property
-    def limits(self) -> LimitsPort: ...
-    @property
     def listening(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
@@ -94,6 +92,7 @@ class _Cluster(ClusterPort, Protocol):
     def ways(self) -> _Routes: ...
     @property
     def is_barrier_passed(self) -> bool: ...
+    def announce_loss(self, trunk: Topic) -> None: ...
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None: ...
 
 
@@ -223,6 +222,7 @@ class Lanes:
     def tell_begun(self, lane: Lane) -> None:
         if lane.told_epoch != lane.epoch:
             lane.told_epoch = lane.epoch
+            self._cluster.announce_loss(lane.trunk)
             self._cluster.listening.push(lane, lane_push(lane))
 
     def ended(self, stream: Stream, epoch: int, n: int) -> None:
@@ -333,6 +333,7 @@ class Lanes:
                     del self.known[name]
             if topic is not None:
                 self._cluster.ways.retarget(topic)
+        self._cluster.limits.routing_progressed()
 
     def heard_lane(self, hub: str, key: bytes) -> None:
         """A hub that we meet has a lane. If our plan does not name it, it will end, or a later plan does."""

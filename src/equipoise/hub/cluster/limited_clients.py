@@ -5,8 +5,8 @@ with a token; elsewhere it is sent ahead to the home as far as the envelope woul
 (`TopicLimit.window`), so publishers slow down wherever they are connected.
 
 A command is refused when it is the first of its connection and cannot have its turn within the time that the spec lets
-it wait: a pipelined client cannot expect an earlier judgement, and is slowed down. A command of several messages is
-refused whole, or not at all.
+it wait: a pipelined client cannot expect an earlier judgement, and is slowed down. The next token is kept for it
+(`TopicLimit.reserve`). A command of several messages is refused whole, or not at all.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Tokens(Protocol):
 
     def now(self) -> int: ...
     def room(self, topic: Topic) -> int: ...
+    def has_token(self, limit: TopicLimit) -> bool: ...
     def take(self, topic: Topic, count: int) -> bool: ...
     def serve(self, topic: Topic) -> None: ...
     def look_at(self, topic: Topic, limit: TopicLimit) -> None: ...
@@ -76,10 +77,8 @@ class LimitedClients:
         if self._tokens.take(topic, count):
             return self.publish(topic, payloads)
         after = self._owed_after(topic, limit)
-        if limit.queue is None and self._passes(topic, limit, count):
-            if not self._cluster.ways.admit(topic, payloads, after):
-                return error(NO_ROOM)
-            return self._cluster.ways.answer(topic, count)
+        if (is_taken := self._try(topic, limit, payloads, after)) is not None:
+            return self._cluster.ways.answer(topic, count) if is_taken else error(NO_ROOM)
         reply = Reply(wait_s=None)
         return self._wait(topic, limit, reply, payloads, after)
 
@@ -100,8 +99,8 @@ class LimitedClients:
         assert limit is not None, "asked of limited topics"
         after = (*after, *self._owed_after(topic, limit))
         reply = PositionedReply(len(payloads), receipt)
-        if limit.queue is None and self._passes(topic, limit, len(payloads)):
-            if not self._cluster.ways.admit(topic, payloads, after):
+        if (is_taken := self._try(topic, limit, payloads, after)) is not None:
+            if not is_taken:
                 return error(NO_ROOM)
             reply.left = 1
             self._cluster.receipts.when_acked(topic, len(payloads), reply.acked)
@@ -115,6 +114,42 @@ class LimitedClients:
         is_simple = topic.stream is None and limit is not None and limit.queue is None
         return self._tokens.room(topic) if is_simple else 0
 
+    def _try(
+        self, topic: Topic, limit: TopicLimit, payloads: Sequence[bytes], after: Sequence[Tag]
+    ) -> bool | None:
+        """Let a command go at once, if it need not wait; False if there is no room for it, None if it has to wait."""
+        claimed = self._claim(topic, limit, len(payloads))
+        if claimed is not None:
+            claimed.granted = 1
+        elif limit.queue is not None or not self._passes(topic, limit, len(payloads)):
+            return None
+        try:
+            return self._cluster.ways.admit(topic, payloads, after)
+        finally:
+            if claimed is not None:
+                claimed.granted = 0
+
+    def _claim(self, topic: Topic, limit: TopicLimit, count: int) -> TopicLimit | None:
+        """The limit that has kept a token for the connection that publishes now, if it is there and will do."""
+        target = self._cluster.ways.stream_now(topic)
+        found, session = target.limit or limit, topic.publisher or 0
+        if not self.kept(found) or found.reserve.party != session or count != 1:
+            return None
+        found.reserve.end()
+        has_older = target.stream is not None and () in target.stream.admission.waiting
+        if has_older or session in limit.client_turns:
+            return None
+        return found if target.is_home and self._tokens.has_token(found) else None
+
+    def kept(self, limit: TopicLimit) -> int:
+        """Tokens that are kept for a connection that was refused."""
+        reserve = limit.reserve
+        if reserve.party is None:
+            return 0
+        if reserve.party not in self._core.sessions:
+            reserve.end()
+        return reserve.kept(self._tokens.now())
+
     def _passes(self, topic: Topic, limit: TopicLimit, count: int) -> bool:
         """Whether so many messages may go at once: numbered here, or towards the home."""
         target = self._cluster.ways.stream_now(topic)
@@ -123,9 +158,11 @@ class LimitedClients:
             return not waits and self._tokens.room(target) >= count
         ahead, remote = self._ahead(topic, target), target.limit or limit
         limit.note_acked(ahead)
-        has_room = ahead + count <= limit.window(remote.remote_share)
-        if not has_room or not remote.mirror.take(count, self._tokens.now()):
+        now, has_room = self._tokens.now(), ahead + count <= limit.window(remote.remote_share)
+        if not has_room or remote.mirror.tokens(now) < count + self.kept(remote):
             return False
+        remote.mirror.take(count, now)
+        remote.reserve.passed(count)
         limit.note_sent(count)
         return True
 
@@ -224,8 +261,19 @@ class LimitedClients:
         one.head_at = now = self._tokens.now()
         wait_ns = self._predict(topic, limit, one, now)
         if wait_ns is not None and wait_ns > limit.wait_ns:
+            if len(one.payloads) == 1:
+                self._reserve(topic, limit, one.session, now)
             return self._refusal(topic, limit, wait_ns, one.left)
         return None
+
+    def _reserve(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
+        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
+        target = self._cluster.ways.stream_now(topic)
+        found, ahead = target.limit or limit, max(0, len(limit.client_turns) - 1)
+        if target.is_home:
+            ahead += found.ring.total - found.ring.weight(CLIENTS)
+        bucket = found.bucket if target.is_home else found.mirror
+        found.reserve.keep(session, ahead, bucket, now, limit.wait_ns)
 
     def _predict(self, topic: Topic, limit: TopicLimit, one: PendingPublish, now: int) -> int | None:
         """Nanoseconds until the last message of a command has its turn; None: unknown."""
@@ -239,9 +287,9 @@ class LimitedClients:
             # All clients of this hub have their turns in a row.
             others_before = ring.turns_before(CLIENTS) if before < max(1, own) else others
             turns = rounds * (connections + others) + before + others_before + 1
-            return target.limit.bucket.wait(turns, now)
+            return target.limit.reserve.wait(target.limit.bucket, turns, one.session, now)
         remote, turns = target.limit or limit, rounds * connections + before + 1
-        by_tokens = remote.mirror.wait(turns, now)
+        by_tokens = remote.reserve.wait(remote.mirror, turns, one.session, now)
         over = self._ahead(topic, target) + turns - limit.window(remote.remote_share)
         by_window = max(0, over * TOKEN // max(1, remote.remote_share.rate))
         return max(by_tokens or 0, by_window)

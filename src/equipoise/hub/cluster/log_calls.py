@@ -24,7 +24,8 @@ from equipoise.hub.cluster.link.log_frames import AnswerFrame, CallFrame
 from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.data.reply import REPLY_S, Reply
-from equipoise.hub.logs.live_log import UNCERTAIN, LiveLog, LogStage
+from equipoise.hub.logs.live_log import LiveLog, LogStage
+from equipoise.hub.logs.log_refusals import UNCERTAIN
 from equipoise.hub.logs.log_request import (
     LogRequest,
     pack_replies,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.link.frames import NoPatternFrame, PatternedFrame, PatternFrame
+from equipoise.model import Glob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from equipoise.hub.cluster.latch import Wait
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.ports import ClusterPort
     from equipoise.hub.data.topics import Topic
@@ -62,9 +63,29 @@ class PatternSync:
 
     def added(self, peer: str, pattern: bytes, ticket: int) -> None:
         link = self._cluster.out.get(peer)
-        if link is not None:
-            self._cluster.core.index.add_pattern_relay(pattern, link)
-            link.send(PatternedFrame(pattern, ticket))
+        if link is None:
+            return
+        self._cluster.core.index.add_pattern_relay(pattern, link)
+
+        def confirm() -> None:
+            wait = Wait(confirm)
+            self.await_fills((pattern,), wait)
+            if wait.is_over_at_once() and self._cluster.out.get(peer) is link:
+                link.send(PatternedFrame(pattern, ticket))
+
+        confirm()
+
+    def await_fills(self, patterns: Sequence[bytes], wait: Wait) -> None:
+        """Wait for durable topics that lost their home to get what their logs have.
+
+        A client of the lost home had got it, and comes here by a pattern: it must not get it again.
+        """
+        logs = self._cluster.core.logs
+        for topic, log in () if logs is None else logs.unfilled.items():
+            if any(Glob(pattern).matches(topic.name) for pattern in patterns):
+                wait.join(log.waiters)
+                # A home opens a log once there is a reason to.
+                self._cluster.core.shell.call_later(0, log.look)
 
     def removed(self, peer: str, pattern: bytes) -> None:
         link = self._cluster.out.get(peer)

@@ -6,7 +6,8 @@ is used from when its hub has said that it is open; until then the trunk is.
 
 A hub that changes to another stream first waits until all that it sent is acknowledged: the last acknowledgement has
 the position of the last message in the old one. The first message in the new one carries that position as a
-dependency, and with it those of the streams used before, lest a hub that dies takes the order with it.
+dependency, and with it those of the streams used before, lest a hub that dies takes the order with it. What waits for
+tokens in the old stream is recalled (`lane_returns`): tokens of the new one would be lost for as long as it waits.
 
 Acknowledgements come in the order in which messages of one hub's clients to one topic were taken, whichever of its
 streams they go to, so two counts per topic say all. A client that has to know waits for them (EQ.PUBLISH, EQ.SETTLE).
@@ -35,6 +36,7 @@ from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import NOWHERE, Ack, Submission
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.lane_returns import LaneReturns
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.parts import Dependency
@@ -57,6 +59,8 @@ class _Ingress(Protocol):
 
 
 class _Lanes(Protocol):
+    returns: LaneReturns
+
     def is_open(self, topic: Topic, hub: str) -> bool: ...
 
 
@@ -142,7 +146,7 @@ class PublishRouting:
 
     def _choose(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
         """Take messages of clients; False if there is no room for them."""
-        if way.now == way.target and not stream.admission.routing:
+        if way.is_settled and not stream.admission.routing:
             return self._send(stream, way, item)
         if not stream.admission.has_room(item):
             return False
@@ -161,18 +165,20 @@ class PublishRouting:
         if way is None:
             way = stream.way = PublishRoute()
         way.target = target
+        self._cluster.lanes.returns.recall(stream, way, self._find(topic, way.now))
         self._cluster.handover.review(stream)
 
     def progressed(self, trunk: Topic) -> None:
         """Words have come, or the topic's state here has changed: perhaps the change can be made."""
         stream = trunk.stream
-        way = None if stream is None else stream.way
-        if stream is None or way is None:
+        if stream is None or (way := stream.way) is None:
             return
-        if way.now != way.target and self._is_settled(trunk, way.now):
-            self._note(trunk, way)
-            way.now, way.is_due, way.is_unused = way.target, bool(way.after), True
-        while stream.admission.routing and way.now == way.target:
+        if not way.is_settled and self._is_settled(trunk, way.now):
+            if way.now != way.target:
+                self._note(trunk, way)
+                way.change()
+            way.is_recalled = False
+        while stream.admission.routing and way.is_settled:
             self._send(stream, way, stream.admission.take_routing())
 
     def lane_gone(self, lane: Lane) -> None:
@@ -182,15 +188,13 @@ class PublishRouting:
         waiting = [] if lane.stream is None else lane.stream.admission.drop_waiting(())
         if stream is None or way is None or way.now != lane.lane:
             return
-        routing = [stream.admission.take_routing() for _ in range(len(stream.admission.routing))]
-        for item in (*waiting, *routing):
-            stream.admission.put_routing(item)
+        stream.admission.put_routing_first(*waiting)
         at = self._reached(lane)
         if at[0]:
             # A hub where messages of the lane still wait delivers them first.
             way.after[lane.lane] = at
         way.target = self._target(lane.trunk)
-        way.now, way.is_due, way.is_unused = way.target, bool(way.after), True
+        way.change()
         self.progressed(lane.trunk)
 
     def unsure(self, topic: Topic) -> None:
@@ -205,7 +209,7 @@ class PublishRouting:
         way = None if trunk.stream is None else trunk.stream.way
         if trunk.stream is None or way is None:
             return stream == TRUNK
-        return way.now == way.target == stream and not trunk.stream.admission.routing
+        return way.is_settled and way.now == stream and not trunk.stream.admission.routing
 
     def stream_now(self, trunk: Topic) -> Topic:
         """The stream that messages of our clients go to; the trunk if there is no other."""

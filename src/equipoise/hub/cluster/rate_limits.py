@@ -6,21 +6,20 @@ its connections, so publishers slow down wherever they are connected.
 
 Always true:
     nothing of a limited topic gets a position here without a token, nor without the lease;
-    what waits in the queue of clients was not answered: it is admitted, or refused, or its client has gone;
-    one timer serves all that waits, and never in less than a millisecond: the loop's clock counts no finer.
+    what waits in the queue of clients was not answered: it is admitted, or refused, or its client has gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.due_topics import DueTopics
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.link.frames import Tag, TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.share_keeper import ShareKeeper
-from equipoise.hub.cluster.stall_watch import StallWatch
+from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
 from equipoise.hub.cluster.topic_limit import CLIENTS, Admissions, TopicLimit
 from equipoise.hub.data.turns import LongWork
 from equipoise.limits import nanoseconds
@@ -32,15 +31,12 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_state import Facts
     from equipoise.hub.cluster.publish_route import Acked
     from equipoise.hub.cluster.streams import Stream
-    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.topic import Topic
     from equipoise.model import TopicSpec
 
 __all__ = ["RateLimits"]
 
-# Shorter timers fire at once under uvloop, and a hub that waits for the next token by them would spin.
-TIMER_S_MIN = 0.001
 # How often what waits for another hub, for the lease or for a share is looked at, in nanoseconds.
 LOOK_NS = 50_000_000
 # Topics looked at in one go when specs have changed: some 5 ms.
@@ -103,21 +99,21 @@ class RateLimits:
         self.stalls = StallWatch(cluster.core.shell)
         self._work = LongWork(cluster.core.turns)
         self._held_until = -1
-        self._heap: list[tuple[int, int, Topic]] = []
-        self._pushed = 0
-        self._timer: Timer | None = None
-        self._timer_at = 0
+        # When what waits began to be served; 0: it is not.
+        self._serving_at = 0
+        self._due = DueTopics(cluster.core.shell, self.now, self.serve)
+        # Streams that have less than the plan gives them.
+        self._growing: dict[Topic, None] = {}
 
     def now(self) -> int:
-        return nanoseconds(self._core.shell.fine_now())
+        """In nanoseconds. It stands still while what waits is served: all of that happens at one moment."""
+        return self._serving_at or nanoseconds(self._core.shell.fine_now())
 
     def close(self) -> None:
         self._work.cancel()
         self._admissions.take_back()
         self.stalls.close()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._heap.clear()
+        self._due.close()
 
     # Which topics have a limit.
 
@@ -162,6 +158,14 @@ class RateLimits:
             for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
                 self.follow(stream)
 
+    def routing_progressed(self) -> None:
+        """Other hubs have said more about the present routing: shares may have become free."""
+        if self._cluster.is_barrier_passed:
+            self.shares.passed()
+            growing, self._growing = self._growing, {}
+            for topic in growing:
+                self.serve(topic)
+
     def guard(self, stream: Stream) -> None:
         """Have all that is numbered in the stream pass the gate, and wait on an account of its own."""
         if stream.topic.limit is not None and stream.admission.tokens is None:
@@ -200,13 +204,19 @@ class RateLimits:
         now = self.now()
         if limit.ring or not self._holds_lease(now):
             return 0
-        return limit.bucket.tokens(now, self.stalls.since(now))
+        return max(0, limit.bucket.tokens(now, self.stalls.since(now)) - self.clients.kept(limit))
+
+    def has_token(self, limit: TopicLimit) -> bool:
+        """Whether this hub may number a message of the stream, whoever waits."""
+        now = self.now()
+        return self._holds_lease(now) and limit.bucket.tokens(now) > 0
 
     def spend(self, limit: TopicLimit, count: int) -> None:
         """Messages get their positions."""
         now = self.now()
         is_paid = limit.take(count, now, self.stalls.since(now))
         assert is_paid, "the gate has counted the tokens"
+        limit.reserve.passed(count)
         if limit.can_overflow:
             self.stalls.used()
 
@@ -295,16 +305,24 @@ class RateLimits:
         if topic.limit is not None:
             self.shares.receive_tokens(topic, topic.limit, hub, frame)
 
-    def serve(self, topic: Topic) -> None:
-        """Let go what may go now, and look again when there is more to expect."""
+    def serve(self, topic: Topic, due_at: int = 0) -> None:
+        """Let go what may go now, and look again when there is more to expect.
+
+        `due_at`: when it should have been served. What waits then has the tokens that came since, though the bucket may
+        have been full: the hub was late, as after a stall.
+        """
         limit = topic.limit
         if limit is None or limit.is_served:
             return
+        before, self._serving_at = self._serving_at, self.now()
         limit.is_served = True
         try:
+            if due_at and limit.ring:
+                limit.bucket.level(self._serving_at, max(due_at, self._serving_at - CREDIT_NS))
             self._let_go(topic, limit)
         finally:
             limit.is_served = False
+            self._serving_at = before
         if topic.limit is limit:
             self.look_at(topic, limit)
 
@@ -316,7 +334,7 @@ class RateLimits:
         has_waited = bool(limit.ring)
         while limit.ring and topic.is_home and topic.limit is limit:
             now = self.now()
-            if not self._holds_lease(now) or not limit.bucket.tokens(now):
+            if not self._holds_lease(now) or limit.bucket.tokens(now) <= self.clients.kept(limit):
                 break
             self._take_turn(topic, limit)
         stream = topic.stream
@@ -347,49 +365,24 @@ class RateLimits:
         if party == CLIENTS:
             self.clients.tidy(trunk, limit)
 
-    # One timer for all.
-
     def look_at(self, topic: Topic, limit: TopicLimit) -> None:
         """Serve the topic again when there is reason to."""
         now = self.now()
         at: int | None = None
         if limit.ring and self._holds_lease(now):
-            wait_ns = limit.bucket.wait(1, now)
+            wait_ns = limit.bucket.wait(1 + self.clients.kept(limit), now)
             at = None if wait_ns is None else now + wait_ns
+        if limit.wanted != limit.share:
+            self._growing[topic] = None
         if limit.queue is not None or limit.ring or limit.wanted != limit.share:
             at = now + LOOK_NS if at is None else min(at, now + LOOK_NS)
         if at is None or (limit.due_at is not None and limit.due_at <= at):
             return
         limit.due_at = at
-        self._pushed += 1
-        heappush(self._heap, (at, self._pushed, topic))
-        self._set_timer(now)
-
-    def _set_timer(self, now: int) -> None:
-        if not self._heap:
-            return
-        at = self._heap[0][0]
-        if self._timer is not None and self._timer_at <= at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._core.shell.call_later(max(TIMER_S_MIN, (at - now) / 1e9), self._ring_out)
-
-    def _ring_out(self) -> None:
-        self._timer = None
-        now = self.now()
-        while self._heap and self._heap[0][0] <= now:
-            at, _, topic = heappop(self._heap)
-            if topic.limit is not None and topic.limit.due_at == at:
-                topic.limit.due_at = None
-                self.serve(topic)
-        self._set_timer(self.now())
+        self._due.add(topic, at, now)
 
 
 def _direct_limit(topic: Topic) -> TopicLimit | None:
     """The topic's limit, if a message that has tokens need not wait for anything else."""
     limit = topic.limit
-    if limit is None or limit.queue is not None or limit.owed_after or limit.ring or topic.stream is not None:
-        return None
-    return limit
+    return limit if limit is not None and limit.is_direct and topic.stream is None else None

@@ -125,6 +125,9 @@ class Telling:
         """Where a smart client finds the topic; None if that is here, or will be elsewhere only after a handover."""
         placement = self._cluster.router.placement(topic.name)
         if len(placement.homes) > 1:
+            if placement.parents:
+                # Clients publish at the first home and subscribe at edges: the heads between are none of theirs.
+                return Placement((placement.homes[0], *placement.edges), placement.mode)
             return placement
         if topic.is_home or not placement.homes or placement.homes[0] == self._cluster.name:
             return None

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.codec import encode
-from equipoise.hub.cluster.link.frames import AttachFrame, DetachFrame, FlushFrame, OpenedFrame
+from equipoise.hub.cluster.link.frames import AgainFrame, DetachFrame, FlushFrame, OpenedFrame
 from equipoise.hub.cluster.pattern_gaps import tell_hub_gap, tell_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
+from equipoise.hub.cluster.trees import FollowTarget, Trees
 from equipoise.stream.cursor import repeated
 from equipoise.stream.parts import Again, Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
@@ -54,7 +55,6 @@ class _AskedFilters(Protocol):
 
 
 class _Interests(Protocol):
-    def attached(self, stream: Stream, hub: str) -> None: ...
     def is_narrow(self, topic: Topic) -> bool: ...
     def left(self, stream: Stream, hub: str) -> None: ...
     def moved(self, stream: Stream) -> None: ...
@@ -71,6 +71,8 @@ class _Cluster(ClusterPort, Protocol):
     def lanes(self) -> _Lanes: ...
     @property
     def tags(self) -> _Dependencies: ...
+    @property
+    def trees(self) -> Trees: ...
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None: ...
 
 
@@ -143,19 +145,18 @@ class Merging:
     # What changes.
 
     def follow(self, stream: Stream) -> None:
-        """Attach to the stream's home, if a subscriber here wants it and we have not."""
-        home = stream.peer
-        if stream.state is not State.REMOTE or home is None or not stream.is_wanted:
+        """Attach to the stream's home, or to the hub above, if a subscriber here wants it and we have not."""
+        if stream.state is not State.REMOTE or stream.peer is None or not stream.is_wanted:
             return
-        left, must_attach = stream.follow(home)
+        target = (trees := self._cluster.trees).target(stream, stream.peer)
+        left, must_attach = stream.follow(target.hub)
         self._leave(stream, left)
-        if must_attach:
-            self._attach(stream, home)
+        (trees.ask if must_attach else trees.ask_again)(stream, target)
 
     def succeed(self, stream: Stream) -> None:
         """The home, which was here, is about to be another hub: what that sends continues what was numbered here."""
         if stream.is_wanted and stream.peer is not None:
-            self._attach(stream, stream.peer)
+            self._cluster.trees.ask(stream, FollowTarget(stream.peer))
             stream.succeed(stream.peer)
 
     def unfollow(self, stream: Stream) -> None:
@@ -263,6 +264,8 @@ class Merging:
         self._leave(stream, switch.left)
         if switch.jump_to is not None:
             self._jump(stream, *switch.jump_to)
+        if stream.under:  # From the home on to the parent in the topic's tree.
+            self.follow(stream)
         return True
 
     def _wait(self, stream: Stream, arrival: Arrival) -> None:
@@ -303,6 +306,8 @@ class Merging:
                 self._open(stream, part)
             case Again():
                 stream.again = part
+                for link in stream.topic.relays or ():
+                    link.send(AgainFrame(stream.topic.name, *part))
 
     def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
         topic = stream.topic
@@ -388,11 +393,6 @@ class Merging:
             # Of a stream that comes by filters it is not known how many of them a subscriber here wanted.
             count = None if self._cluster.interests.is_narrow(topic) else n - topic.n
             self._cluster.core.losses.count(name, count)
-
-    def _attach(self, stream: Stream, hub: str) -> None:
-        stream.ticket = self._cluster.new_ticket()
-        self._cluster.tell(hub, AttachFrame(stream.topic.name, stream.ticket))
-        self._cluster.interests.attached(stream, hub)
 
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:

@@ -27,6 +27,9 @@ __all__ = ["LiveHub", "Reshared", "Router", "Routing", "Stamp"]
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
 
+# Modes in which the first home numbers and the others follow.
+_RELAYED = (Mode.ALL_PUBLISHERS, Mode.CONTENT)
+
 # What decides where topics live: the plan's version, and a digest of the lives that serve under it. Equal stamps mean
 # that all topics have equal homes.
 Stamp = tuple[int, int]
@@ -174,7 +177,16 @@ class Router:
     def is_follower(self, topic: bytes) -> bool:
         """Whether this hub follows the topic's trunk though without subscribers here: subscribers are sent to it."""
         placement = self.placement(topic)
-        return placement.mode is Mode.ALL_PUBLISHERS and self.name in placement.homes[1:]
+        return placement.mode in _RELAYED and self.name in placement.homes[1:]
+
+    def is_below_head(self, topic: bytes) -> bool:
+        """Whether this hub is a home of a content topic that follows another one along the topic's tree."""
+        return self.is_content(topic) and self.name in self.placement(topic).homes[1:]
+
+    def is_content(self, topic: bytes) -> bool:
+        """Whether the plan says that it is a content topic."""
+        entry = self.routing.plan.entries.get(topic)
+        return entry is not None and entry.mode is Mode.CONTENT
 
     def _remember(self, life: Life) -> None:
         self.dead[life] = None

@@ -1,12 +1,18 @@
 """Tell smart publishers of a split topic which of its homes they publish at: their seats.
 
 A hub that a smart client publishes a split, limited topic at reports it to the trunk's home (SIT), which deals it a
-seat (`limits.seating`) and answers with another home if that is not the one (SEAT); the hub then tells the client.
+seat (`limits.seating`) and answers with another home if that is not the one (SEAT); the hub then tells the client, and
+reports it again if it goes on publishing here.
 A client that goes brings all that it has published here to its position first, so its order is kept. Plain clients stay
 where they are connected.
 
+Publishers that fire together get different homes: those that have stated one group; of those that have not, the ones
+that are neighbours in the order that the plan names, if there is one (`limits.seat_order`). An order that comes later
+moves those who sit together, a few at a time.
+
 The list of seats lives at the trunk's home alone, and is rebuilt from the others: whenever the trunk has another home,
-or a link begins anew, every hub reports its publishers again, with the seats that they have.
+or a link begins anew, and every few seconds while they publish, every hub reports its publishers again, with the seats
+that they have.
 
 Always true: what is remembered is bounded by the connections there are; a publisher that no list knows keeps its seat.
 """
@@ -19,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from equipoise.hub.cluster.link.frame import Frame
 from equipoise.hub.cluster.link.seat_frames import SeatFrame, SitFrame
 from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.limits.seating import Seating
-from equipoise.limits.shares import equal_parts
+from equipoise.limits.seat_order import Ranks, SeatOrder
+from equipoise.limits.seating import Group, Seating
 from equipoise.model import Entry, Mode
 from equipoise.resp.replies import bulk, integer, push
 
@@ -37,6 +43,9 @@ CLIENT_BYTES = 16
 # and no home gets a crowd at once.
 LOOK_S = 0.5
 MOVES_MAX = 20
+# Groups that are looked at each time, and publishers that get a group by another order: some milliseconds.
+GROUPS_MAX = 500
+REGROUPED_MAX = 1_000
 # A publisher that has not published here for so long has left, or sits elsewhere.
 GONE_S = 10.0
 
@@ -47,6 +56,8 @@ class _Publisher(NamedTuple):
     session: Session
     group: bytes
     at: float
+    # It was told to go elsewhere, and may not have heard, or may not have been able to.
+    is_told: bool = False
 
 
 class Seats:
@@ -60,6 +71,11 @@ class Seats:
         self._reported_over: dict[bytes, tuple[str, int, int]] = {}
         # Of topics whose trunk lives here.
         self._dealt: dict[bytes, Seating] = {}
+        # By topic, the order of its publishers; what groups are made by (its number, and the number of homes); and
+        # publishers that have to get their groups anew.
+        self._orders: dict[bytes, Ranks] = {}
+        self._grouped_by: dict[bytes, tuple[int, int]] = {}
+        self._regrouping: dict[bytes, list[bytes]] = {}
         self._timer: Timer | None = None
 
     @property
@@ -79,8 +95,9 @@ class Seats:
         if known is not None and known.session is session and now - known.at < GONE_S / 4:
             return
         here[client] = _Publisher(session, session.group, now)
-        if known is None or known.group != session.group:
-            self._report(topic.name, client, is_seated=False)
+        # Again while it publishes here: another hub that it has left may have said since that it is gone.
+        is_known = known is not None and known.group == session.group and not known.is_told
+        self._report(topic.name, client, is_seated=is_known)
         self._look_soon()
 
     # What other hubs say.
@@ -90,26 +107,60 @@ class Seats:
         if self._home(frame.topic) != self._cluster.name or (entry := self._split(frame.topic)) is None:
             return
         seating = self._dealt.setdefault(frame.topic, Seating(self._shares(entry)))
-        known = seating.seats.get(frame.client)
+        if not seating.shares:
+            return
+        known, group = seating.seats.get(frame.client), self._group(frame)
         if frame.is_gone:
             if known is not None and known.home == peer:
                 seating.leave(frame.client)
             return
         if known is None and frame.is_seated and peer in seating.shares:
-            seating.take(frame.client, frame.group, peer)
-        elif known is None or known.group != frame.group or known.home not in seating.shares:
-            seating.deal(frame.client, frame.group)
+            seating.take(frame.client, group, peer)
+        elif known is None or known.group != group or known.home not in seating.shares:
+            seating.deal(frame.client, group)
         self._send_to_seat(frame.topic, frame.client, peer)
         self._look_soon()
 
     def seated(self, frame: SeatFrame) -> None:
         """The trunk's home says where a client of this hub sits."""
         one = self._here.get(frame.topic, {}).get(frame.client)
+        if one is not None:
+            self._here[frame.topic][frame.client] = one._replace(is_told=True)
         address = None if one is None else self._cluster.router.address(frame.home, is_tls=one.session.is_tls)
         if one is None or address is None or one.session.is_closing or one.session.proto != 3:
             return
         words = (bulk(b"eq.seat"), bulk(frame.topic), integer(self._cluster.router.version), bulk(address))
         one.session.write(push(words, 3))
+
+    # What the region knows.
+
+    def ordered(self, topic: bytes, order: SeatOrder) -> None:
+        """Deal publishers of the topic that have stated no group by this order."""
+        self._orders[topic] = order.ranks()
+        self._look_soon()
+
+    # Seen from outside.
+
+    def parts(self, topic: bytes) -> dict[str, float]:
+        """Of homes that serve, the part of the publishers that each should have."""
+        entry = self._split(topic)
+        return {} if entry is None else self._shares(entry)
+
+    def deals(self, topic: bytes) -> bool:
+        """Whether the topic's seats are dealt here."""
+        return topic in self._dealt and self._home(topic) == self._cluster.name
+
+    def dealt(self, topic: bytes) -> dict[bytes, str]:
+        """By publisher, the home of its seat; none unless they are dealt here."""
+        seating = self._dealt.get(topic)
+        return {} if seating is None else {client: seat.home for client, seat in seating.seats.items()}
+
+    def seen(self, topic: bytes) -> dict[bytes, float]:
+        """By publisher, when it was last noted to publish here."""
+        return {client: one.at for client, one in self._here.get(topic, {}).items()}
+
+    def has_order(self, topic: bytes) -> bool:
+        return topic in self._orders
 
     def close(self) -> None:
         if self._timer is not None:
@@ -127,6 +178,8 @@ class Seats:
             self._tidy(topic)
         for topic in list(self._dealt):
             self._settle(topic)
+        for topic in [topic for topic in self._orders if self._split(topic) is None]:
+            del self._orders[topic]
         if self._here or self._dealt:
             self._look_soon()
 
@@ -147,20 +200,48 @@ class Seats:
                 self._report(topic, client, is_seated=True)
 
     def _settle(self, topic: bytes) -> None:
-        """Keep to the shares of the plan, a few publishers at a time."""
+        """Keep to the parts of the plan, and groups apart, a few publishers at a time."""
         entry = self._split(topic)
         if entry is None or self._home(topic) != self._cluster.name:
-            del self._dealt[topic]
+            for kept in (self._dealt, self._grouped_by, self._regrouping):
+                kept.pop(topic, None)
             return
         seating = self._dealt[topic]
         seating.shares = self._shares(entry)
+        self._regroup(topic, seating)
         for _ in range(MOVES_MAX):
-            client = seating.surplus()
+            client = seating.surplus() or seating.crowded(GROUPS_MAX)
             if client is None:
                 return
             before = seating.seats[client]
             seating.deal(client, before.group)
             self._send_to_seat(topic, client, before.home)
+
+    def _regroup(self, topic: bytes, seating: Seating) -> None:
+        """Groups by an order depend on the order and on the number of homes: make those anew that were made before."""
+        ranks = self._orders.get(topic)
+        made_by = (0 if ranks is None else ranks.number, len(seating.shares))
+        if self._grouped_by.get(topic, (0, made_by[1])) != made_by:
+            self._regrouping[topic] = list(seating.seats)
+        self._grouped_by[topic] = made_by
+        due = self._regrouping.get(topic, [])
+        for _ in range(min(REGROUPED_MAX, len(due))):
+            client = due.pop()
+            seat = seating.seats.get(client)
+            if seat is None or (isinstance(seat.group, bytes) and seat.group):
+                continue
+            group = self._found_group(topic, client)
+            if group != seat.group:
+                seating.take(client, group, seat.home)
+
+    def _group(self, frame: SitFrame) -> Group:
+        return frame.group or self._found_group(frame.topic, frame.client)
+
+    def _found_group(self, topic: bytes, client: bytes) -> Group:
+        """As many neighbours in the order as there are homes: dealt like cards, each home gets one of them."""
+        ranks, seating = self._orders.get(topic), self._dealt[topic]
+        rank = None if ranks is None else ranks.of(client)
+        return b"" if rank is None else rank // max(1, len(seating.shares))
 
     def _report(self, topic: bytes, client: bytes, *, is_seated: bool = False, is_gone: bool = False) -> None:
         home, group = self._home(topic), self._here[topic][client].group
@@ -198,6 +279,6 @@ class Seats:
     def _shares(self, entry: Entry) -> dict[str, float]:
         """Of the homes that are alive: what a dead one had is divided among them."""
         alive = self._cluster.router.placement(entry.topic).homes
-        parts = zip(entry.homes, entry.shares or equal_parts(len(entry.homes)), strict=True)
+        parts = zip(entry.homes, entry.seat_parts, strict=True)
         living = {home: part for home, part in parts if home in alive}
         return {home: part / sum(living.values()) for home, part in living.items()}

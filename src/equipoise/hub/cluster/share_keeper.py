@@ -58,10 +58,9 @@ class ShareKeeper:
         router = self._cluster.router
         self.tenure.applied(router.routing.plan, router.serving, has_deaths=has_deaths)
 
-    def progressed(self) -> None:
-        """Other hubs have said more about the present routing."""
-        if self._cluster.is_barrier_passed:
-            self.tenure.passed(nanoseconds(self._cluster.core.shell.fine_now()))
+    def passed(self) -> None:
+        """Every live hub has acted on the present routing."""
+        self.tenure.passed(nanoseconds(self._cluster.core.shell.fine_now()))
 
     def follow(self, topic: Topic, limit: TopicLimit) -> None:
         """Plan, specs or the state of the stream may have changed: shrink at once, and grow if that is possible."""

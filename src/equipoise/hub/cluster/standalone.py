@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from equipoise.hub.cluster.link.frames import Tag
+from equipoise.hub.data.other_hubs import EdgeFacts
 from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Standalone"]
@@ -67,6 +69,15 @@ class _NoInterests:
 
     def filter_added(self, topic: Topic, filter: Filter) -> None: ...
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
+
+
+class _NoEdge:
+    state: Final = ""
+    facts: Final = EdgeFacts()
+
+    def probe_of(self, topic: bytes) -> None: ...
+    def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None: ...
+    def unsubscribed(self, session: Subscriber, number: bytes) -> None: ...
 
 
 class _AtOnce:
@@ -167,7 +178,7 @@ class Standalone:
         self.router = _OnlyHub(name)
         self.telling = _NoRedirects()
         self.listening = _OwnStreams()
-        self.interests = _NoInterests()
+        self.interests, self.edge = _NoInterests(), _NoEdge()
         self.receipts = _AtOnce()
         self.severing = _NoLinks()
         self.ways = self.asking = _OneRoute()

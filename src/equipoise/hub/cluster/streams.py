@@ -8,7 +8,7 @@ stream/relay.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.stream.admission import Admission
 from equipoise.stream.effects import End
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.stream_interest import StreamInterest
     from equipoise.hub.data.topic import Topic
 
-__all__ = ["PublishRoute", "State", "Stream"]
+__all__ = ["FollowRequest", "PublishRoute", "State", "Stream"]
 
 
 class PublishRoute:
     """Where the messages of this hub's clients to one topic go. Owned by its trunk's Stream."""
 
-    __slots__ = ("after", "is_due", "is_unused", "now", "target")
+    __slots__ = ("after", "is_due", "is_recalled", "is_unused", "now", "target")
 
     def __init__(self) -> None:
         # The stream that messages go to, and whether none has gone there yet; and the one that they are to go to.
@@ -39,11 +39,33 @@ class PublishRoute:
         # What the next message comes after, by stream, the latest last; and whether it has to say so.
         self.after: dict[bytes, tuple[int, int]] = {}
         self.is_due = False
+        # Whether the hub of `now` was asked to return what waits there: what comes next must not overtake that.
+        self.is_recalled = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether messages may go at once to where they are to go."""
+        return self.now == self.target and not self.is_recalled
+
+    def change(self) -> None:
+        """The next message goes to the target."""
+        self.now, self.is_due, self.is_unused, self.is_recalled = self.target, bool(self.after), True, False
 
     @property
     def is_plain(self) -> bool:
         """Whether messages go to the trunk as if there were nothing else."""
-        return not (self.now or self.target or self.is_due)
+        return not (self.now or self.target or self.is_due or self.is_recalled)
+
+
+class FollowRequest(NamedTuple):
+    """A hub asks to be sent a stream, and waits for that."""
+
+    # Of its question; 0: it is sent the stream, and asks whether it may go on under another plan.
+    ticket: int
+    # Of the plan that it asks under; 0: any.
+    version: int = 0
+    # Whether it is to be answered only by the hub that numbers the stream.
+    needs_home: bool = True
 
 
 class Stream(RelayMerge):
@@ -96,9 +118,9 @@ class Stream(RelayMerge):
         # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
         # no other.
         self.way: PublishRoute | None = None
-        # Who waits until the stream stands here: clients' subscriptions; other hubs, with the number of their ATTACH.
+        # Who waits until the stream stands here: clients' subscriptions; other hubs.
         self.waiters: list[Callable[[], None]] = []
-        self.relays_waiting: dict[OutLink, int] = {}
+        self.relays_waiting: dict[OutLink, FollowRequest] = {}
 
     @property
     def position(self) -> tuple[int, int]:
@@ -109,6 +131,12 @@ class Stream(RelayMerge):
         """Whether nothing is under way, so that an open topic needs no Stream."""
         is_plain = self.admission.is_empty and (self.way is None or self.way.is_plain)
         return is_plain and not (self.waiters or self.relays_waiting or self.pending_offer)
+
+    @property
+    def joining_links(self) -> list[OutLink]:
+        """Hubs that this one is to send the stream on to, though it does not number it."""
+        waiting = self.relays_waiting.items()
+        return [link for link, asked in waiting if asked.ticket and not asked.needs_home]
 
     @property
     def is_idle(self) -> bool:

@@ -23,6 +23,7 @@ from equipoise.stream.position import TRUNK
 if TYPE_CHECKING:
     from equipoise.content.filter import Filter
     from equipoise.content.parsing import FilterRequest
+    from equipoise.hub.cluster.home_positions import HomeAnswer
     from equipoise.hub.cluster.lane_state import Facts
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.other_hubs import LeftOut
@@ -62,6 +63,7 @@ class _Relays(Protocol):
 
 
 class _Patterns(Protocol):
+    def await_fills(self, patterns: Sequence[bytes], wait: Wait) -> None: ...
     def want(self, pattern: bytes, wait: Wait) -> None: ...
 
 
@@ -69,7 +71,13 @@ class _Dependencies(Protocol):
     def greet_session(self, topic: Topic, session: Session) -> None: ...
 
 
+class _HomePositions(Protocol):
+    def ask(self, topic: Topic) -> HomeAnswer: ...
+
+
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def home_positions(self) -> _HomePositions: ...
     @property
     def interests(self) -> _Interests: ...
     @property
@@ -108,9 +116,11 @@ class Listening:
         Streams that are left out need not stand here.
         """
         reply = Reply(abandoned=lambda: self._give_up(session))
+        # How far homes are, asked once for this subscription.
+        answers: dict[bytes, HomeAnswer] = {}
 
         def is_ready() -> bool:
-            return self._is_ready(session, kind, names, left_out, later, filtered)
+            return self._is_ready(session, kind, names, left_out, later, filtered, answers)
 
         def again() -> None:
             # What was so first may not be so any more.
@@ -131,6 +141,7 @@ class Listening:
         left_out: LeftOut,
         later: Callable[[], None],
         filtered: Sequence[FilterRequest],
+        answers: dict[bytes, HomeAnswer],
     ) -> bool:
         """Whether it is so now; else `later` is called when it may be."""
         wait = Wait(later)
@@ -143,11 +154,13 @@ class Listening:
                 releases.append(self._cluster.interests.hold(topic, filter, wait))
             for pattern in names if kind.is_pattern else ():
                 self._cluster.patterns.want(pattern, wait)
+            self._cluster.patterns.await_fills(names if kind.is_pattern else (), wait)
             for topic in self._topics_with_lanes(names) if kind.is_pattern else ():
                 self._stand(topic, wait)
             for name in (*(request.topic for request in filtered), *(() if kind.is_pattern else names)):
                 self._stand_by_name(session, name, left_out, wait)
                 self._await_number(name, wait)
+                self._await_home(name, wait, answers)
         if former is not None:
             _call_all(former.releases)
         if wait.is_over_at_once():
@@ -186,6 +199,16 @@ class Listening:
         topic = self._cluster.core.index.topics.get(name)
         if topic is not None and topic.log is not None and topic.is_home and not topic.log.may_begin:
             wait.join(topic.log.waiters)
+
+    def _await_home(self, name: bytes, wait: Wait, answers: dict[bytes, HomeAnswer]) -> None:
+        """Of a content topic, wait until this hub is as far as the home was when the subscription came."""
+        topic = self._cluster.core.index.topics.get(name)
+        if topic is None or topic.is_home or not self._cluster.router.is_content(name):
+            return
+        if name not in answers:
+            answers[name] = self._cluster.home_positions.ask(topic)
+        if not answers[name].is_there:
+            wait.join(answers[name].waiters)
 
     def _give_up(self, session: Session) -> None:
         """The client has gone, or was asked to try again."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
-from equipoise.limits import TOKEN, Bucket, Envelope, Share, TurnRing
+from equipoise.limits import TOKEN, Bucket, Envelope, Share, TokenReserve, TurnRing
 from equipoise.limits.shares import NOTHING
 from equipoise.stream.submission import Path
 
@@ -119,6 +119,7 @@ class TopicLimit:
         "queue",
         "refused",
         "remote_share",
+        "reserve",
         "ring",
         "sent_at",
         "share",
@@ -153,6 +154,8 @@ class TopicLimit:
         # Who waits for tokens here: paths of messages, and CLIENTS.
         self.ring: TurnRing[Path] = TurnRing()
         self.queue: ClientQueue | None = None
+        # The token, here or as the mirror has it, that is kept for a connection which was refused.
+        self.reserve: TokenReserve[int] = TokenReserve()
         # Of the connections in that queue; they come and go, and so does the queue.
         self.client_turns: TurnRing[int] = TurnRing()
         # By connection, what its next message comes after: the one that said so was refused.
@@ -243,6 +246,11 @@ class TopicLimit:
         self._admissions.add(-count)
 
     @property
+    def is_direct(self) -> bool:
+        """Whether a message that finds a token may have it: no other waits, and none is kept."""
+        return self.queue is None and not (self.owed_after or self.ring) and self.reserve.party is None
+
+    @property
     def is_engaged(self) -> bool:
         """Whether it would be missed: a bucket that is not full, a client that waits."""
         if self.ring or self.queue is not None or self.wanted != self.share:
@@ -287,6 +295,7 @@ class TopicLimit:
         self.resize(NOTHING)
         self.wanted, self.is_fresh = NOTHING, True
         self.ring = TurnRing()
+        self.reserve.end()
         self.waiting_at.clear()
 
     def note_delay(self, waited_ns: int) -> None:

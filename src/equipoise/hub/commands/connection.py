@@ -195,6 +195,7 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
             # Before its first plan a hub does not know its address; it may lag behind the others all the more.
             address = cluster.router.own_address(is_tls=session.is_tls)
             session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
+    core.specs.tell_durable(session.proto, session.push)
     return OK
 
 

@@ -37,6 +37,8 @@ __all__ = ["specs"]
 LISTED_MAX = 1_000
 # Digits of the number that a client gives a subscription: as many as a connection may have, and more.
 NUMBER_BYTES_MAX = 10
+# Subscriptions that one session of two hubs moves: fewer than a hub may have.
+TOTAL_MAX = 10_000_000
 
 
 def explain(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -62,9 +64,15 @@ def explain(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
 
 
 def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """EQ.FSUBSCRIBE number topic filter: the client hears by the number that it gives the subscription."""
+    """EQ.FSUBSCRIBE number topic filter [SESSION name total]: the client hears by the number that it gives it.
+
+    SESSION: another hub has sent the subscription here, as one of so many.
+    """
     if session.proto != 3:
         return NEEDS_RESP3
+    came_in = _session_of(command)
+    if isinstance(came_in, str):
+        return came_in
     number, name = command[1:3]
     if not number.isdigit() or len(number) > NUMBER_BYTES_MAX:
         return f"ERR the number of a subscription has 1 to {NUMBER_BYTES_MAX} digits"
@@ -85,9 +93,21 @@ def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes |
         text = subscribe(core, session, Kind.FILTERED, [number], compiled)
         if session.redirected is not None:
             core.cluster.telling.subscribed(session, [name])
+            if text is None:
+                core.cluster.edge.subscribed(session, number, came_in)
         return b"" if text is None else core.refuse(text)
 
     return core.cluster.listening.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])
+
+
+def _session_of(command: list[bytes]) -> tuple[str, int] | str | None:
+    """The session in which a subscription was sent here, and of how many; None: in none."""
+    if len(command) == 4:
+        return None
+    total = parse_integer(command[6]) if len(command) == 7 else None
+    if total is None or command[4].upper() != b"SESSION" or not 0 < total < TOTAL_MAX:
+        return "ERR after the filter comes nothing, or SESSION, its name and how many subscriptions it moves"
+    return command[5].decode(errors="replace"), total
 
 
 def cover(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
@@ -139,7 +159,9 @@ def specs() -> list[CommandSpec]:
     return [
         of("eq.filter", -3, explain, "Tells what a filter means and matches.", is_quick=True),
         of("eq.filters", 3, filters, "Lists the filters of this hub's clients on a topic.", is_quick=True),
-        of("eq.fsubscribe", 4, fsubscribe, "Subscribes to what a filter matches of a topic, with positions."),
+        of(
+            "eq.fsubscribe", -4, fsubscribe, "Subscribes to what a filter matches of a topic, with positions."
+        ),
         of(
             "eq.funsubscribe",
             -1,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.keys import unknown_command
-from equipoise.hub.commands.log_commands import add_several
+from equipoise.hub.commands.plain_adds import add_gathered, add_several
 from equipoise.hub.commands.spec import CommandSpec, wrong_arity
 from equipoise.hub.commands.table import COMMANDS
 from equipoise.hub.commands.transactions import enqueue, rejected
@@ -56,6 +56,28 @@ class Dispatch:
         session.answer(reply, size, is_muted=False)
         session.flush()
         return True
+
+    def add_gathered(
+        self,
+        topic: bytes,
+        sessions: list[Session],
+        counts: list[int],
+        bodies: list[bytes],
+        size: int,
+        is_last: bool = False,
+        /,
+    ) -> None:
+        """Carry out XADDs to one log that several sessions have sent, of so many bytes; see `_sockets.c`.
+
+        `is_last`: no other command comes in this turn.
+        """
+        live = add_gathered(self._core, topic, sessions, counts, bodies, size)
+        if live is None:
+            return
+        if is_last:
+            live.append_now()
+        else:
+            live.changed()
 
     def is_pipelined(self, command: Command) -> bool:
         """Whether the command may run while earlier replies are owed, and later ones while its own is."""

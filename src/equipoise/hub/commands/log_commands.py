@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import Action
 from equipoise.hub.access.denials import RESERVED, denial, too_long
-from equipoise.hub.commands import resuming
+from equipoise.hub.commands import appending, resuming
 from equipoise.hub.commands.keys import unknown_command
 from equipoise.hub.commands.spec import CommandSpec, Handler, container
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import compile_pattern
 from equipoise.hub.data.topic import LANE_PREFIX
 from equipoise.hub.logs.hub_logs import combined
-from equipoise.hub.logs.live_log import RUN_BYTES
 from equipoise.hub.logs.log_request import LogRequest
-from equipoise.log.append import add_run, spell_fields, xadd
+from equipoise.log.append import xadd
 from equipoise.log.call import LogCall
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import parse_read
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.model.glob import Glob
 
-__all__ = ["COMMAND_BYTES_MAX", "GROUP", "add_several", "log_denial", "specs"]
+__all__ = ["COMMAND_BYTES_MAX", "GROUP", "log_denial", "specs"]
 
 # Redis's group of these commands.
 GROUP = "stream"
@@ -135,29 +134,6 @@ def add(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
 _add_carefully = _on_one("xadd")
 
 
-def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) -> bytes | Reply | None:
-    """XADDs in a row that have no options and concern one log, as one; None if they are not such."""
-    logs = core.logs
-    try:
-        verbs, names, ids, *fields = zip(*commands, strict=True)
-    except ValueError:
-        return None
-    count, name = len(commands), names[0]
-    is_alike = verbs.count(b"XADD") == names.count(name) == ids.count(b"*") == count
-    if not is_alike or not fields or len(fields) & 1 or logs is None or not core.users.is_open:
-        return None
-    size = sum([sum(map(len, column)) for column in fields])
-    if size > RUN_BYTES or len(name) > core.limits.topic_bytes_max or name.startswith(LANE_PREFIX):
-        return None
-    live = logs.at_hand(name)
-    if live is None:
-        return None
-    core.stats.commands += count
-    session.command = "xadd"
-    bodies, now_ms = list(map(spell_fields, zip(*fields, strict=True))), logs.now_ms()
-    return live.submit(lambda state: add_run(state, bodies, now_ms), size)
-
-
 def _on_several(name: str) -> Handler:
     """A command that counts the logs that it concerns."""
 
@@ -236,6 +212,7 @@ def specs() -> list[CommandSpec]:
     write, fast_write = ("write", "denyoom"), ("write", "denyoom", "fast")
     rows = [
         resuming.spec(),
+        appending.spec(),
         _spec("xadd", -5, "5.0.0", "Appends an entry to the log of a topic.", fast_write),
         _spec("xlen", 2, "5.0.0", "Counts the entries of a log.", ("readonly", "fast")),
         _spec("xrange", -4, "5.0.0", "Returns entries between two ids.", ("readonly",)),

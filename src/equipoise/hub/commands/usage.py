@@ -36,6 +36,7 @@ USAGE = {
     "config|get": "parameter [parameter ...]",
     "echo": "message",
     "eq.after": "channel stream epoch n",
+    "eq.append": "channel publisher run n message [message ...]",
     "eq.arrivals": "channel ON|OFF [key]",
     "eq.link": "link-name [ROUTES]",
     "eq.publish": "channel message [message ...]",

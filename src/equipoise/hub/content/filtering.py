@@ -21,7 +21,7 @@ from equipoise.content.parsing import FilterRequest, parse_filter, read_name
 from equipoise.errors import FilterError
 from equipoise.hub.access.denials import denial
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of
-from equipoise.hub.content.topic_filters import TopicFilter, TopicFilters
+from equipoise.hub.content.topic_filters import RunProbe, TopicFilter, TopicFilters
 
 if TYPE_CHECKING:
     from equipoise.hub.client_limits import Limits
@@ -53,7 +53,14 @@ class _Interests(Protocol):
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
 
 
+class _Edge(Protocol):
+    def probe_of(self, topic: bytes) -> RunProbe | None: ...
+    def unsubscribed(self, session: Subscriber, number: bytes) -> None: ...
+
+
 class _OtherHubs(Protocol):
+    @property
+    def edge(self) -> _Edge: ...
     @property
     def interests(self) -> _Interests: ...
 
@@ -148,6 +155,7 @@ class Filtering:
         content = topic.content
         if content is None:
             content = TopicFilters(self, lambda: self.source_of(topic))
+            content.probe = self._core.cluster.edge.probe_of(topic.name)
             index.set_content(topic, content)
         node = content.index.get(filter)
         if node is None:
@@ -181,6 +189,7 @@ class Filtering:
         content = topic.content
         assert content is not None, "the topic of a filter has filters"
         if is_smart:
+            self._core.cluster.edge.unsubscribed(session, text)
             content.remove_smart(node, session, text)
         else:
             node.remove(session, text)

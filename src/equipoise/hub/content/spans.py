@@ -49,26 +49,30 @@ class SpannedStream(Protocol):
 
     @property
     def lane(self) -> bytes: ...
+    @property
+    def shown_epoch(self) -> int: ...
 
 
 class SmartMembers:
     """The subscribers with positions of one filter."""
 
-    __slots__ = ("at", "count", "numbers")
+    __slots__ = ("at", "count", "leaving", "numbers")
 
     def __init__(self) -> None:
         # By session, the numbers of its subscriptions to the filter, as its pushes have them.
         self.numbers: dict[Subscriber, tuple[bytes, ...]] = {}
         self.count = 0
+        # Of these, how many were sent to another edge and are still here.
+        self.leaving = 0
         # By stream, up to where they know it.
         self.at: dict[bytes, tuple[int, int]] = {}
 
 
 class _Mark(NamedTuple):
-    """Where a stream stood when something was announced."""
+    """Where a stream stood when something was announced, in the epoch that clients see."""
 
     lane: bytes
-    epoch: int
+    shown_epoch: int
     n: int
     # Where its epoch begins here, and what lies behind the last loss, as far as is known.
     start: tuple[int, int] | None
@@ -77,13 +81,13 @@ class _Mark(NamedTuple):
     def base(self, at: tuple[int, int] | None) -> int:
         """The position of the epoch up to which subscribers who were told up to `at` know the stream, or will find a
         hole."""
-        if at is None or at[0] != self.epoch:
+        if at is None or at[0] != self.shown_epoch:
             at = self.start
-        if at is None or at[0] != self.epoch:
+        if at is None or at[0] != self.shown_epoch:
             # A stream that has just begun, and no message of which was here, has nothing to account for.
             return self.n
         floor = self.floor or at
-        return max(at, floor)[1] if floor[0] == self.epoch else at[1]
+        return max(at, floor)[1] if floor[0] == self.shown_epoch else at[1]
 
 
 class _Notice(NamedTuple):
@@ -135,7 +139,7 @@ class FilterSpans:
         self._tell(session)
         if not members.numbers:
             self.filters[members] = None
-            members.at = {stream.lane: (stream.epoch, stream.n) for stream in streams}
+            members.at = {stream.lane: (stream.shown_epoch, stream.n) for stream in streams}
         members.numbers[session] = (*members.numbers.get(session, ()), bulk(number))
         members.count += 1
         self.sessions[session] = self.sessions.get(session, 0) + 1
@@ -176,14 +180,14 @@ class FilterSpans:
             head, tail = _push(
                 stream, base + 1, positions[-1] - base, positions, [payloads[i] for i in found]
             )
-            members.at[stream.lane] = (stream.epoch, positions[-1])
+            members.at[stream.lane] = (stream.shown_epoch, positions[-1])
             _write(stream, members, head, tail)
 
     def _note_run(self, stream: SpannedStream, first: int) -> None:
         """The first run of an epoch says where the epoch begins here, if nothing has before."""
         start = self._starts.get(stream.lane)
-        if start is None or start[0] != stream.epoch:
-            self._starts[stream.lane] = (stream.epoch, first - 1)
+        if start is None or start[0] != stream.shown_epoch:
+            self._starts[stream.lane] = (stream.shown_epoch, first - 1)
 
     def announce(
         self, streams: Iterable[SpannedStream], frame: bytes, ahead: Iterable[Subscriber] = ()
@@ -209,7 +213,7 @@ class FilterSpans:
             base = mark.base(members.at.get(mark.lane))
             if base < mark.n:
                 head, tail = _push(mark, base + 1, mark.n - base)
-                members.at[mark.lane] = (mark.epoch, mark.n)
+                members.at[mark.lane] = (mark.shown_epoch, mark.n)
                 _write(stream, members, head, tail)
 
     def _notify(self, notice: _Notice) -> None:
@@ -260,11 +264,13 @@ class FilterSpans:
     def jump(self, stream: SpannedStream, epoch: int, n: int) -> None:
         """The stream goes on after this position, and what lies between never came here."""
         self.account(stream)
-        self._starts[stream.lane] = self._floors[stream.lane] = (epoch, n)
+        # Of a durable topic clients see one epoch.
+        shown = epoch if stream.epoch == stream.shown_epoch else stream.shown_epoch
+        self._starts[stream.lane] = self._floors[stream.lane] = (shown, n)
 
     def _mark(self, stream: SpannedStream) -> _Mark:
         lane = stream.lane
-        return _Mark(lane, stream.epoch, stream.n, self._starts.get(lane), self._floors.get(lane))
+        return _Mark(lane, stream.shown_epoch, stream.n, self._starts.get(lane), self._floors.get(lane))
 
 
 def _push(
@@ -278,7 +284,7 @@ def _push(
     lane, kind = stream.lane, Kind.FILTERED
     words = 5 + bool(lane) + 2 * len(payloads)
     parts = [bulk(lane)] if lane else []
-    parts += (integer(stream.epoch), integer(first), integer(count))
+    parts += (integer(stream.shown_epoch), integer(first), integer(count))
     for position, payload in zip(positions, payloads, strict=True):
         parts.append(b":%d\r\n$%d\r\n%b\r\n" % (position, len(payload), payload))
     return b">%d\r\n%b" % (words, bulk(kind.lane_message if lane else kind.message)), b"".join(parts)

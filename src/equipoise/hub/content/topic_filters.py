@@ -13,7 +13,7 @@ Always true:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from equipoise.content.attributes import AttributeSource, attributes_of
 from equipoise.content.filter import Filter
@@ -25,7 +25,7 @@ from equipoise.resp.replies import bulk, integer
 if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
 
-__all__ = ["FilterStats", "TopicFilter", "TopicFilters"]
+__all__ = ["FilterStats", "MatchedRun", "RunProbe", "TopicFilter", "TopicFilters"]
 
 
 class FilterStats(Protocol):
@@ -57,10 +57,29 @@ class _Trunk(Protocol):
 class _Topic(SpannedStream, Protocol):
     """The topic, or a lane of it, that a run is of."""
 
+    name: bytes
     delivered: int
 
     @property
     def trunk(self) -> _Trunk: ...
+
+
+class RunProbe(Protocol):
+    """Measures what runs of messages cost, while this hub is an edge of the topic."""
+
+    def work_s(self) -> float: ...
+    def delivered(
+        self, filters: TopicFilters, topic: _Topic, run: MatchedRun, began_s: float, bytes_before: int
+    ) -> None: ...
+
+
+class MatchedRun(NamedTuple):
+    """Messages that were matched and written: the attributes, or None, and the filters of each."""
+
+    payloads: Sequence[bytes]
+    matched: Sequence[tuple[dict[str, Any] | None, Sequence[TopicFilter]]]
+    # Subscriptions that each went to.
+    counts: Sequence[int]
 
 
 class TopicFilter(FilterNode):
@@ -106,7 +125,17 @@ class TopicFilter(FilterNode):
 class TopicFilters:
     """Owned by one topic; changed by `Filtering` alone. A stage of the topic's audience."""
 
-    __slots__ = ("_sessions", "_source", "_stats", "counts", "index", "spans")
+    __slots__ = (
+        "_sessions",
+        "_source",
+        "_stats",
+        "counts",
+        "index",
+        "leaving",
+        "probe",
+        "spans",
+        "subscriptions",
+    )
 
     def __init__(self, stats: FilterStats, source: Callable[[], AttributeSource]) -> None:
         self._stats = stats
@@ -119,14 +148,15 @@ class TopicFilters:
         self.spans: FilterSpans | None = None
         # Of the run that was delivered last: how many subscriptions each of its messages matched.
         self.counts: list[int] = []
+        self.subscriptions = 0
+        # Of these, how many were sent to another edge and are still here.
+        self.leaving = 0
+        # Of a content topic that this hub carries subscribers of.
+        self.probe: RunProbe | None = None
 
     @property
     def sessions(self) -> Collection[Subscriber]:
         return self._sessions.keys()
-
-    @property
-    def subscriptions(self) -> int:
-        return sum(self._sessions.values())
 
     def plain_sessions(self) -> list[Subscriber]:
         """Those with a subscription without positions."""
@@ -135,6 +165,7 @@ class TopicFilters:
 
     def note(self, session: Subscriber, step: int) -> None:
         """The subscriber has so many subscriptions more."""
+        self.subscriptions += step
         count = self._sessions.get(session, 0) + step
         if count:
             self._sessions[session] = count
@@ -161,7 +192,9 @@ class TopicFilters:
 
     def deliver(self, backlogs: _RunNotes, topic: _Topic, first: int, payloads: Sequence[bytes]) -> None:
         """`topic` may be a lane of the topic that the filters are for."""
-        stats = self._stats
+        stats, probe = self._stats, self.probe
+        began_s, bytes_before = 0.0 if probe is None else probe.work_s(), topic.bytes_out
+        matched: list[tuple[dict[str, Any] | None, Sequence[TopicFilter]]] = []
         source = self._source()
         counts: list[int] = []
         hits: dict[SmartMembers, list[int]] = {}
@@ -174,6 +207,8 @@ class TopicFilters:
             found = [] if attributes is None else listed(self.index.match(attributes))
             matching_s += stats.fine_now() - began_at
             count = 0
+            if probe is not None:
+                matched.append((attributes, found))
             if self.spans is not None:
                 for node in found:
                     if node.smart is not None:
@@ -190,6 +225,8 @@ class TopicFilters:
             meter.note_matching(delivered, matching_s)
         topic.delivered += delivered
         self.counts = counts
+        if probe is not None:
+            probe.delivered(self, topic, MatchedRun(payloads, matched, counts), began_s, bytes_before)
 
     def replies(self, others: int) -> bytes:
         """What PUBLISH answers for each message of the last run, with so many receivers beside the filters."""

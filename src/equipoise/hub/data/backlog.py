@@ -6,7 +6,8 @@ transport has room again the backlog drains in order. A client whose unsent outp
 held messages it will not get are counted by topic; what its transport had taken is not known message by message.
 
 Always true:
-    what the clients get is a prefix of what was written to them, whole frames apart from the very last;
+    what the clients get is a prefix of what was written to them, but for what was put ahead, whole frames apart from
+    the very last;
     a client's unsent output is at most the limit and one piece;
     `bytes` is the sum over all backlogs, of what they hold and what their transports held when they filled up, and
     over the clients that have left without reading what they were owed; it is at most the total limit and one piece.
@@ -149,6 +150,17 @@ class Backlogs:
         if not pieces and not backlog.is_paused:
             self._release(backlog)
             session.write = write
+
+    def put_ahead(self, session: Subscriber, piece: bytes) -> None:
+        """Write something before all that waits here for the session. What its transport has taken goes first."""
+        backlog = self.lagging.get(session)
+        if backlog is None:
+            session.write(piece)
+            return
+        backlog.pieces.appendleft((piece, None, 0, self.now()))
+        backlog.bytes += len(piece)
+        self.bytes += len(piece)
+        self.check(backlog)
 
     def check(self, backlog: Backlog) -> None:
         """Disconnect the clients that are over a limit now."""

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Tag
     from equipoise.hub.cluster.link.link import InLink, OutLink
     from equipoise.hub.cluster.streams import Stream
+    from equipoise.hub.content.topic_filters import RunProbe
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
 __all__ = [
+    "EdgeFacts",
+    "EdgePlace",
     "LeftOut",
     "LimitedTopics",
     "OtherHubs",
@@ -98,6 +102,37 @@ class FilterInterests(Protocol):
         """The topic has a filter that none of this hub's clients had."""
 
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
+
+
+class EdgeFacts(NamedTuple):
+    """How a hub shares subscribers of content topics: the keys of INFO and of the metrics."""
+
+    content_input_ratio: float = 0.0
+    content_output_ratio: float = 0.0
+    content_matching_delay_s: float = 0.0
+    # Sessions that are over; subscriptions sent away in them, and those that came; messages that were none.
+    content_sessions: int = 0
+    content_moved: int = 0
+    content_came: int = 0
+    content_nonsense: int = 0
+
+
+class EdgePlace(Protocol):
+    """This hub as one of those that carry the subscribers of content topics."""
+
+    def probe_of(self, topic: bytes) -> RunProbe | None:
+        """What measures a content topic that this hub carries subscribers of; None: it carries none."""
+
+    def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None:
+        """A smart client has subscribed by a filter; in which session of two hubs, of how many, if it was sent here."""
+
+    def unsubscribed(self, session: Subscriber, number: bytes) -> None: ...
+    @property
+    def state(self) -> str:
+        """What it is doing, as others are told; empty: this hub is no edge."""
+
+    @property
+    def facts(self) -> EdgeFacts: ...
 
 
 class PublishAcks(Protocol):
@@ -212,6 +247,8 @@ class OtherHubs(Protocol):
     def listening(self) -> Subscriptions: ...
     @property
     def interests(self) -> FilterInterests: ...
+    @property
+    def edge(self) -> EdgePlace: ...
     @property
     def receipts(self) -> PublishAcks: ...
     @property

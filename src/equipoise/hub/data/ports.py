@@ -46,8 +46,11 @@ class MessageLog(Protocol):
     def publish_positioned(
         self, payloads: Sequence[bytes], receipt: Callable[[int, int, int], bytes]
     ) -> bytes | Reply: ...
+    def take_in(self, payloads: Sequence[bytes], done: Callable[[tuple[int, int]], object]) -> None: ...
+    def publish_numbered(self, words: Sequence[bytes]) -> bytes | Reply: ...
     def relay(self, epoch: int, first: int, payloads: Sequence[bytes]) -> None: ...
     def take_over(self, end: int) -> int: ...
+    def home_lost(self) -> None: ...
 
 
 class LinkEnd(Protocol):
@@ -86,6 +89,13 @@ class Shell(Protocol):
 
     def fine_now(self) -> float:
         """The same, anew at each call: what tells neighbours from each other is less than a turn of the loop."""
+
+    def work_s(self) -> float:
+        """A clock that tells how long work takes: that of `fine_now`, or, where time stands still while a hub works, of
+        a processor."""
+
+    def cpu_s(self) -> float:
+        """CPU time that this process has used so far."""
 
     def wall_time(self) -> float:
         """Seconds since 1970, as far as this machine knows."""

@@ -50,6 +50,9 @@ REPLY_S = 5.0
 # Replies that one session may be owed, and the bytes of their commands. Beyond, what it sends waits.
 OWED_MAX = 1_000
 OWED_BYTES_MAX = 16 * 1024 * 1024
+# A session that owes as many as it may goes on once so many are written, not for each of them: looking at what it holds
+# of its client's commands costs as much as executing several.
+OWED_STEP = 32
 
 # Error texts of publishes: refused, since too much waits already; or accepted, with an outcome that is not known.
 NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.pending_bytes_max)"
@@ -165,6 +168,11 @@ class OwedReplies:
     def may_grow(self) -> bool:
         """Whether a pipelined command may run."""
         return not self.is_fenced and len(self._entries) < OWED_MAX and self._bytes < OWED_BYTES_MAX
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a session that was held up may go on."""
+        return self.may_grow and len(self._entries) <= max(OWED_MAX // 2, OWED_MAX - OWED_STEP)
 
     def add(self, reply: Reply | bytes, size: int) -> None:
         """The reply to a command of so many bytes."""

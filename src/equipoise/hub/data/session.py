@@ -21,6 +21,7 @@ from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
+    from equipoise.hub.data.gathered_replies import GatheredReplies
     from equipoise.hub.data.session_host import SessionHost
 
 # How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
@@ -46,16 +47,17 @@ class Session(ClientState):
         "_owed",
         "_reader",
         "_waiting",
+        "gathered",
     )
 
     def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
         self._owed: OwedReplies | None = None  # None: nothing is owed but what `_replies` has.
+        self.gathered: GatheredReplies | None = None  # What is owed together with other sessions.
         # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
         self._waiting: list[Command] | Publishes | None = None
-        # What has come while commands wait; None while none do.
-        self._held: list[bytes] | None = None
+        self._held: list[bytes] | None = None  # What has come while commands wait; None while none do.
         self._is_blocked = self._is_paused = self._holds_input = False
 
     # --- in
@@ -64,6 +66,8 @@ class Session(ClientState):
         """Execute what is complete in the client's bytes. Never raises for anything they contain."""
         if self.is_closing:
             return
+        if self.gathered is not None:
+            self.gathered.set_apart(self)
         if self._waiting is not None or (self._crowd and self._joins_crowd()):
             self._hold(data)
             return
@@ -126,7 +130,7 @@ class Session(ClientState):
     @property
     def is_busy(self) -> bool:
         """Whether commands wait, or replies are owed."""
-        return self._waiting is not None or self._owed is not None
+        return self._waiting is not None or self._owed is not None or self.gathered is not None
 
     @property
     def unread_bytes(self) -> int:
@@ -137,15 +141,13 @@ class Session(ClientState):
 
     def log_in(self, user: User, *, is_certified: bool = False) -> None:
         """Through HubCore.log_in, which also judges subscriptions by the new user's rules."""
-        self.user = user
-        self.is_certified = is_certified
+        self.user, self.is_certified = user, is_certified
         self.input_bytes = self._output_bytes = 0
         self.stop_timer()
         self._reader.limits = self._core.request_limits(is_authenticated=True)
 
     def log_out(self) -> None:
-        self.user = None
-        self.is_certified = False
+        self.user, self.is_certified = None, False
         self._reader.limits = self._core.request_limits(is_authenticated=False)
 
     def _publish(self, batch: Publishes) -> None:
@@ -264,12 +266,12 @@ class Session(ClientState):
         self.flush()
         if owed.is_empty:
             self.forget_replies()
-        if self._is_blocked and not self.is_closing and (self._owed is None or owed.may_grow):
+        if self._is_blocked and not self.is_closing and (self._owed is None or owed.has_room):
             self._go_on()
 
     def forget_replies(self) -> None:
         """All that is owed in order is complete, or the session has ended."""
-        owed, self._owed = self._owed, None
+        owed, self._owed, self.gathered = self._owed, None, None
         if owed is not None:
             owed.timer.cancel()
             owed.forget()
@@ -283,8 +285,7 @@ class Session(ClientState):
             # Its pings wait behind what it is owed: it must not take this hub for dead.
             self.write(push((bulk(b"eq.wait"), integer(len(owed))), 3))
         if self._is_paused and core.shell.has_hung_up(self.wire):
-            # A transport whose reading is paused would not tell.
-            core.cut(self, "it has hung up")
+            core.cut(self, "it has hung up")  # A transport whose reading is paused would not tell.
 
     def stand_by(self) -> None:
         """Serve the client only after `proceed`."""
@@ -375,8 +376,7 @@ class Session(ClientState):
                 self.note_input()
             return
         if self._owed is not None:
-            # The replies to what was understood come first.
-            self._suspend([], is_blocked=True)
+            self._suspend([], is_blocked=True)  # The replies to what was understood come first.
         else:
             self._fail(reader.error or "Protocol error: request larger than the input limit")
 

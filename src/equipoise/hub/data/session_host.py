@@ -30,6 +30,16 @@ class Commands(Protocol):
 
     def execute(self, session: Session, command: Command) -> bytes | Reply: ...
     def add_several(self, session: Session, commands: list[Command], size: int) -> bool: ...
+    def add_gathered(
+        self,
+        topic: bytes,
+        sessions: list[Session],
+        counts: list[int],
+        bodies: list[bytes],
+        size: int,
+        is_last: bool = False,
+        /,
+    ) -> None: ...
     def is_pipelined(self, command: Command) -> bool: ...
 
 

@@ -54,8 +54,7 @@ def subscribe(
             if kind is Kind.OWN:
                 facts += _own_stream(core, session, topic)
             else:
-                epoch = topic.epoch if kind is Kind.FILTERED else topic.shown_epoch
-                facts += [integer(epoch), integer(topic.n if since is None else since)]
+                facts += [integer(topic.shown_epoch), integer(topic.n if since is None else since)]
         session.push(push(facts, session.proto))
         if kind.is_by_name and isinstance(topic, Topic):
             core.cluster.listening.greet(session, topic, kind)

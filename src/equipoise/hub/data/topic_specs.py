@@ -5,9 +5,11 @@ Always true: a topic's spec is looked up once per change of specs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.model import Specs, TopicSpec
+from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.data.topic import Topic
@@ -26,6 +28,8 @@ class TopicSpecs:
         self.enforced_version = 0
         # Whether one of them asks for what only one hub at a time may do: limit a rate, append.
         self.need_single_writer = False
+        # Whether one of them asks for a log.
+        self.has_durable = False
         self._changes = 0
 
     def follow(self, specs: Specs, version: int) -> None:
@@ -35,6 +39,12 @@ class TopicSpecs:
         self.need_single_writer = any(
             spec.rate_per_s is not None or spec.durability is not None for spec in specs
         )
+        self.has_durable = any(spec.durability is not None for spec in specs)
+
+    def tell_durable(self, proto: int, write: Callable[[bytes], object]) -> None:
+        """Tell a smart client that there are durable topics, and by which version of the specs: it numbers messages."""
+        if self.has_durable and proto == 3:
+            write(push((bulk(b"eq.durable"), integer(self.version)), 3))
 
     def of_name(self, name: bytes) -> TopicSpec | None:
         """What a topic of this name needs."""

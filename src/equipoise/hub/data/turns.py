@@ -21,8 +21,8 @@ from equipoise.hub.data.reply import Reply
 
 __all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
 
-# How long one client's commands may keep the loop, in seconds; then others have a turn.
-TURN_S = 0.01
+# How long one client's commands may keep the loop, in seconds; then others have a turn. Whole milliseconds count.
+TURN_S = 0.002
 _END = object()
 
 

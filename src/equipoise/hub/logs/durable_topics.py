@@ -17,19 +17,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.data.reply import LATE, REPLY_S, Reply
+from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.logs.hub_logs import for_each
 from equipoise.hub.logs.live_log import LogStage
-from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, SINCE, LogRequest, unpack_since
-from equipoise.log.append import add_entry, payload_body, payload_of
-from equipoise.log.entries import body_of
+from equipoise.hub.logs.log_request import (
+    PUBLISH,
+    PUBLISH_NUMBERED,
+    PUBLISH_POSITIONED,
+    SINCE,
+    LogRequest,
+    unpack_since,
+)
+from equipoise.log.append import add_entry
+from equipoise.log.entries import body_of, payload_body, payload_of
+from equipoise.log.numbered import add_numbered
 from equipoise.log.records import EntryAdded
 from equipoise.resp.replies import array, bulk, error, integer
 from equipoise.stream.position import DURABLE_EPOCH
+from equipoise.stream.submission import NOWHERE
 
 if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.losses import Losses
     from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.session import Session
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topic_specs import TopicSpecs
     from equipoise.hub.data.topics import Topic, TopicIndex
@@ -45,23 +56,6 @@ NO_TOPIC_ROOM = "TRYAGAIN the owner of the log has no room for the topic"
 PATIENCE_S = 2.0
 # How soon the owner is asked again for what is missing.
 _AGAIN_S = 0.1
-
-
-def _for_each(outcome: bytes | Reply, count: int) -> bytes | Reply:
-    """The outcome of several messages, with an error as often as there are messages."""
-    if isinstance(outcome, bytes):
-        return outcome * count if outcome[:1] == b"-" else outcome
-    whole = Reply(expired=lambda: error(LATE) * count)
-
-    def complete() -> None:
-        answer = b"".join(outcome.pieces or ())
-        if whole.is_wanted:
-            whole.complete(answer * count if answer[:1] == b"-" else answer)
-
-    outcome.owe(complete, 0.0, is_muted=False)
-    if outcome.pieces is not None:
-        complete()
-    return whole
 
 
 def _receipt(epoch: int, n: int, receivers: int) -> bytes:
@@ -80,6 +74,8 @@ class _Core(Protocol):
     def index(self) -> TopicIndex: ...
     @property
     def losses(self) -> Losses: ...
+    @property
+    def links(self) -> dict[bytes, Session]: ...
     def publish(self, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int: ...
     def audience_of(self, topic: Topic) -> Audience: ...
     def make_topic(self, name: bytes) -> Topic | None: ...
@@ -114,7 +110,7 @@ class DurableTopic:
             outcome = self.publish_here(logs.of(name), payloads)
         else:
             outcome = logs.elsewhere.submit(name, LogRequest(PUBLISH, [b"publish", name, *payloads]))
-        return outcome if len(payloads) == 1 else _for_each(outcome, len(payloads))
+        return outcome if len(payloads) == 1 else for_each(outcome, len(payloads))
 
     def publish_here(self, live: LiveLog, payloads: Sequence[bytes]) -> bytes | Reply:
         def work(log: TopicLog) -> bytes:
@@ -144,6 +140,34 @@ class DurableTopic:
 
         return live.submit(work, sum(map(len, payloads)))
 
+    def publish_numbered(self, words: Sequence[bytes]) -> bytes | Reply:
+        """Publisher, run, number of the first message, and messages, which are in the log once if sent again."""
+        name = self._topic.name
+        return self._logs.submit(name, LogRequest(PUBLISH_NUMBERED, [b"eq.append", name, *words]))
+
+    def publish_numbered_here(self, live: LiveLog, words: Sequence[bytes]) -> bytes | Reply:
+        def work(log: TopicLog) -> bytes:
+            added = add_numbered(log, words, self._logs.now_ms())
+            return added.receipt(self._core.audience_of(self._topic).receivers)
+
+        return live.submit(work, sum(map(len, words)))
+
+    def take_in(self, payloads: Sequence[bytes], done: Callable[[tuple[int, int]], object]) -> None:
+        """A hub without logs brings messages; `done` with a position once they are committed, NOWHERE if they are not.
+
+        Such a hub sends some of them again when their home dies: they are there at least once.
+        """
+
+        def tell() -> None:
+            reply = outcome if isinstance(outcome, bytes) else b"".join(outcome.pieces or ())
+            done(NOWHERE if reply[:1] in (b"-", b"") else (self._topic.epoch, self._topic.n))
+
+        outcome = self.publish(payloads) if payloads else b""
+        if isinstance(outcome, Reply) and outcome.pieces is None:
+            outcome.owe(tell, 0.0, is_muted=False)
+        else:
+            tell()
+
     def _add(self, log: TopicLog, payloads: Sequence[bytes]) -> None:
         now_ms = self._logs.now_ms()
         for payload in payloads:
@@ -172,6 +196,7 @@ class DurableTopic:
         elif not self.is_numbered:
             topic.jump(topic.epoch, last)
             self._number()
+        self._logs.filled(topic)
 
     def take_over(self, end: int) -> int:
         """The channel's home is here from now on, the former one ended at this number, 0 if unknown; where it goes on.
@@ -184,8 +209,14 @@ class DurableTopic:
         if not self.is_numbered and end:
             self._topic.n = end
             self._number()
+        if self.is_numbered:
+            self.home_lost()
         self._look_later(0)
         return self._topic.n
+
+    def home_lost(self) -> None:
+        """The log may have what has not come here: who subscribes by pattern waits for that, and does not get it."""
+        self._logs.await_fill(self._topic, self, PATIENCE_S)
 
     def look(self) -> None:
         """Open the log, if it is to be here and subscribers may miss messages of it."""
@@ -214,8 +245,7 @@ class DurableTopic:
         if not self.is_numbered or (first - 1 > topic.n and not topic.has_followers):
             topic.jump(topic.epoch, first - 1)
             self._number()
-        skip = topic.n + 1 - first
-        if skip > 0:
+        if (skip := topic.n + 1 - first) > 0:
             first, payloads = first + skip, payloads[skip:]
         last = first - 1 + len(payloads)
         if self._is_reading or first > topic.n + 1:
@@ -223,6 +253,7 @@ class DurableTopic:
             self._read()
         elif payloads:
             self._core.publish(topic, payloads, first)
+            self._logs.filled(topic)
 
     def _read(self) -> None:
         """Ask the owner of the log for what is missing."""
@@ -254,6 +285,7 @@ class DurableTopic:
             else:
                 self._read()
         elif topic.stream is not None:
+            self._logs.filled(topic)
             self._core.cluster.caught_up(topic.stream)
 
     def _read_again(self) -> None:
@@ -294,13 +326,13 @@ class DurableTopic:
 
     def _number(self) -> None:
         self.is_numbered = True
-        self._wake()
+        self.wake()
 
     def _give_up(self) -> None:
         self._is_overdue = True
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         waiters, self.waiters = self.waiters, []
         for wake in waiters:
             wake()
@@ -336,6 +368,8 @@ class DurableTopics:
         """The specs have changed."""
         for topic in topics:
             self.adopt(topic)
+        for session in list(self._core.links.values()):
+            self._core.specs.tell_durable(session.proto, session.write)
 
     def perform(self, live: LiveLog, request: LogRequest) -> bytes | Reply:
         """Publish for a client of another hub, or of this one, to the log that this hub owns."""
@@ -346,6 +380,8 @@ class DurableTopics:
         channel = known if isinstance(known, DurableTopic) else DurableTopic(self._core, topic, self._logs)
         if request.name == PUBLISH:
             return channel.publish_here(live, request.words[2:])
+        if request.name == PUBLISH_NUMBERED:
+            return channel.publish_numbered_here(live, request.words[2:])
         return channel.publish_positioned_here(live, request.words[2:], _receipt)
 
     def changed(self, live: LiveLog) -> None:
@@ -355,10 +391,10 @@ class DurableTopics:
             topic.log.align(live)
 
     def committed(self, live: LiveLog, records: Sequence[LogRecord]) -> None:
-        added = [record for record in records if isinstance(record, EntryAdded)]
-        spec = self._core.specs.of_name(live.name) if added else None
+        spec = self._core.specs.of_name(live.name)
         if spec is None or spec.durability is None:
             return
-        topic = self._core.make_topic(live.name)
+        added = [record for record in records if isinstance(record, EntryAdded)]
+        topic = self._core.make_topic(live.name) if added else None
         if topic is not None and isinstance(topic.log, DurableTopic):
             topic.log.deliver(live, added)

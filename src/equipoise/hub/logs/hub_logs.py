@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.data.reply import LATE, REPLY_S, Reply
 from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogStage, RollLog
 from equipoise.hub.logs.log_counters import LogCounters
-from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_POSITIONED, LogRequest
+from equipoise.hub.logs.log_request import PUBLISHES, LogRequest
 from equipoise.hub.logs.log_watch import watch_log
 from equipoise.hub.logs.retries import LogRetries
 from equipoise.hub.logs.trimming import LogTrimming, RetentionOf
@@ -21,12 +21,13 @@ from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
-    from equipoise.hub.logs.durable_topics import DurableTopics
+    from equipoise.hub.data.topics import Topic
+    from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.read import LogRead
     from equipoise.log.records import LogRecord
 
-__all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "combined"]
+__all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "combined", "for_each"]
 
 # The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
 ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
@@ -98,6 +99,8 @@ class HubLogs:
         self.elsewhere: OtherLogs | None = None
         # The topics whose channel is on their log; None: none can be.
         self.durable: DurableTopics | None = None
+        # Of those, the ones that lost their home, until they have got here what their logs have.
+        self.unfilled: dict[Topic, DurableTopic] = {}
         # Reads that wait, in the order in which they came.
         self.waiting: dict[WaitingRead, None] = {}
         self._retries = LogRetries(self)
@@ -129,6 +132,16 @@ class HubLogs:
         if self.durable is not None:
             self.durable.changed(live)
 
+    def await_fill(self, topic: Topic, log: DurableTopic, patience_s: float) -> None:
+        """The topic's home is lost, or is here since: its log may have what has not come here."""
+        self.unfilled[topic] = log
+        self._shell.call_later(patience_s, lambda: self.filled(topic))
+
+    def filled(self, topic: Topic) -> None:
+        """The topic has got here what its log has, which the home sends before anything else; or it takes too long."""
+        if (found := self.unfilled.pop(topic, None)) is not None:
+            found.wake()
+
     def at_hand(self, name: bytes) -> LiveLog | None:
         """The log, if a command may be run on it here and now."""
         return self.of(name) if self.elsewhere is None else self.elsewhere.at_hand(name)
@@ -145,7 +158,7 @@ class HubLogs:
 
     def perform(self, live: LiveLog, request: LogRequest) -> bytes | Reply:
         """Run a command on a log that is open here, or about to be."""
-        if request.name in (PUBLISH, PUBLISH_POSITIONED) and self.durable is not None:
+        if request.name in PUBLISHES and self.durable is not None:
             return self.durable.perform(live, request)
         now_ms = self.now_ms()
         return live.submit(lambda log: request.run(log, now_ms), request.size)
@@ -253,4 +266,21 @@ def combined(
 
     for part in owed:
         part.owe(completed, now, is_muted=False)
+    return whole
+
+
+def for_each(outcome: bytes | Reply, count: int) -> bytes | Reply:
+    """The outcome of several messages, with an error as often as there are messages."""
+    if isinstance(outcome, bytes):
+        return outcome * count if outcome[:1] == b"-" else outcome
+    whole = Reply(expired=lambda: error(LATE) * count)
+
+    def complete() -> None:
+        answer = b"".join(outcome.pieces or ())
+        if whole.is_wanted:
+            whole.complete(answer * count if answer[:1] == b"-" else answer)
+
+    outcome.owe(complete, 0.0, is_muted=False)
+    if outcome.pieces is not None:
+        complete()
     return whole

@@ -25,8 +25,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.errors import LedgerError, LimitError
-from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.data.reply import Reply
 from equipoise.hub.logs.log_counters import LogCounters
+from equipoise.hub.logs.log_refusals import LATE, UNCERTAIN, not_open
 from equipoise.log.errors import LogCommandError
 from equipoise.log.records import LogRecord, encode_run
 from equipoise.log.topic_log import TopicLog
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ROLL_BYTES",
     "RUN_BYTES",
-    "UNCERTAIN",
     "LiveLog",
     "LogStage",
     "OpenedLog",
@@ -48,12 +48,6 @@ __all__ = [
     "Work",
 ]
 
-UNCERTAIN = (
-    "UNCERTAIN the append was not confirmed; it may or may not be stored: look before you repeat it, or repeat it with "
-    "IDMP"
-)
-_LATE = f"UNCERTAIN the log has not confirmed within {REPLY_S:.0f} s; what the command changes may or may not be stored"
-_NOT_OPEN = f"TRYAGAIN the log of this topic could not be opened within {REPLY_S:.0f} s"
 # What is gathered for one append: a fifth of what fits into a ledger entry, so that one command more always does.
 RUN_BYTES = 1024 * 1024
 # A ledger of this size is followed by the next: the unit in which trimmed entries free the disk.
@@ -193,29 +187,35 @@ class LiveLog:
 
     # --- commands
 
-    def submit(self, work: Work, size: int = 0) -> bytes | Reply:
-        """Run a command of so many bytes, now or when the log is open; its reply once what it rests on is committed."""
-        if self.stage is LogStage.OPEN:
-            self._unappended_bytes += size
-            if self._unappended_bytes > RUN_BYTES:
-                self.append_now()
-                self._unappended_bytes = size
+    def submit(self, work: Work, size: int = 0, count: int = 1) -> bytes | Reply:
+        """Run so many commands of so many bytes as one, now or when the log is open; all replies in one once what they
+        rest on is committed."""
+        if self.is_open:
+            self.make_room(size)
             answer = self._run(work)
             if not self.is_ahead and self._is_sole():
                 return answer
-            reply = Reply(expired=lambda: error(_LATE))
-            self.when_committed(partial(_settle, reply, answer))
+            reply = Reply(expired=lambda: error(LATE) * count)
+            self.when_committed(partial(_settle, reply, answer, count))
             return reply
-        late = Reply(expired=self._late)
-        self._waiting.append(lambda: self._run_late(work, late))
+        late = Reply(expired=lambda: error(not_open(self.problem)) * count)
+        self._waiting.append(lambda: self._run_late(work, late, count))
         return late
 
-    def _late(self) -> bytes:
-        return error(f"{_NOT_OPEN}: {self.problem}" if self.problem else _NOT_OPEN)
+    @property
+    def is_open(self) -> bool:
+        return self.stage is LogStage.OPEN
 
-    def _run_late(self, work: Work, reply: Reply) -> None:
+    def make_room(self, size: int) -> None:
+        """Before commands of so many bytes are run: what was run before is another append if it would be too long."""
+        self._unappended_bytes += size
+        if self._unappended_bytes > RUN_BYTES:
+            self.append_now()
+            self._unappended_bytes = size
+
+    def _run_late(self, work: Work, reply: Reply, count: int) -> None:
         if reply.is_wanted:
-            self.when_committed(partial(_settle, reply, self._run(work)))
+            self.when_committed(partial(_settle, reply, self._run(work), count))
 
     def _run(self, work: Work) -> bytes:
         try:
@@ -393,6 +393,6 @@ class LiveLog:
             tell(False)
 
 
-def _settle(reply: Reply, answer: bytes, is_committed: bool) -> None:
+def _settle(reply: Reply, answer: bytes, count: int, is_committed: bool) -> None:
     if reply.is_wanted:
-        reply.complete(answer if is_committed else error(UNCERTAIN))
+        reply.complete(answer if is_committed else error(UNCERTAIN) * count)

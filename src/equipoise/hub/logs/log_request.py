@@ -8,10 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from equipoise.errors import ProtocolError
-from equipoise.log.append import payload_of
 from equipoise.log.call import LogCall, integer_of
 from equipoise.log.commands import LOG_COMMANDS
-from equipoise.log.entries import body_of
+from equipoise.log.entries import body_of, payload_of
 from equipoise.log.errors import LogCommandError
 from equipoise.log.ids import spell_id
 from equipoise.log.read import assemble, parse_read, resolve, serve
@@ -21,6 +20,8 @@ from equipoise.resp.replies import bulk
 __all__ = [
     "LAST_ID",
     "PUBLISH",
+    "PUBLISHES",
+    "PUBLISH_NUMBERED",
     "PUBLISH_POSITIONED",
     "SINCE",
     "LogRequest",
@@ -39,16 +40,9 @@ SINCE = "eq.since"
 # What one answer to that brings at most, once it has a message.
 _SINCE_BYTES = 1024 * 1024
 # To a durable topic: see durable_topics.
-PUBLISH, PUBLISH_POSITIONED = "publish", "eq.publish"
-_NAMES = frozenset(LOG_COMMANDS) | {
-    "xread",
-    "xreadgroup",
-    "eq.readgroup",
-    LAST_ID,
-    SINCE,
-    PUBLISH,
-    PUBLISH_POSITIONED,
-}
+PUBLISH, PUBLISH_POSITIONED, PUBLISH_NUMBERED = "publish", "eq.publish", "eq.append"
+PUBLISHES = frozenset((PUBLISH, PUBLISH_POSITIONED, PUBLISH_NUMBERED))
+_NAMES = frozenset(LOG_COMMANDS) | PUBLISHES | {"xread", "xreadgroup", "eq.readgroup", LAST_ID, SINCE}
 _READS = frozenset(
     (
         "xlen",

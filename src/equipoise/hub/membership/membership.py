@@ -6,6 +6,8 @@
     route       apply plan and hubs to the cluster, and enter the plan if need be
     users       follow the access rules; a plan that needs newer ones waits for them
     specs       follow them; a plan that needs newer ones waits for them
+    orders      read those of publishers that the plan names
+    giving      spread logs over hubs where no controller does
     partition   leave, if the others reach each other but not this hub
 
 Always true:
@@ -28,15 +30,18 @@ from typing import TYPE_CHECKING
 from equipoise.access import Users
 from equipoise.errors import ClosedError, PlanRaceError, StoreError
 from equipoise.hub.cluster.router import Routing
+from equipoise.hub.membership.able_hubs import without_unable_hubs
 from equipoise.hub.membership.acl_sync import Rules
 from equipoise.hub.membership.join import enter
-from equipoise.hub.membership.limit_guard import without_limited_topics
 from equipoise.hub.membership.liveness import Glances, Sight
+from equipoise.hub.membership.order_sync import OrderSync
 from equipoise.hub.membership.partition import Partition
 from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.hub.membership.registration import Presence
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.membership.spec_sync import SpecSync
+from equipoise.hub.membership.topic_giving import TopicGiving
+from equipoise.limits.seat_order import SeatOrder
 from equipoise.model import Member, Plan, quantise_weight
 from equipoise.store.contract import Read, SessionState, Store
 from equipoise.store.executor import HEAVY_ENTRIES, offload
@@ -90,6 +95,7 @@ class Membership:
         self._plans = PlanStore(store, tree, writer=f"hub {self._name}", clock=wall_clock)
         self._rules = Rules(store, tree, self._apply_users, access_version=access_version)
         self._specs = SpecSync(store, tree, self._apply_specs, lambda: self._guard.is_intact())
+        self._orders = OrderSync(store, tree, self._name, self._apply_order)
         self._login = login
         self._sight = Sight(self._name)
         self._guard = RegionGuard(
@@ -112,6 +118,10 @@ class Membership:
         )
         self._partition = Partition(hub, self._hubs, self._presence)
         self._load = load
+        self._giving = TopicGiving(
+            hub, self._plans, self._leaders, self._hubs, specs=lambda: self._specs.stored.specs, load=load
+        )
+        hub.may_open_log, hub.on_log_rolled = self._giving.may_open, self._giving.rolled
         # The latest plan there is; None until it was asked for.
         self._plan: Plan | None = None
         self._must_route = asyncio.Event()
@@ -137,11 +147,13 @@ class Membership:
                     self._route,
                     self._rules.follow,
                     self._specs.follow,
+                    self._orders.follow,
                     self._presence.tell_specs,
                     self._presence.renew_lease,
                     self._presence.prove_alive,
                     lambda: self._presence.report(self._load),
                     self._watch_health,
+                    self._giving.work,
                     self._partition.watch,
                 ):
                     group.create_task(self._persist(work))
@@ -239,6 +251,11 @@ class Membership:
 
         self._hub.core.cluster.limits.specs_changed(done)
 
+    def _apply_order(self, topic: bytes, order: SeatOrder) -> None:
+        cluster = self._hub.cluster
+        assert cluster is not None, "it was joined when this was made"
+        cluster.telling.seats.ordered(topic, order)
+
     def _apply_users(self, users: Users) -> None:
         self._hub.reload_users(users)
         if self._login is None and not users.is_open:
@@ -295,6 +312,7 @@ class Membership:
         known = cluster.router.routing
         if known.plan is not plan or known.hubs != hubs:
             cluster.apply(Routing(plan, hubs))
+            self._orders.applied(plan)
         self._look_at = self._sight.doubtful_until(self._now())
         if own.serves_under(plan.version, plan_id) and self._name in plan.by_hub:
             self._waiting_since = None
@@ -303,11 +321,11 @@ class Membership:
             await self._enter(plan)
 
     async def _amends(self, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
-        """Whether another plan is on its way here: this one gives limited topics to a hub that keeps no limits."""
-        change = without_limited_topics(plan, seen, self._specs.stored.specs)
+        """Whether another plan is on its way here: this one gives topics to hubs that cannot carry them."""
+        change = without_unable_hubs(plan, seen, self._specs.stored.specs)
         if change is None:
             return False
-        log.warning("plan %d is amended: it gives limited topics to hubs that keep no limits", plan.version)
+        log.warning("plan %d is amended: it gives topics to hubs that cannot carry them", plan.version)
         try:
             await self._plans.commit(change)
         except PlanRaceError:

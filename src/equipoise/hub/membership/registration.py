@@ -270,4 +270,5 @@ class Presence:
             process=self._process,
             keeps_limits=True,
             keeps_logs=True,
+            carries_content=True,
         )

@@ -104,6 +104,14 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             description="Shortest interval between two load reports; each is a write to the store per hub.",
         ),
     ] = 5.0
+    giving_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Where no controller leads: interval at which a hub whose load is 10 % above the mean "
+            "gives logs of topics away, at most 50. It does so, too, when a ledger of a topic rolls.",
+        ),
+    ] = 300.0
     retry_interval_s: Annotated[
         float,
         Meta(

@@ -1,4 +1,5 @@
-/* Client connections at the cost of their system calls: sockets on an epoll of their own, and the plainest PUBLISH.
+/* Client connections at the cost of their system calls: sockets on an epoll of their own, the plainest PUBLISH, and the
+plainest XADDs of many clients as one call.
 
 Optional. Where this module is not built, the event loop's transports and `Session.receive` do the same, more slowly;
 the same tests run on both. `listening.py` chooses.
@@ -17,12 +18,17 @@ what is written to clients is kept, links between hubs excepted.
 `Session.receive`, `publish_run` and `HubCore.publish` if nothing about it is special. What is special in any way is left
 to them, with every byte from the first command on that was not executed here.
 
+XADDs without options are only read here. Those of all clients that follow each other in a turn and concern one topic are
+gathered, and executed by one call in Python (`add_gathered` in hub/commands/log_commands.py): before the poller hands any
+other bytes to a session, and at the end of the turn.
+
 A topic with a rate envelope is not special while it has tokens and nothing waits for them: then the hub lends its bucket
 (`RateLimits.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
 Python takes it back first.
 
 Always true:
     a lent bucket has what the bucket would have, to the unit, and is used within its term only;
+    what is gathered has been executed before a session is given bytes that came later;
     a wire's callbacks are never called after `connection_lost`, and that is called once, in a turn of its own;
     a wire holds at most the high-water mark and one piece before its protocol is asked to pause;
     nothing is written to a client that had nothing to send before, while the poller holds;
@@ -55,6 +61,9 @@ Always true:
 #define COMMANDS_MAX 2048
 /* As FEW_RECEIVERS of publish.py: for more of them a run may have to be cut into slices. */
 #define RECEIVERS_MAX 50
+/* What is gathered for one call; less than RUN_BYTES of live_log.py by more than one chunk. Words of one XADD. */
+#define GATHERED_BYTES (512 * 1024)
+#define WORDS_MAX 999
 
 typedef struct {
     PyObject_HEAD
@@ -67,6 +76,10 @@ typedef struct {
     PyObject *on_error;
     /* The hub's fine clock; NULL: that of the kernel, CLOCK_MONOTONIC. */
     PyObject *clock;
+    /* Executes XADDs that are gathered; NULL: none are. Their topic, the wires and sessions that have sent them, how
+       many each has, the fields of all, and the bytes in which they came. */
+    PyObject *add, *add_topic, *add_wires, *add_sessions, *add_counts, *add_bodies;
+    Py_ssize_t add_bytes;
     /* Wires with something to send at the end of the turn; references are held. */
     struct Wire **dirty;
     Py_ssize_t dirty_count, dirty_room;
@@ -121,7 +134,7 @@ static struct {
     PyObject *encoder_code;
     PyObject *replies_on, *may_publish;
     /* Session */
-    Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, transaction, reply_mode, holds_input, redirected,
+    Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, gathered, transaction, reply_mode, holds_input, redirected,
         id, last_at, command, write;
     /* RequestReader, RequestLimits, Stats */
     Py_ssize_t unfinished, error, limits, payload_bytes_max, input_bytes, commands;
@@ -899,7 +912,7 @@ static int is_plain_session(PyObject *session) {
     return SLOT(session, at.is_closing) == Py_False && SLOT(session, at.waiting) == Py_None &&
            SLOT(session, at.peer) == Py_None && SLOT(session, at.user) != Py_None &&
            SLOT(session, at.subscriptions) == Py_None && SLOT(session, at.owed) == Py_None &&
-           SLOT(session, at.transaction) == Py_None && SLOT(session, at.reply_mode) == at.replies_on &&
+           SLOT(session, at.gathered) == Py_None && SLOT(session, at.transaction) == Py_None && SLOT(session, at.reply_mode) == at.replies_on &&
            SLOT(session, at.holds_input) == Py_False && SLOT(session, at.redirected) == Py_None &&
            SLOT(reader, at.unfinished) == Py_None && SLOT(reader, at.error) == Py_None;
 }
@@ -1082,15 +1095,174 @@ out:
     return used;
 }
 
+/* --- gathering XADDs */
+
+typedef struct {
+    const char *topic, *fields;
+    Py_ssize_t topic_size, fields_size, words;
+} Addition;
+
+/* `$length`, the bytes and the line's end; the place after them, or NULL. */
+static const char *read_word(const char *from, const char *end, Py_ssize_t size_max, const char **word,
+                             Py_ssize_t *size) {
+    if (from == end || *from != '$' || (from = read_length(from + 1, end, size, 7)) == NULL || *size > size_max ||
+        end - from < *size + 2 || from[*size] != '\r' || from[*size + 1] != '\n')
+        return NULL;
+    *word = from;
+    return from + *size + 2;
+}
+
+/* One XADD without options, whose id is `*`; the place after it, or NULL if it is anything else, or unfinished. */
+static const char *read_addition(const char *from, const char *end, Py_ssize_t size_max, Addition *found) {
+    const char *word;
+    Py_ssize_t size;
+    if (from == end || *from != '*' || (from = read_length(from + 1, end, &found->words, 3)) == NULL ||
+        found->words < 5 || !(found->words & 1) || found->words > WORDS_MAX)
+        return NULL;
+    if ((from = read_word(from, end, size_max, &word, &size)) == NULL || size != 4 ||
+        (memcmp(word, "XADD", 4) && memcmp(word, "xadd", 4)))
+        return NULL;
+    if ((from = read_word(from, end, size_max, &found->topic, &found->topic_size)) == NULL)
+        return NULL;
+    if ((from = read_word(from, end, size_max, &word, &size)) == NULL || size != 1 || *word != '*')
+        return NULL;
+    found->fields = from;
+    for (Py_ssize_t left = found->words - 3; left; left--)
+        if ((from = read_word(from, end, size_max, &word, &size)) == NULL)
+            return NULL;
+    found->fields_size = from - found->fields;
+    return from;
+}
+
+/* The fields as a log stores them. */
+static PyObject *body_of(const Addition *addition) {
+    char head[16] = "*";
+    int head_size = 1 + digits_of(addition->words - 3, head + 1);
+    head[head_size++] = '\r';
+    head[head_size++] = '\n';
+    PyObject *body = PyBytes_FromStringAndSize(NULL, head_size + addition->fields_size);
+    if (body == NULL)
+        return NULL;
+    memcpy(PyBytes_AS_STRING(body), head, head_size);
+    memcpy(PyBytes_AS_STRING(body) + head_size, addition->fields, addition->fields_size);
+    return body;
+}
+
+/* Execute what is gathered. If that fails, the connections that have sent it are ended. */
+static void execute_gathered(Poller *p, int is_last) {
+    PyObject *topic = p->add_topic, *wires = p->add_wires, *sessions = p->add_sessions, *counts = p->add_counts,
+             *bodies = p->add_bodies, *size = PyLong_FromSsize_t(p->add_bytes), *done = NULL;
+    if (topic == NULL) {
+        Py_XDECREF(size);
+        return;
+    }
+    p->add_topic = p->add_wires = p->add_sessions = p->add_counts = p->add_bodies = NULL;
+    p->add_bytes = 0;
+    if (size != NULL)
+        done = PyObject_CallFunctionObjArgs(p->add, topic, sessions, counts, bodies, size,
+                                            is_last ? Py_True : Py_False, NULL);
+    if (done == NULL) {
+        poller_report(p);
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(wires); i++)
+            wire_end((Wire *)PyList_GET_ITEM(wires, i), 0);
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(size);
+    Py_DECREF(topic);
+    Py_DECREF(wires);
+    Py_DECREF(sessions);
+    Py_DECREF(counts);
+    Py_DECREF(bodies);
+}
+
+static void drop_gathered(Poller *p) {
+    Py_CLEAR(p->add_topic);
+    Py_CLEAR(p->add_wires);
+    Py_CLEAR(p->add_sessions);
+    Py_CLEAR(p->add_counts);
+    Py_CLEAR(p->add_bodies);
+    p->add_bytes = 0;
+}
+
+/* Begin to gather for a topic; -1 with an exception. */
+static int begin_gathering(Poller *p, const Addition *first) {
+    p->add_topic = PyBytes_FromStringAndSize(first->topic, first->topic_size);
+    p->add_wires = PyList_New(0);
+    p->add_sessions = PyList_New(0);
+    p->add_counts = PyList_New(0);
+    p->add_bodies = PyList_New(0);
+    if (p->add_topic != NULL && p->add_wires != NULL && p->add_sessions != NULL && p->add_counts != NULL &&
+        p->add_bodies != NULL)
+        return 0;
+    drop_gathered(p);
+    return -1;
+}
+
+static int is_gathered_for(Poller *p, const Addition *addition) {
+    return p->add_topic != NULL && PyBytes_GET_SIZE(p->add_topic) == addition->topic_size &&
+           !memcmp(PyBytes_AS_STRING(p->add_topic), addition->topic, addition->topic_size);
+}
+
+/* Gather the XADDs at the beginning that concern one topic. How many bytes they have, or -1 with an exception. */
+static Py_ssize_t gather(Wire *w, PyObject *session, const char *data, Py_ssize_t size) {
+    Poller *p = w->poller;
+    if (p->add == NULL || !at.is_known || *data != '*' || Py_TYPE(session) != at.session || !is_plain_session(session))
+        return 0;
+    Py_ssize_t size_max = PyLong_AsSsize_t(SLOT(SLOT(SLOT(session, at.reader), at.limits), at.payload_bytes_max));
+    const char *from = data, *end = data + size, *next;
+    Addition addition;
+    Py_ssize_t count = 0;
+    int problem = 0;
+    while (from < end && count < COMMANDS_MAX && (next = read_addition(from, end, size_max, &addition)) != NULL) {
+        if (!is_gathered_for(p, &addition)) {
+            if (count)
+                break;
+            execute_gathered(p, 0);
+            if (begin_gathering(p, &addition) < 0)
+                return -1;
+        }
+        PyObject *body = body_of(&addition);
+        problem = body == NULL || PyList_Append(p->add_bodies, body) < 0;
+        Py_XDECREF(body);
+        if (problem)
+            break;
+        from = next;
+        count++;
+    }
+    if (!count && !problem)
+        return 0;
+    PyObject *number = problem ? NULL : PyLong_FromSsize_t(count);
+    problem = number == NULL || PyList_Append(p->add_wires, (PyObject *)w) < 0 ||
+              PyList_Append(p->add_sessions, session) < 0 || PyList_Append(p->add_counts, number) < 0;
+    Py_XDECREF(number);
+    if (problem) {
+        /* No memory: what belongs to whom is not certain. Those who have sent something are ended. */
+        PyObject *wires = p->add_wires;
+        p->add_wires = NULL;
+        drop_gathered(p);
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(wires); i++)
+            wire_end((Wire *)PyList_GET_ITEM(wires, i), ENOMEM);
+        Py_DECREF(wires);
+        return -1;
+    }
+    p->add_bytes += from - data;
+    if (p->add_bytes > GATHERED_BYTES)
+        execute_gathered(p, 0);
+    return from - data;
+}
+
 /* --- the poller */
 
 static int receive(Wire *w, const char *data, Py_ssize_t size) {
     PyObject *session = Py_NewRef(w->session);
     Py_ssize_t used = publish(w->poller, session, data, size);
+    if (!used)
+        used = gather(w, session, data, size);
     if (used < 0 || used == size) {
         Py_DECREF(session);
         return used < 0 ? -1 : 0;
     }
+    execute_gathered(w->poller, 0);
     PyObject *chunk = PyBytes_FromStringAndSize(data + used, size - used);
     PyObject *result = chunk ? PyObject_CallMethodOneArg(session, str_receive, chunk) : NULL;
     Py_XDECREF(chunk);
@@ -1183,6 +1355,7 @@ static PyObject *poller_run(Poller *p, PyObject *none) {
         wire_serve(events[i].data.ptr, events[i].events);
         Py_DECREF((PyObject *)events[i].data.ptr);
     }
+    execute_gathered(p, 1);
     p->is_running = 0;
     if (p->dirty_count && !p->is_holding)
         poller_look_at_clock(p);
@@ -1203,6 +1376,14 @@ static PyObject *poller_hold(Poller *p, PyObject *is_holding) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(held); i++)
         wire_send_gathered((Wire *)PyList_GET_ITEM(held, i));
     Py_DECREF(held);
+    Py_RETURN_NONE;
+}
+
+/* Gather XADDs from now on, and have them executed by this. */
+static PyObject *poller_gather(Poller *p, PyObject *add) {
+    execute_gathered(p, 1);
+    Py_INCREF(add);
+    Py_XSETREF(p->add, add);
     Py_RETURN_NONE;
 }
 
@@ -1280,6 +1461,8 @@ static void poller_dealloc(Poller *p) {
     Py_XDECREF(p->call_soon);
     Py_XDECREF(p->on_error);
     Py_XDECREF(p->clock);
+    Py_XDECREF(p->add);
+    drop_gathered(p);
     Py_TYPE(p)->tp_free((PyObject *)p);
 }
 
@@ -1287,6 +1470,7 @@ static PyMethodDef poller_methods[] = {
     {"run", (PyCFunction)poller_run, METH_NOARGS, NULL},
     {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
     {"hold", (PyCFunction)poller_hold, METH_O, NULL},
+    {"gather", (PyCFunction)poller_gather, METH_O, NULL},
     {"fileno", (PyCFunction)poller_fileno, METH_NOARGS, NULL},
     {"close", (PyCFunction)poller_close, METH_NOARGS, NULL},
     {NULL}};
@@ -1336,6 +1520,7 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {session, "_reader", &at.reader},
         {session, "subscriptions", &at.subscriptions},
         {session, "_owed", &at.owed},
+        {session, "gathered", &at.gathered},
         {session, "transaction", &at.transaction},
         {session, "reply_mode", &at.reply_mode},
         {session, "_holds_input", &at.holds_input},

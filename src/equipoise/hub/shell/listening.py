@@ -15,6 +15,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equipoise.access import Action
+from equipoise.clock import is_uvloop
 from equipoise.hub.cluster.stall_watch import StallWatch
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.audience import Audience
@@ -38,7 +39,7 @@ try:
 
     _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience, TopicLimit, StallWatch)
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
-    _ = wires.Poller.hold
+    _ = wires.Poller.hold, wires.Poller.gather
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
@@ -65,8 +66,7 @@ class ListeningPort(Protocol):
 
 def has_wires(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether connections are served by wires."""
-    is_uvloop = type(loop).__module__.partition(".")[0] == "uvloop"
-    return wires is not None and is_uvloop and os.environ.get("EQUIPOISE_PURE", "0") in ("", "0")
+    return wires is not None and is_uvloop(loop) and os.environ.get("EQUIPOISE_PURE", "0") in ("", "0")
 
 
 async def listen(core: HubCore, host: str, port: int, options: dict[str, Any]) -> ListeningPort:
@@ -109,6 +109,7 @@ class WirePort:
         self._core = core
         self._loop = loop
         self._poller = wires.Poller(core, loop.call_soon, self._report)
+        self._poller.gather(core.commands.add_gathered)
         self._sockets: list[socket.socket] = []
         self._connections = 0
         self._is_closed = False

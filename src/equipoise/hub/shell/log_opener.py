@@ -25,6 +25,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,7 +33,7 @@ import msgspec
 from equipoise.errors import LedgerError, StoreError, WorldError
 from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.hub_logs import HubLogs
-from equipoise.hub.logs.live_log import LiveLog
+from equipoise.hub.logs.live_log import LiveLog, LogStage
 from equipoise.ledger.log import FIRST_ENTRY, Ledgers, OpenLedger
 from equipoise.ledger.quorum import Quorum
 from equipoise.log.ids import EntryId
@@ -60,6 +61,8 @@ class FoundLog:
     log: TopicLog
     ledger: OpenLedger
     epoch: int
+    # Those before it.
+    closed: tuple[int, ...] = ()
 
 
 class _OwnedElsewhereError(WorldError):
@@ -90,6 +93,9 @@ class LogOpener:
         self._is_alive = is_alive
         self._quorum_of = quorum_of
         self._tasks: set[asyncio.Task[None]] = set()
+        # Whether this hub is to own a log, and who is told when a ledger of one was rolled.
+        self.may_open: Callable[[bytes], Awaitable[bool]] | None = None
+        self.on_rolled: Callable[[bytes], object] | None = None
 
     def open(self, live: LiveLog) -> None:
         self._start(self._open(live))
@@ -116,6 +122,8 @@ class LogOpener:
 
     async def _open(self, live: LiveLog) -> None:
         try:
+            if self.may_open is not None and not await self.may_open(live.name):
+                raise _OwnedElsewhereError("another hub takes the topic in the place of its home")
             found = await self.find(live.name)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
             if live.problem != str(problem):
@@ -125,6 +133,8 @@ class LogOpener:
             if live.is_sealing:
                 await self._release(live.name, found.ledger, found.epoch, self._incarnation(), lambda: None)
             live.opened(found)
+            # They may be at the site of a former owner.
+            self._ledgers.bring_home(found.closed, partial(_is_owned, live, found.epoch))
 
     async def _release(
         self,
@@ -176,7 +186,7 @@ class LogOpener:
             await self._fold(state, topic, part.ledger, last)
             ledgers.append(_closed(part, last, state.last))
         ledger = await self._begin(topic, claimed, ledgers, state.snapshot())
-        return FoundLog(state, ledger, node.epoch)
+        return FoundLog(state, ledger, node.epoch, tuple(part.ledger for part in ledgers))
 
     async def _roll(self, live: LiveLog, former: OpenLedger, snapshot: LogSnapshot) -> None:
         try:
@@ -194,6 +204,9 @@ class LogOpener:
             live.not_rolled(str(problem))
         else:
             live.rolled(ledger)
+            self._ledgers.bring_home((former.ledger,), partial(_is_owned, live, live.epoch))
+            if self.on_rolled is not None:
+                self.on_rolled(live.name)
 
     async def _claim(self, topic: bytes) -> StoredLog:
         while True:
@@ -262,6 +275,11 @@ async def _settled(live: LiveLog) -> bool:
 
     live.when_settled(settle)
     return await settled
+
+
+def _is_owned(live: LiveLog, epoch: int) -> bool:
+    """Whether the log is still open here, in that epoch, and to stay."""
+    return live.epoch == epoch and live.stage is LogStage.OPEN and not live.is_sealing
 
 
 def _closed(part: LogLedger, last: int, last_id: EntryId) -> LogLedger:

@@ -12,7 +12,7 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -80,6 +80,9 @@ class Hub:
         self._dialer: Dialer | None = None
         # Called when the hub has begun another life, for the membership to make it known.
         self.on_renewed: Callable[[], None] | None = None
+        # Of logs, where there are other hubs: whether this one is to own it, and what follows when a ledger was rolled.
+        self.may_open_log: Callable[[bytes], Awaitable[bool]] | None = None
+        self.on_log_rolled: Callable[[bytes], object] | None = None
 
     @property
     def core(self) -> HubCore:
@@ -151,6 +154,7 @@ class Hub:
         """
         core = self.core
         self._opener = opener_of(core, store, tree, ledgers, quorum)
+        self._opener.may_open, self._opener.on_rolled = self.may_open_log, self.on_log_rolled
         core.logs = logs_of(core, self._opener, missing)
         core.lease.has_logs = True
         if self.cluster is not None:
@@ -256,6 +260,7 @@ class LoopShell:
     ) -> None:
         self.now = loop.time
         self.fine_now = clock_of(loop)
+        self.work_s, self.cpu_s = process.work_s, process.cpu_s
         self.wall_time = wall_clock
         self.call_later: Callable[..., Timer] = loop.call_later
         self.logins = logins
@@ -273,6 +278,9 @@ class OwnProcess:
 
     def cpu_s(self) -> float:
         return time.process_time()
+
+    def work_s(self) -> float:
+        return time.perf_counter()
 
     def resident_bytes(self) -> int:
         try:

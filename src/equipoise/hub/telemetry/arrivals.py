@@ -14,11 +14,11 @@ a window holds at most its share of `arrivals_per_s_max`, and what is left out i
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from equipoise.limits.seat_order import pseudonym
 from equipoise.telemetry import Block, NameColumn, RecordKind, Values, narrow
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ class Arrivals:
             return None
         # Connections are numbered anew at every hub; its own key tells hubs apart.
         who = session.link[:CLIENT_BYTES] if session.link is not None else b"%b %d" % (self._key, session.id)
-        digest = hashlib.blake2b(who, key=key, digest_size=8).digest()
-        return int.from_bytes(digest, "little", signed=True)
+        return pseudonym(who, key)
 
     def _mark(self, name: bytes, *, is_watched: bool) -> None:
         topic = self._core.index.topics.get(name)

@@ -44,6 +44,9 @@ class Process(Protocol):
     def cpu_s(self) -> float:
         """CPU time used so far."""
 
+    def work_s(self) -> float:
+        """A clock that tells how long work takes, waiting for the processor included."""
+
     def resident_bytes(self) -> int:
         """0 where it is unknown."""
 

@@ -93,6 +93,8 @@ def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
         "pubsub_patterns": len(index.patterns),
         "pubsubshard_channels": len(index.shards),
         **{f"eq_{name}": fact for name, fact in core.filtering.facts().items()},
+        "eq_content_state": core.cluster.edge.state,
+        **{f"eq_{name}": fact for name, fact in core.cluster.edge.facts._asdict().items()},
     }
 
 

@@ -91,6 +91,48 @@ METRICS = (
         "Time spent on reading the attributes of messages and finding the filters that match.",
     ),
     (
+        "equipoise_hub_content_input_ratio",
+        "hub",
+        "content_input_ratio",
+        "Of an edge of content topics: messages per second times the matching delay, over 30 s.",
+    ),
+    (
+        "equipoise_hub_content_output_ratio",
+        "hub",
+        "content_output_ratio",
+        "Of an edge of content topics: bytes written of them per second, over what the hub can send.",
+    ),
+    (
+        "equipoise_hub_content_matching_delay_seconds",
+        "hub",
+        "content_matching_delay_s",
+        "Of an edge of content topics: from taking a message to having written its outputs, mean of 30 s.",
+    ),
+    (
+        "equipoise_hub_content_sessions_total",
+        "hub",
+        "content_sessions",
+        "Sessions with other edges to share subscribers that are over.",
+    ),
+    (
+        "equipoise_hub_content_subscriptions_moved_total",
+        "hub",
+        "content_moved",
+        "Subscriptions that were to go to another edge in these sessions.",
+    ),
+    (
+        "equipoise_hub_content_subscriptions_taken_total",
+        "hub",
+        "content_came",
+        "Subscriptions that other edges have sent here.",
+    ),
+    (
+        "equipoise_hub_content_control_refused_total",
+        "hub",
+        "content_nonsense",
+        "What came on the hub's control topic and was no message of an edge that it shares a topic with.",
+    ),
+    (
         "equipoise_hub_process_cpu_ratio",
         "hub",
         "cpu_ratio",

@@ -107,6 +107,7 @@ class MetricsReading:
             "topics_active": core.metering.topics_active if core.metering.is_on else None,
             "patterns": len(core.index.patterns),
             **core.filtering.facts(),
+            **core.cluster.edge.facts._asdict(),
             "cpu_ratio": own.get("cpu_ratio"),
             "resident_bytes": core.shell.resident_bytes() or None,
             "lag_s_mean": None if mean_us is None else mean_us / 1e6,

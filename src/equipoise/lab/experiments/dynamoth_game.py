@@ -97,9 +97,9 @@ QUICK = GameSize(
 )
 
 
-# Between these numbers of players consistent hashing asks for servers, one every 25 s at most: players come so slowly
+# Between these numbers of players consistent hashing asks for servers, one every 32 s or so: players come so slowly
 # there that it has all eight before it fails.
-SLOW_FROM, SLOW_TO, SLOW_PER_S = 340, 690, 1.6
+SLOW_FROM, SLOW_TO, SLOW_PER_S = 300, 690, 0.8
 
 
 def schedule_2(size: GameSize) -> Schedule:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LIMITED, LOUD, QUIET, case, routed
+from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LIMITED, LOUD, PATIENT, QUIET, case, routed
 from equipoise.lab.scenarios.cluster_clients import (
     ACCESS,
     DURABLE_ACCESS,
@@ -20,11 +20,12 @@ from equipoise.lab.scenarios.cluster_clients import (
     STEADY_CROWD,
     STORY_CROWD,
     USERS_CROWD,
+    listener,
     speaker,
 )
 from equipoise.lab.scenarios.cluster_replication import REPLICATION_SCENARIOS
 from equipoise.lab.scenarios.scenario import ClusterScenario, NetworkShape
-from equipoise.lab.scenarios.workload import Workload
+from equipoise.lab.scenarios.workload import Dialect, Workload
 
 __all__ = ["CLUSTER_SCENARIOS", "stored_scenarios"]
 
@@ -59,7 +60,7 @@ _APART = _stored(
 )
 
 
-def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ClusterScenario]:
+def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
     stored = replace(
         everything,
         name="cluster-store-everything",
@@ -70,15 +71,28 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, Cl
         store_resets=(0, 3),
         duration_s=5.0,
     )
+    durable = replace(
+        stored,
+        name="cluster-store-durable",
+        summary="all of this with a store and a durable topic, whose logs are in the same store",
+        workload=DURABLE_CROWD,
+        filtered=(),
+        access=DURABLE_ACCESS,
+        durable=("d",),
+        expectation=replace(LIMITED, properties=(*LIMITED.properties, "kept")),
+        is_large=True,
+    )
+    stored = replace(stored, rare=replace(durable, name=stored.name))
     unlimited = replace(
         stored,
+        rare=None,
         name="cluster-store-unlimited",
         summary="all of this with a store and without a limited topic, so that publishers say more",
         limited={},
         expectation=LOUD,
         is_large=True,
     )
-    return stored, unlimited
+    return stored, unlimited, durable
 
 
 def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
@@ -150,6 +164,7 @@ _SKEW = case(
     link_resets=(0, 5),
     link_cuts=(0, 3),
     pauses=(0, 2),
+    client_settings=PATIENT,
     lag_s=0.3,
 )
 _RING = case(
@@ -214,7 +229,7 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once, with users, replication, filters, a limited topic, wrong clocks, at times a durable topic",
+    "all of this at once: users, replication, trees, filters, a limited topic, wrong clocks, at times a durable topic",
     workload=USERS_CROWD,
     filtered=FILTERED_CROWD,
     access=ACCESS,
@@ -222,6 +237,8 @@ _EVERYTHING = case(
     ring_changes=(0, 2),
     replications=(0, 3),
     modes=BOTH_MODES,
+    tree_changes=(1, 4),
+    tree_share=0.08,
     link_resets=(0, 5),
     link_cuts=(0, 3),
     client_resets=(0, 4),
@@ -315,6 +332,16 @@ _STORIES = (
         story="restarted",
         duration_s=2.5,
         expectation=LOUD,
+    ),
+    replace(
+        _STORY,
+        name="story-log-fill",
+        summary="a subscriber by pattern of a lost home is back before the next one has sent what the log has",
+        workload=Workload(clients=(listener("fay", "h1", Dialect.RESP2, pattern="*"), listener("sue", "h3"))),
+        durable=("a",),
+        story="log-fill",
+        duration_s=4.0,
+        expectation=replace(LOUD, properties=(*LOUD.properties, "kept")),
     ),
 )
 

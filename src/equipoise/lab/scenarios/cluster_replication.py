@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, case, routed
+from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, PATIENT, case, routed
 from equipoise.lab.scenarios.cluster_clients import PLAIN_CROWD, REPLICATED_CROWD, ROUTED_CROWD, ROVING_CROWD
 from equipoise.lab.scenarios.scenario import ClusterScenario, NetworkShape
 from equipoise.model import Mode
@@ -53,6 +53,7 @@ _REPLICATION = _replicated(
     link_resets=(0, 5),
     link_cuts=(0, 3),
     pauses=(0, 2),
+    client_settings=PATIENT,
     lag_s=0.3,
 )
 _REPLICATION_RING = _replicated(

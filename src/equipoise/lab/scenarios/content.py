@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, QUIET
+from equipoise.lab.scenarios.cluster_base import BOTH_MODES, LOUD, PATIENT, QUIET
 from equipoise.lab.scenarios.scenario import ClusterScenario
 from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
+from equipoise.model import Mode
 
 __all__ = ["CONTENT_SCENARIOS"]
 
@@ -86,6 +87,22 @@ _ALONE = Workload(
 )
 
 
+# Smart clients, whom hubs can send from one home to another; some lag behind, and some hear nothing.
+_EDGES = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a", "b")),
+        Client(name="bob", publishes=_talk("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1")),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)")),
+        Client(name="eve", subscribes=_hear("a", "third = 0"), copies=3),
+        Client(name="fay", subscribes=(*_hear("b", "third = 1"), *_hear("a", "third = 1")), copies=2),
+        Client(name="gus", subscribes=_hear("a", "publisher = 'zoe'")),
+        Client(name="hal", subscribes=_hear("a", "number >= 3", stays_s=0.7), copies=2),
+        Client(name="ida", subscribes=(*_hear("a"), *_hear("a", "third = 2"))),
+    )
+)
+
+
 # Filters that cover each other, so that with each of them that comes or goes hubs ask for others. At the hub of a
 # subscriber without one there is nothing to ask for but everything.
 _COVERS = Workload(
@@ -107,6 +124,25 @@ _COVERS = Workload(
 )
 
 
+# Plain clients that connect to another hub each time: no position tells them what they had. One hub gets all, so
+# that it has nothing to wait for; the others get what filters match, and more while a client without one is there.
+_WANDERERS = Workload(
+    clients=(
+        Client(name="ann", publishes=_talk("a")),
+        Client(name="bob", publishes=_talk("a")),
+        Client(
+            name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=3, is_wandering=True
+        ),
+        Client(
+            name="dan", dialect=Dialect.RESP2, subscribes=_hear("a", "third in (0, 2)"), is_wandering=True
+        ),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a"), copies=2, is_wandering=True),
+        Client(name="fay", subscribes=_hear("a", "third = 0", stays_s=0.4), copies=2),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("a"), place="h1"),
+    )
+)
+
+
 # The same crowd, with much to say.
 _HEAVY = Workload(
     clients=tuple(
@@ -119,12 +155,37 @@ _HEAVY = Workload(
 )
 
 
+# Enough for trees of several levels.
+_FIVE = ("h1", "h2", "h3", "h4", "h5")
+
+
 def _case(name: str, summary: str, **fields: object) -> ClusterScenario:
     made = ClusterScenario(name=f"content-{name}", summary=summary, workload=_CROWD, expectation=QUIET)
     return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
 
 
+_ROUTED = _case(
+    "routed",
+    "smart clients with filters go where topics live, while these move, links break and hubs stand still",
+    moves=(2, 8),
+    link_resets=(0, 3),
+    link_cuts=(0, 2),
+    pauses=(0, 1),
+    client_settings=PATIENT,
+    lag_s=0.3,
+    is_routing=True,
+)
+_DURABLE = replace(
+    _ROUTED,
+    name="content-durable",
+    summary="all of this, and one of the topics is durable",
+    durable=("a",),
+    expectation=replace(QUIET, properties=(*QUIET.properties, "kept")),
+    is_large=True,
+)
+
 CONTENT_SCENARIOS = (
+    _DURABLE,
     _case("moves", "subscribers by filter, while topics move from hub to hub", moves=(1, 6)),
     _case(
         "skew",
@@ -133,6 +194,7 @@ CONTENT_SCENARIOS = (
         link_resets=(0, 5),
         link_cuts=(0, 3),
         pauses=(0, 2),
+        client_settings=PATIENT,
         lag_s=0.3,
     ),
     _case(
@@ -169,6 +231,7 @@ CONTENT_SCENARIOS = (
         link_resets=(0, 5),
         link_cuts=(0, 3),
         pauses=(0, 2),
+        client_settings=PATIENT,
         lag_s=0.3,
     ),
     _case(
@@ -202,22 +265,66 @@ CONTENT_SCENARIOS = (
         expectation=LOUD,
     ),
     _case(
+        "trees",
+        "content topics on trees that change all the time, while hubs go by different plans and links break",
+        hubs=_FIVE,
+        tree_changes=(3, 9),
+        moves=(0, 2),
+        link_resets=(0, 5),
+        link_cuts=(0, 3),
+        pauses=(0, 2),
+        client_settings=PATIENT,
+        lag_s=0.4,
+    ),
+    _case(
+        "trees-crashes",
+        "content topics on trees, while heads and edges crash, join and come back, and connections are lost",
+        workload=_COMERS,
+        hubs=_FIVE,
+        tree_changes=(2, 6),
+        moves=(0, 2),
+        link_cuts=(0, 2),
+        client_resets=(0, 4),
+        crashes=(1, 3),
+        joins=(0, 1),
+        lag_s=0.3,
+        expectation=LOUD,
+    ),
+    _case(
+        "trees-wanderers",
+        "plain clients come from edge to edge of a tree that changes, also to edges that lag",
+        workload=_WANDERERS,
+        hubs=_FIVE,
+        planted=("a",),
+        tree_changes=(2, 6),
+        client_resets=(8, 20),
+        link_cuts=(1, 4),
+        pauses=(0, 2),
+        lag_s=0.3,
+        expectation=LOUD,
+    ),
+    _case(
+        "trees-routed",
+        "smart clients with filters go to the edges of trees that change, and come back to edges that lag",
+        workload=_COMERS,
+        hubs=_FIVE,
+        tree_changes=(3, 8),
+        moves=(0, 2),
+        link_cuts=(0, 3),
+        client_resets=(0, 4),
+        pauses=(0, 2),
+        lag_s=0.3,
+        is_routing=True,
+        expectation=LOUD,
+    ),
+    _case(
         "crashes",
         "subscribers by filter, while hubs crash and come back",
         moves=(0, 3),
         crashes=(1, 2),
         expectation=LOUD,
     ),
-    _case(
-        "routed",
-        "smart clients with filters go where topics live, while these move, links break and hubs stand still",
-        moves=(2, 8),
-        link_resets=(0, 3),
-        link_cuts=(0, 2),
-        pauses=(0, 1),
-        lag_s=0.3,
-        is_routing=True,
-    ),
+    replace(_ROUTED, rare=replace(_DURABLE, name=_ROUTED.name)),
     _case(
         "routed-alone",
         "smart clients with filters go where topics live that have subscribers by filter only",
@@ -246,6 +353,35 @@ CONTENT_SCENARIOS = (
         link_cuts=(2, 6),
         pauses=(0, 2),
         lag_s=0.3,
+        is_routing=True,
+        expectation=LOUD,
+    ),
+    _case(
+        "edges",
+        "hubs send smart clients with filters from one home of a topic to another, links break and hubs stand still",
+        workload=_EDGES,
+        hubs=("h1", "h2", "h3", "h4"),
+        story="edges",
+        modes=(Mode.CONTENT,),
+        replications=(0, 2),
+        link_resets=(0, 3),
+        link_cuts=(0, 2),
+        pauses=(0, 2),
+        client_settings=PATIENT,
+        lag_s=0.2,
+        is_routing=True,
+    ),
+    _case(
+        "edges-crashes",
+        "the same, while hubs crash and connections are lost",
+        workload=_EDGES,
+        hubs=("h1", "h2", "h3", "h4"),
+        story="edges",
+        modes=(Mode.CONTENT,),
+        replications=(0, 2),
+        crashes=(0, 2),
+        client_resets=(0, 6),
+        lag_s=0.2,
         is_routing=True,
         expectation=LOUD,
     ),

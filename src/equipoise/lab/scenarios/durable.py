@@ -14,6 +14,7 @@ _LAN = NetworkShape(latency_s=(0.000_1, 0.003), jitter_s=(-0.002, 0.002), split=
 _KEPT = Expectation(properties=("kept",))
 _TRIMMED = Expectation(properties=("kept", "one epoch"))
 _LOGS = Expectation(properties=("kept", "one epoch", "prefixes"))
+_ONCE = Expectation(properties=("kept", "one epoch", "prefixes", "once"))
 _SUBSCRIBERS = Expectation(properties=("kept", "one epoch", "prefixes", "marks"))
 
 
@@ -133,6 +134,15 @@ class LogScenario(Scenario):
     is_group: bool = False
     is_retried: bool = False
     subscriber_crashes: Times = NEVER
+    # Smart publishers to the first topic, which send again what is not answered; how often one loses connections.
+    publishers: int = 0
+    client_cuts: Times = NEVER
+    # Hubs and bookies are dealt to so many sites; in the end all logs go to one, and the others' bookies are lost.
+    sites: int = 1
+    # Hubs of a release that owns no logs, beside the others; clients publish to the first topic there, too.
+    old_hubs: int = 0
+    # Whether all logs begin at one hub, and hubs give them away by themselves, but not to one that is busy.
+    is_unled: bool = False
     # Bytes after which a log goes on in another ledger; 0: as in production, which no run here reaches.
     roll_bytes: int = 0
     # The older entries of a log are trimmed.
@@ -201,6 +211,21 @@ LOG_SCENARIOS = (
         zombies=(0, 1),
     ),
     _log_case(
+        "once",
+        "smart publishers send again what is not answered, while owners crash, stand still and move: all is there once",
+        expectation=_ONCE,
+        is_durable=True,
+        publishers=3,
+        clients=1,
+        roll_bytes=3_000,
+        crashes=(1, 3),
+        client_cuts=(2, 6),
+        zombies=(0, 1),
+        moves=(0, 4),
+        link_cuts=(0, 2),
+        store_cuts=(0, 1),
+    ),
+    _log_case(
         "marks",
         "durable subscribers go on where they left off, while they, their hubs and the topic come and go",
         expectation=_SUBSCRIBERS,
@@ -244,11 +269,47 @@ LOG_SCENARIOS = (
         bookie_crashes=(0, 1),
     ),
     _log_case(
+        "sites",
+        "logs move between sites: they go on there, old ledgers follow slowly, and in the end one site has all of them",
+        sites=2,
+        hubs=4,
+        bookies=6,
+        roll_bytes=1_500,
+        moves=(3, 8),
+        crashes=(0, 2),
+        link_cuts=(0, 2),
+        bookie_crashes=(0, 2),
+        store_cuts=(0, 1),
+    ),
+    _log_case(
+        "unled",
+        "no controller leads: logs that lie at one hub spread, and those of a dead one go to hubs with room",
+        is_unled=True,
+        hubs=4,
+        topics=6,
+        clients=2,
+        crashes=(0, 2),
+        link_cuts=(0, 2),
+        store_cuts=(0, 1),
+    ),
+    _log_case(
+        "old-hub",
+        "a hub of a release without logs is given a share of the ring and topics: it never gets a durable one",
+        is_durable=True,
+        old_hubs=1,
+        moves=(3, 8),
+        stops=(0, 1),
+        store_cuts=(0, 1),
+        link_cuts=(0, 2),
+    ),
+    _log_case(
         "everything",
         "all of this at once: hubs, bookies, subscribers, store and links fail while logs move and roll",
-        expectation=_SUBSCRIBERS,
+        expectation=Expectation(properties=("kept", "one epoch", "prefixes", "marks", "once")),
         is_durable=True,
         subscribers=2,
+        publishers=1,
+        client_cuts=(0, 2),
         subscriber_crashes=(0, 2),
         bookies=4,
         roll_bytes=2_000,

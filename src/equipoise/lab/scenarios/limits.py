@@ -7,7 +7,7 @@ from dataclasses import replace
 from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.cluster_base import LIMITED, QUIET, case
 from equipoise.lab.scenarios.cluster_clients import CROWD
-from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation
+from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation, NetworkShape
 from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
 
 __all__ = ["LIMITS_SCENARIOS"]
@@ -44,6 +44,21 @@ def _limits(name: str, summary: str, **fields: object) -> ClusterScenario:
     return replace(case(name, summary), **given, name=f"limits-{name}")  # type: ignore[arg-type]  # fields by name
 
 
+# Two that wait for each answer. When everything is healed, bob, who is admitted, comes 0.21 s after each token, and
+# ann, who is refused and asks for another topic as well, once in 0.22 s.
+_IN_STEP = Workload(
+    clients=(
+        *(
+            Client(
+                name=name,
+                publishes=(PublishedStream(topics=topics, count=None, interval_s=0.04, receipts=1.0),),
+            )
+            for name, topics in (("ann", ("a", "b")), ("bob", ("a",)))
+        ),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a", "b")),)),
+        Client(name="dan", subscribes=(Subscribing(names=("a", "b")),)),
+    )
+)
 # One that sends singly, now and then, beside one that never stops.
 _FAIR_CROWD = Workload(
     clients=(
@@ -64,6 +79,21 @@ _FAIR_CROWD = Workload(
             for name, hub in (("pat", "h1"), ("pip", "h2"))
         ),
         Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
+    )
+)
+# At every hub one that never stops.
+_ENDLESS_CROWD = Workload(
+    clients=(
+        *(
+            Client(
+                name=f"hog-{number}",
+                place=f"h{number}",
+                publishes=(PublishedStream(topics=("a",), count=None, burst=(20, 40), interval_s=0.01),),
+            )
+            for number in range(1, 7)
+        ),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
+        Client(name="dan", subscribes=(Subscribing(names=("a",)),)),
     )
 )
 # Publishers that never stop, and publish something else over the same connection.
@@ -97,6 +127,21 @@ _IDLE_CROWD = Workload(
     )
 )
 
+# All hubs are quiet for as long as buckets take to fill, and then busy at once.
+_BURSTY_CROWD = Workload(
+    clients=(
+        *(
+            Client(
+                name=f"pub-{hub}",
+                place=hub,
+                publishes=(PublishedStream(topics=("a",), count=60, burst=(12, 14), interval_s=7.0),),
+            )
+            for hub in ("h1", "h2", "h3")
+        ),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
+    )
+)
+
 # Smart publishers of two groups, who are sent from seat to seat.
 _SEATED_CROWD = Workload(
     clients=(
@@ -113,6 +158,27 @@ _SEATED_CROWD = Workload(
         ),
         Client(name="cat", subscribes=(Subscribing(names=("a",)),)),
         Client(name="dan", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
+    )
+)
+
+
+# More of them, of whom some state no group, one publishes ten times as much, and none stops.
+_BALANCED_CROWD = Workload(
+    clients=(
+        *(
+            Client(
+                name=f"{group or 'none'}-{number}",
+                group=group,
+                publishes=(
+                    PublishedStream(
+                        topics=("a",), count=None, interval_s=0.04 if (group, number) == ("red", 0) else 0.4
+                    ),
+                ),
+            )
+            for group in ("red", "blue", "")
+            for number in range(4)
+        ),
+        Client(name="cat", subscribes=(Subscribing(names=("a",)),)),
     )
 )
 
@@ -204,6 +270,16 @@ LIMITS_SCENARIOS = (
         expectation=_QUIET,
     ),
     _limits(
+        "lockstep",
+        "publishers in step with the tokens of their topic, which take longer to come than a message may wait",
+        hubs=("h1",),
+        workload=_IN_STEP,
+        topology=NetworkShape(latency_s=(0.005, 0.005)),
+        limited={"a": (1 / 0.22, 1)},
+        limit_wait_ms=100.0,
+        duration_s=1.0,
+    ),
+    _limits(
         "fair",
         "publishers that never stop beside some that send now and then",
         workload=_FAIR_CROWD,
@@ -211,6 +287,21 @@ LIMITS_SCENARIOS = (
         limit_wait_ms=2_000.0,
         expectation=Expectation(properties=(*QUIET.properties, "envelope", "fair turns")),
         duration_s=15.0,
+    ),
+    _limits(
+        "used",
+        "publishers that never stop at six hubs, while their topic is moved and split",
+        hubs=("h1", "h2", "h3", "h4", "h5", "h6"),
+        workload=_ENDLESS_CROWD,
+        limited={"a": (30.0, 10)},
+        limit_wait_ms=1_000.0,
+        share_changes=(1, 3),
+        moves=(0, 2),
+        # A hub may be drawn to a share of a message in two seconds: no progress within a time is asked.
+        expectation=Expectation(
+            properties=("once", "order", "bounded memory", "no needless gap", "envelope", "full use")
+        ),
+        duration_s=25.0,
     ),
     _limits(
         "beside",
@@ -221,6 +312,14 @@ LIMITS_SCENARIOS = (
         is_routing=True,
         expectation=Expectation(properties=(*QUIET.properties, "envelope", "held up")),
         duration_s=12.0,
+    ),
+    _limits(
+        "bursts",
+        "all hubs are quiet and then busy at once, while shares change",
+        workload=_BURSTY_CROWD,
+        limited={"a": (4.0, 12)},
+        share_changes=(3, 10),
+        duration_s=30.0,
     ),
     _limits(
         "idle",
@@ -252,6 +351,18 @@ LIMITS_SCENARIOS = (
         has_store=True,
         crashes=(1, 2),
         expectation=LIMITED,
+    ),
+    _seats(
+        "seats-balance",
+        "publishers that go on, one of them busy, while parts change and hubs join, hear late, crash and come back",
+        workload=_BALANCED_CROWD,
+        lag_s=0.3,
+        reshares=(1, 3),
+        joins=(0, 1),
+        link_resets=(0, 2),
+        crashes=(0, 1),
+        duration_s=18.0,
+        expectation=Expectation(properties=(*LIMITED.properties, "seat balance")),
     ),
     _everything("everything"),
     _everything("store-everything"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from equipoise.errors import SettingsError
 from equipoise.lab.scenarios.cluster import CLUSTER_SCENARIOS
 from equipoise.lab.scenarios.content import CONTENT_SCENARIOS
+from equipoise.lab.scenarios.content_sessions import SESSION_SCENARIOS
 from equipoise.lab.scenarios.demo import DEMO
 from equipoise.lab.scenarios.durable import DURABLE_SCENARIOS, LOG_SCENARIOS
 from equipoise.lab.scenarios.hub import HUB_SCENARIOS
@@ -20,6 +21,7 @@ SCENARIOS: dict[str, Scenario] = {
         *CLUSTER_SCENARIOS,
         *LIMITS_SCENARIOS,
         *CONTENT_SCENARIOS,
+        *SESSION_SCENARIOS,
         *DURABLE_SCENARIOS,
         *LOG_SCENARIOS,
         DEMO,

@@ -115,12 +115,22 @@ class ClusterScenario(Scenario):
     without_limits: tuple[str, ...] = ()
     # Fields of the hub's cluster settings, by name.
     cluster_settings: Mapping[str, int | float | str] = field(default_factory=dict)
+    # Fields of the hub's settings for balancing content topics, by name.
+    content_settings: Mapping[str, object] = field(default_factory=dict)
+    # By hub, how long its processor takes to write to a client or to another hub; others are infinitely fast.
+    write_s: Mapping[str, float] = field(default_factory=dict)
     # Changes of the plan: a topic gets another home; members get other weights, so that many topics move; a topic gets
     # several homes in one of the modes, or one again.
     moves: Times = NEVER
     ring_changes: Times = NEVER
     replications: Times = NEVER
     modes: tuple[Mode, ...] = (Mode.ALL_PUBLISHERS,)
+    # Topics that are content topics from the beginning, on all hubs.
+    planted: tuple[str, ...] = ()
+    # A topic becomes a content topic, with a tree over some hubs, in this share of the seeds. Drawn apart from all
+    # else: other seeds have the world that they had without them.
+    tree_changes: Times = NEVER
+    tree_share: float = 1.0
     # By pattern, the rate envelope of topics: messages per second, and burst.
     limited: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     # How long a message of a limited topic may wait: so short that some are refused.

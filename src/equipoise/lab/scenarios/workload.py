@@ -79,6 +79,8 @@ class Client:
     group: str = ""
     # So many of the same kind, each on a machine of its own.
     copies: int = 1
+    # A plain client that connects to another hub each time.
+    is_wandering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

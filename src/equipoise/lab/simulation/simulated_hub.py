@@ -32,6 +32,8 @@ class HostProcess:
     def cpu_s(self) -> float:
         return 0.0 if self._host.cpu is None else self._host.cpu.busy_s
 
+    work_s = cpu_s
+
     def resident_bytes(self) -> int:
         return 0
 

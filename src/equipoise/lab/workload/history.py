@@ -300,6 +300,9 @@ class LogTrack:
     # Client, number of its entry, and id, of each append that was acknowledged.
     acked: list[tuple[str, int, bytes]] = field(default_factory=list)
     uncertain: int = 0
+    # Of smart publishers, which send again what is not answered: the same and the position; and who was left in doubt.
+    receipts: list[tuple[str, int, bytes, int]] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     # Ids before which entries were to be trimmed, and whether that was acknowledged.
     trimmed: list[tuple[bytes, bool]] = field(default_factory=list)
     # What each XRANGE showed, from the beginning on, and how many appends had been acknowledged when it was asked for.
@@ -324,6 +327,20 @@ class LogTrack:
     is_consumed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SeatSample:
+    """The seats of a split topic at one moment."""
+
+    at: float
+    topic: str
+    # All that seats depend on; and by home, its part of the publishers.
+    circumstances: tuple[object, ...]
+    parts: dict[str, float]
+    # By publisher, where it sits; and where it was last seen to publish, and when.
+    seats: dict[bytes, str]
+    seen: dict[bytes, tuple[str, float]]
+
+
 @dataclass(slots=True)
 class History:
     """Everything about one run that a checker may ask."""
@@ -339,6 +356,8 @@ class History:
     # By limited topic, its messages per second and burst; and when messages of it got their positions, how many, where.
     envelopes: dict[str, tuple[float, int]] = field(default_factory=dict)
     admissions: dict[str, list[Admitted]] = field(default_factory=dict)
+    # How publishers of split topics were seated, in the order of time.
+    seat_samples: list[SeatSample] = field(default_factory=list)
     # By who holds and what.
     held: dict[tuple[str, str], MemoryPeak] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)
@@ -351,6 +370,8 @@ class History:
     logs: list[LogTrack] = field(default_factory=list)
     # What was still under way when the run was over, in words.
     unfinished: list[str] = field(default_factory=list)
+    # What is wrong with how hubs share subscribers.
+    unbalanced: list[str] = field(default_factory=list)
 
     def next_sequence(self, publisher: str, topic: str) -> int:
         return len(self.sent.setdefault((publisher, topic), []))

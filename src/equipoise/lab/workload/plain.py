@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import cycle
 
 import hiredis
 
@@ -48,6 +49,8 @@ class PlainClient:
         self._connection: _Connection | None = None
         self._is_stalled = False
         self.unfinished = 0
+        # The hubs that it connects to, one after the other.
+        self._hosts = cycle((place.host, *place.others) if client.is_wandering else (place.host,))
 
     async def run(self) -> None:
         """Stay subscribed until the stage stops or the caller cancels."""
@@ -73,7 +76,7 @@ class PlainClient:
             try:
                 async with asyncio.timeout(settings.connect_timeout_s):
                     _, connection = await self._loop.create_connection(
-                        self._new_connection, self._place.host, self._place.port
+                        self._new_connection, next(self._hosts), self._place.port
                     )
             except (OSError, TimeoutError):
                 await asyncio.sleep(self._place.retry_s)

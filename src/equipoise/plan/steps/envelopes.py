@@ -7,7 +7,9 @@ arrivals have found that the latency limit needs more hubs (`Memory.fits`), it g
 makes it heavy, it is left to replication, which adds homes for readers: the bucket stays whole.
 
 Between such changes shares follow the traffic: rates by mean rates, depths by the largest drains (`limits.adaptor`).
-That moves nothing, so it neither counts as a move nor begins the waiting time of one.
+That moves nothing, so it neither counts as a move nor begins the waiting time of one. Shares do not decide who sits
+where: publishers that publish more would draw others after them. Where a home gets too full, the parts of publishers
+that sit at each home change (`Entry.seats`), by the room that each has, and shares follow.
 
 Always true:
     a topic has no more homes than it has publishers, or tokens in its burst;
@@ -25,7 +27,7 @@ import numpy as np
 from equipoise.limits.adaptor import AdaptorSettings, HomeWindow, SplitParts, adapted, in_parts, is_behind
 from equipoise.limits.distribution import HubRoom, fewest_hubs, largest_minimum
 from equipoise.limits.shares import PARTS, equal_parts
-from equipoise.model import Entry, Mode, Reason, TopicSpec
+from equipoise.model import Entry, Mode, Reason, TopicSpec, Why
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.latency import present_latency_s, specs_asking
 from equipoise.plan.memory import Hits, Memory, hit
@@ -37,10 +39,12 @@ from equipoise.view.view import View
 __all__ = ["ADAPTOR", "divide", "has_fallen_behind"]
 
 ADAPTOR = AdaptorSettings()
-# A topic that takes less of a hub than this is no candidate, whatever replays say of it.
+# A topic that takes less of a hub than this is no candidate, unless replays have found that it needs several.
 _RATIO_MIN = 0.01
 # A present home counts as this much roomier, as a part of the topic's rate: others must be worth the handover.
 _STAY = 0.1
+# After seats were changed: until they may become even again. A hub that was slow may be slow again.
+_RETURN_S = 120.0
 
 
 def divide(draft: Draft) -> None:
@@ -51,18 +55,23 @@ def divide(draft: Draft) -> None:
         is_split = _is_split(draft, topic)
         if is_split:
             draft.divided.add(topic)
-        if draft.mean_ratio[topic] < _RATIO_MIN and not is_split:
+        if draft.mean_ratio[topic] < _RATIO_MIN and not is_split and not _is_fitted(draft, topic):
             continue
         _confirm(draft, topic, limited[topic])
         count, direction = _wanted(draft, topic, limited[topic])
         if direction:
             draft.divided.add(topic)
             _count(draft, topic, count, direction, hits)
+        elif is_split:
+            _reseat(draft, topic, hits)
         if is_split:
             _adapt(draft, topic)
-    names = draft.view.topic_index
-    changed_s = {name: at for name, at in draft.memory.shares_s.items() if name in names}
-    draft.remember(split_hits=hits, shares_s=changed_s)
+    names, memory = draft.view.topic_index, draft.memory
+    shares_s, seats_s = (
+        {name: at for name, at in times.items() if name in names}
+        for times in (memory.shares_s, memory.seats_s)
+    )
+    draft.remember(split_hits=hits, shares_s=shares_s, seats_s=seats_s)
 
 
 def has_fallen_behind(view: View, memory: Memory) -> bool:
@@ -78,6 +87,12 @@ def has_fallen_behind(view: View, memory: Memory) -> bool:
 def _is_limited(spec: TopicSpec) -> bool:
     """Of a durable topic one hub owns the log: it cannot be split."""
     return spec.rate_per_s is not None and spec.durability is None
+
+
+def _is_fitted(draft: Draft, topic: int) -> bool:
+    """A replay has found that its latency limit needs several hubs, however little it takes of each."""
+    fit = draft.memory.fits.get(draft.view.topics.names[topic])
+    return fit is not None and fit.hubs > 1
 
 
 def _is_split(draft: Draft, topic: int) -> bool:
@@ -213,9 +228,19 @@ def _spread(draft: Draft, topic: int, count: int) -> bool:
     else:
         shares = in_parts([max(1e-9, _at(draft, quotas, hub)) for hub in made], ADAPTOR.floor)
         draft.replicate(topic, made, Mode.ALL_SUBSCRIBERS, explained, shares=shares)
+        _deal_by_order(draft, topic, explained)
     name = draft.view.topics.names[topic]
     draft.remember(replicated_s={**draft.memory.replicated_s, name: draft.now})
     return True
+
+
+def _deal_by_order(draft: Draft, topic: int, explained: Why) -> None:
+    """Name the latest order of publishers that was found, if any was."""
+    name = draft.view.topics.names[topic]
+    was, fit = draft.plan.entries.get(name), draft.memory.fits.get(name)
+    order = max(0 if was is None else was.order, 0 if fit is None else fit.order)
+    if order:
+        draft.changes.put(msgspec.structs.replace(draft.changes.entries[name], order=order), explained)
 
 
 def _at(draft: Draft, quotas: dict[str, float], hub: int) -> float:
@@ -224,6 +249,69 @@ def _at(draft: Draft, quotas: dict[str, float], hub: int) -> float:
 
 def _shown(draft: Draft, topic: int) -> str:
     return draft.view.topics.names[topic].decode("utf-8", "backslashreplace")
+
+
+# --- seats that follow the room ---------------------------------------------------------------------------------------
+
+
+def _reseat(draft: Draft, topic: int, hits: dict[bytes, Hits]) -> None:
+    """Where a home is too full, send publishers to the others; where all have room again, deal them evenly."""
+    name = draft.view.topics.names[topic]
+    entry = draft.changes.entries.get(name)
+    if entry is None or _is_given(entry) or not _is_seen(draft, topic, entry):
+        return
+    wanted = _seats_wanted(draft, topic, entry)
+    full = _full_homes(draft, entry)
+    if wanted is None:
+        return
+    pairs = list(zip(entry.homes, entry.seat_parts, wanted, strict=True))
+    is_relief = any(home in full and new < old * (1 - ADAPTOR.tolerance) for home, old, new in pairs)
+    is_return = not full and any(new > old * (1 + ADAPTOR.tolerance) for _, old, new in pairs)
+    if not is_relief and not is_return:
+        return
+    is_urgent = any(is_severe(draft, draft.view.hub_index[home]) for home in full)
+    step = 1 if is_relief else -1
+    hits[name] = hit(draft.memory.split_hits.get(name), draft.view, step=step, is_clear=is_urgent)
+    wait_s = draft.settings.settle_s if is_relief else _RETURN_S
+    if draft.now - draft.memory.seats_s.get(name, -math.inf) < wait_s:
+        return
+    draft.is_pressing |= is_relief
+    if abs(hits[name].count) < (draft.settings.hits if is_relief else draft.settings.merge_hits):
+        return
+    del hits[name]
+    moved = sum(abs(new - old) for _, old, new in pairs) / 2 / PARTS
+    note = f"off {', '.join(sorted(full))}" if is_relief else "evenly again"
+    explained = why(Reason.SEATS, note, moved_ratio=moved)
+    draft.changes.put(msgspec.structs.replace(entry, seats=wanted), explained)
+    draft.remember(seats_s={**draft.memory.seats_s, name: draft.now})
+
+
+def _full_homes(draft: Draft, entry: Entry) -> list[str]:
+    index, ratio = draft.view.hub_index, draft.predicted.ratio
+    return [home for home in entry.homes if ratio[index[home]] > draft.settings.high_ratio]
+
+
+def _seats_wanted(draft: Draft, topic: int, entry: Entry) -> tuple[int, ...] | None:
+    """Parts of which the least is as large as room allows; None if no home has any."""
+    rooms = [
+        room
+        for room in _rooms(draft, topic, _ratio_max(draft, draft.homes_of(topic)))
+        if room.hub in entry.homes
+    ]
+    measured = {home: float(draft.predicted.ratio[draft.view.hub_index[home]]) for home in entry.homes}
+    present = dict(zip(entry.homes, entry.seat_parts, strict=True))
+    rate, high = _rate(draft, topic), draft.settings.high_ratio
+    # What a prediction says of a hub that is too full is not believed beyond half of what it has now: lag falls with
+    # load only where load is what makes it.
+    held = [
+        room._replace(capacity_per_s=min(room.capacity_per_s, rate * present[room.hub] / PARTS / 2))
+        if measured[room.hub] > high
+        else room
+        for room in rooms
+    ]
+    quotas = largest_minimum(rate, held)
+    weights = [quotas.get(home, 0.0) for home in entry.homes]
+    return in_parts(weights, ADAPTOR.floor) if sum(weights) > 0 else None
 
 
 # --- shares that follow the traffic -----------------------------------------------------------------------------------
@@ -236,7 +324,7 @@ def _window(use: LimitUse) -> HomeWindow:
 
 def _adapt(draft: Draft, topic: int) -> None:
     name = draft.view.topics.names[topic]
-    entry, uses = draft.plan.entries.get(name), draft.view.limited.get(name)
+    entry, uses = draft.changes.entries.get(name), draft.view.limited.get(name)
     if entry is None or uses is None or not _may_adapt(draft, topic, entry):
         return
     windows = [_window(uses.get(home, LimitUse(0.0, 0.0, 0.0))) for home in entry.homes]
@@ -254,18 +342,32 @@ def _adapt(draft: Draft, topic: int) -> None:
     )
     waiting = sum(window.waiting for window in windows)
     explained = why(Reason.SHARES, "", changed_ratio=off / PARTS, waiting=waiting)
-    draft.changes.put(msgspec.structs.replace(entry, shares=after.rates, depths=after.depths), explained)
+    kept = msgspec.structs.replace(entry, shares=after.rates, depths=after.depths, seats=entry.seat_parts)
+    draft.changes.put(kept, explained)
     draft.remember(shares_s={**draft.memory.shares_s, name: draft.now})
 
 
 def _may_adapt(draft: Draft, topic: int, entry: Entry) -> bool:
     """The view shows the present homes under the present shares, and no operator has given these."""
-    name, settings, memory = entry.topic, draft.settings, draft.memory
-    is_given = entry.is_pinned and bool(entry.shares) and not entry.depths
+    is_rested = draft.now - draft.memory.shares_s.get(entry.topic, -math.inf) > ADAPTOR.pause_s
+    return not _is_given(entry) and is_rested and _is_seen(draft, topic, entry)
+
+
+def _is_given(entry: Entry) -> bool:
+    """An operator has said which share each home gets."""
+    return entry.is_pinned and bool(entry.shares) and not entry.depths
+
+
+def _is_seen(draft: Draft, topic: int, entry: Entry) -> bool:
+    """The view shows the homes that the entry has."""
+    name, memory = entry.topic, draft.memory
     moved_s = max(memory.replicated_s.get(name, -math.inf), memory.moved_s.get(name, -math.inf))
-    is_settled = draft.now - moved_s >= settings.settle_s
-    is_rested = draft.now - memory.shares_s.get(name, -math.inf) > ADAPTOR.pause_s
-    is_untouched = draft.memory.arbiter.is_free(name, "") and set(draft.homes_of(topic)) == {
-        draft.view.hub_index.get(home) for home in entry.homes
-    }
-    return not is_given and is_settled and is_rested and is_untouched
+    is_settled = draft.now - moved_s >= draft.settings.settle_s
+    was = draft.plan.entries.get(name)
+    return (
+        is_settled
+        and was is not None
+        and was.place == entry.place
+        and memory.arbiter.is_free(name, "")
+        and set(draft.homes_of(topic)) == {draft.view.hub_index.get(home) for home in entry.homes}
+    )

@@ -24,7 +24,7 @@ from equipoise.plan.memory import Hits, HubNoise, hit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.high_load import is_severe
 
-__all__ = ["Wanted", "algorithm_1", "is_clear", "is_due", "rate", "replicate"]
+__all__ = ["Wanted", "algorithm_1", "is_clear", "is_due", "rate", "replicate", "wanted_homes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,8 @@ def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
     is_near = by_count & (size >= settings.replicate_ratio_min)
     found = set(np.flatnonzero(is_large | is_near).tolist()) | draft.predicted.several.keys()
     found -= draft.divided
+    # Their hubs share the subscribers among themselves: see `content`.
+    found -= {topic for topic, at in draft.predicted.several.items() if at.mode is Mode.CONTENT}
     return sorted(found, key=lambda topic: (-size[topic], topic))
 
 
@@ -165,6 +167,11 @@ def _wanted(draft: Draft, topic: int, size: float) -> tuple[Wanted, Wanted]:
         size,
     )
     return rate(*counts, settings, may_split=may_split), rate(*counts, low, may_split=may_split)
+
+
+def wanted_homes(draft: Draft, topic: int, size: float) -> Wanted:
+    """How a topic should be served that puts so much load on one hub, by the thresholds for more homes."""
+    return _wanted(draft, topic, size)[0]
 
 
 def _direction(draft: Draft, topic: int, up: Wanted, down: Wanted) -> int:

@@ -46,6 +46,8 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     keeps_limits: bool = False
     # Whether it owns logs on bookies; False: a hub of a release that does not.
     keeps_logs: bool = False
+    # Whether it knows topics in mode `content`; one that does not cannot read a plan with such a topic.
+    carries_content: bool = False
 
 
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):

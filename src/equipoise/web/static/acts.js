@@ -28,7 +28,7 @@ export const undrainHub = told(async (hub) => {
 export const moveTopic = told(async (id) => {
   const hubs = (await get("/api/hubs")).filter((hub) => hub.is_alive && hub.weight);
   const chosen = el("select", { multiple: true, size: Math.min(6, hubs.length) }, hubs.map((hub) => el("option", { value: hub.hub }, hub.hub)));
-  const mode = el("select", {}, ["single", "all-subscribers", "all-publishers"].map((name) => el("option", { value: name }, name)));
+  const mode = el("select", {}, ["single", "all-subscribers", "all-publishers", "content"].map((name) => el("option", { value: name }, name)));
   const pin = el("input", { type: "checkbox", checked: true });
   const confirmed = await ask("Move the topic?", "Choose one hub, or several and how the topic is spread over them. No message is lost.", { Hubs: chosen, Mode: mode, "Pin it there": pin });
   if (!confirmed) return null;

@@ -111,9 +111,14 @@ function envelopeTiles(envelope) {
   if (!envelope) return [];
   const shares = envelope.shares.map((share) => `${share.hub} ${number(share.rate_per_s, 1)}/s, ${number(share.burst_messages, 1)}`);
   const tiles = [tile("rate limit", `${number(envelope.rate_per_s, 1)}/s, bursts of ${number(envelope.burst_messages)}`), tile("longest access delay", millis(envelope.access_delay_s_max))];
-  if (shares.length > 1) tiles.push(tile("shares", shares.join("; ")));
+  if (shares.length > 1) {
+    tiles.push(tile("shares", shares.join("; ")));
+    const seats = envelope.shares.map((share) => `${share.hub} ${number(100 * share.seats_ratio)} %, ${share.publications_per_s === null ? "–" : number(share.publications_per_s, 1)}/s`);
+    tiles.push(tile(envelope.seat_order ? `seats, by found order ${envelope.seat_order}` : "seats", seats.join("; ")));
+  }
   const fit = envelope.fit;
-  if (fit) tiles.push(tile("hubs that keep the latency limit", fit.note || `${fit.hubs}: ${millis(fit.latency_s)}, ${fit.is_confirmed ? "confirmed" : "being tried"}`));
+  const found = fit && fit.hubs ? `${fit.hubs}: ${millis(fit.latency_s)}, ${fit.is_confirmed ? "confirmed" : "being tried"}` : "";
+  tiles.push(tile("hubs that keep the latency limit", [found, envelope.fit_doubt].filter(Boolean).join("; ")));
   return tiles;
 }
 

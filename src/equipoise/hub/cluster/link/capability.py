@@ -15,10 +15,12 @@ __all__ = [
     "LOGS",
     "LOSS",
     "PROBE",
+    "RECALL",
     "RESEND",
     "RETURN",
     "SEATS",
     "TEAR",
+    "TREES",
 ]
 
 # Answer probes of the distance between hubs.
@@ -44,10 +46,15 @@ CONTENT = "content"
 RESEND = "resend"
 # Take messages back that wait for tokens in a lane that ends.
 RETURN = "return"
+# Return what waits for tokens to a hub that asks for it.
+RECALL = "recall"
 
 # Deal smart publishers of a split topic to its homes, and tell them.
 SEATS = "seats"
 
+# Follow content topics along a tree.
+TREES = "trees"
+
 CAPABILITIES = frozenset(
-    {PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND, RETURN, SEATS}
+    {PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND, RETURN, RECALL, SEATS, TREES}
 )

@@ -24,6 +24,7 @@ from equipoise.hub.cluster.link.frames import (
     FRAMES,
     EgressFrame,
     Frame,
+    FromFrame,
     IngressFrame,
     LossFrame,
     NumberedFrame,
@@ -33,8 +34,9 @@ from equipoise.hub.cluster.link.frames import (
     Tag,
     TearFrame,
 )
-from equipoise.resp import RequestReader
-from equipoise.resp.replies import Encoder, bulk, spell
+from equipoise.resp import RequestLimits, RequestReader
+from equipoise.resp.replies import Encoder, payload_bytes, spell, spell_values
+from equipoise.resp.runs import Verbs, read_requests
 from equipoise.stream.submission import Submission
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "egress_encoder",
     "encode",
     "parse_number",
+    "read_frames",
     "runs",
     "unsent_messages",
 ]
@@ -56,7 +59,7 @@ _SHOWN_BYTES = 32
 
 def encode(frame: Frame) -> bytes:
     """One frame. Runs that are too long for one are cut by `runs`."""
-    return spell(_WRITERS[type(frame)](frame))
+    return _ENCODERS[type(frame)](frame)
 
 
 def decode(command: Sequence[bytes]) -> Frame:
@@ -72,11 +75,14 @@ def decode(command: Sequence[bytes]) -> Frame:
         raise shape.wrong_field(command) from None
 
 
-def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Sequence[bytes]]]:
+def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterable[tuple[int, Sequence[bytes]]]:
     """Cut a run of messages so that each part fits a frame: the index of its first message, and the part."""
-    if len(payloads) <= PAYLOADS_MAX and sum(map(len, payloads)) <= bytes_max:
-        yield 0, payloads
-        return
+    if len(payloads) <= PAYLOADS_MAX and payload_bytes(payloads) <= bytes_max:
+        return ((0, payloads),)
+    return _cut(payloads, bytes_max)
+
+
+def _cut(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Sequence[bytes]]]:
     start, size = 0, 0
     for index, payload in enumerate(payloads):
         if index - start >= PAYLOADS_MAX or (index > start and size + len(payload) > bytes_max):
@@ -88,20 +94,37 @@ def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Seque
 
 def egress_encoder(key: bytes, epoch: int, bytes_max: int) -> Encoder:
     """EGRESS frames of one epoch of a stream; a long run of messages becomes several frames in one piece."""
-    head = bulk(EgressFrame.verb) + bulk(key) + bulk(b"%d" % epoch)
-
-    def one(first: int, payloads: Sequence[bytes]) -> bytes:
-        tails = [b"%d\r\n%b\r\n" % (len(payload), payload) for payload in payloads]
-        position = bulk(b"%d" % first)
-        return b"*%d\r\n%b%b$%b" % (len(tails) + 4, head, position, b"$".join(tails))
+    verb = EgressFrame.verb
 
     def encode_run(first: int, payloads: Sequence[bytes]) -> bytes:
         count = len(payloads)
-        if count == 1 or (count <= PAYLOADS_MAX and sum(map(len, payloads)) <= bytes_max):
-            return one(first, payloads)
-        return b"".join([one(first + start, part) for start, part in runs(payloads, bytes_max)])
+        if count == 1 or (count <= PAYLOADS_MAX and payload_bytes(payloads) <= bytes_max):
+            return spell_values(verb, key, epoch, first, payloads)
+        parts = runs(payloads, bytes_max)
+        return b"".join([spell_values(verb, key, epoch, first + start, part) for start, part in parts])
 
     return encode_run
+
+
+# The frames that come with every message, and the kinds of their fields: what the compiled part makes of them is what
+# `decode` does.
+_HOT: Verbs = {
+    IngressFrame.verb: (IngressFrame, b"bnee*"),
+    RunFrame.verb: (RunFrame, b"bnn*"),
+    FromFrame.verb: (FromFrame, b"bsnn"),
+    NumberedFrame.verb: (NumberedFrame, b"bennn"),
+    EgressFrame.verb: (EgressFrame, b"bnn*"),
+}
+
+
+def read_frames(data: bytes, limits: RequestLimits) -> tuple[Sequence[Frame | list[bytes]], int]:
+    """The complete frames at the beginning, some as commands for `decode`, and their bytes.
+
+    Without the compiled part there are none.
+    """
+    if read_requests is None:
+        return (), 0
+    return read_requests(data, _HOT, limits.args_max, limits.payload_bytes_max)
 
 
 # Fields. A reader raises ValueError for what its writer does not make.
@@ -208,16 +231,18 @@ class _Shape:
         raise AssertionError("asked only if one cannot be read")
 
 
-def _writer(frame_type: type[Frame]) -> Callable[[Any], tuple[bytes, ...]]:
+def _encoder(frame_type: type[Frame]) -> Callable[[Any], bytes]:
     fields = msgspec.structs.fields(frame_type)
     has_payloads = fields[-1].type == Payloads
     spellers = [(field.name, _KINDS[field.type][0]) for field in (fields[:-1] if has_payloads else fields)]
 
-    def words(frame: Any) -> tuple[bytes, ...]:
+    def encode_frame(frame: Any) -> bytes:
         spelled = [speller(getattr(frame, name)) for name, speller in spellers]
-        return (frame_type.verb, *spelled, *frame.payloads) if has_payloads else (frame_type.verb, *spelled)
+        return spell(
+            (frame_type.verb, *spelled, *frame.payloads) if has_payloads else (frame_type.verb, *spelled)
+        )
 
-    return words
+    return encode_frame
 
 
 # The frames that come with every message, written out: half as long as by the table, which a test compares them with.
@@ -235,7 +260,13 @@ def _read_ingress(command: Sequence[bytes]) -> Frame:
 
 
 def _read_run(command: Sequence[bytes]) -> Frame:
-    return RunFrame(command[1], parse_number(command[2]), parse_number(command[3]), command[4:])
+    key, version, sequence = command[1:4]
+    return RunFrame(key, parse_number(version), parse_number(sequence), command[4:])
+
+
+def _read_from(command: Sequence[bytes]) -> Frame:
+    _, key, hub, incarnation, sequence = command
+    return FromFrame(key, hub.decode(), parse_number(incarnation), parse_number(sequence))
 
 
 def _read_numbered(command: Sequence[bytes]) -> Frame:
@@ -246,35 +277,42 @@ def _read_numbered(command: Sequence[bytes]) -> Frame:
 
 
 def _read_egress(command: Sequence[bytes]) -> Frame:
-    return EgressFrame(command[1], parse_number(command[2]), parse_number(command[3]), command[4:])
+    key, epoch, first = command[1:4]
+    return EgressFrame(key, parse_number(epoch), parse_number(first), command[4:])
 
 
-def _ingress_words(frame: IngressFrame) -> tuple[bytes, ...]:
+def _encode_ingress(frame: IngressFrame) -> bytes:
     path = _spell_path(frame.path) if frame.path else b""
     tags = _spell_tags(frame.tags) if frame.tags else b""
-    return (IngressFrame.verb, frame.key, b"%d" % frame.version, path, tags, *frame.payloads)
+    return spell_values(IngressFrame.verb, frame.key, frame.version, path, tags, frame.payloads)
 
 
-def _run_words(frame: RunFrame) -> tuple[bytes, ...]:
-    return (RunFrame.verb, frame.key, b"%d" % frame.version, b"%d" % frame.sequence, *frame.payloads)
+def _encode_run(frame: RunFrame) -> bytes:
+    return spell_values(RunFrame.verb, frame.key, frame.version, frame.sequence, frame.payloads)
 
 
-def _numbered_words(frame: NumberedFrame) -> tuple[bytes, ...]:
+def _encode_from(frame: FromFrame) -> bytes:
+    return spell_values(FromFrame.verb, frame.key, frame.hub.encode(), frame.incarnation, frame.sequence)
+
+
+def _encode_numbered(frame: NumberedFrame) -> bytes:
     path = _spell_path(frame.path) if frame.path else b""
-    return (NumberedFrame.verb, frame.key, path, b"%d" % frame.count, b"%d" % frame.epoch, b"%d" % frame.n)
+    return spell_values(NumberedFrame.verb, frame.key, path, frame.count, frame.epoch, frame.n)
 
 
 _HOT_READERS: dict[type[Frame], Callable[[Sequence[bytes]], Frame]] = {
     IngressFrame: _read_ingress,
     RunFrame: _read_run,
+    FromFrame: _read_from,
     NumberedFrame: _read_numbered,
     EgressFrame: _read_egress,
 }
-_WRITERS: dict[type[Frame], Callable[[Any], tuple[bytes, ...]]] = {
-    **{frame_type: _writer(frame_type) for frame_type in FRAMES},
-    IngressFrame: _ingress_words,
-    RunFrame: _run_words,
-    NumberedFrame: _numbered_words,
+_ENCODERS: dict[type[Frame], Callable[[Any], bytes]] = {
+    **{frame_type: _encoder(frame_type) for frame_type in FRAMES},
+    IngressFrame: _encode_ingress,
+    RunFrame: _encode_run,
+    FromFrame: _encode_from,
+    NumberedFrame: _encode_numbered,
 }
 _SHAPES = {frame_type.verb: _Shape(frame_type) for frame_type in FRAMES}
 

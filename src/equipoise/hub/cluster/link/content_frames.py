@@ -1,17 +1,21 @@
 """What hubs say about filters: what one wants of a stream that it follows, and the part of the stream that it gets.
 
 A hub that attaches to a topic gets all of it. It names filters (WANT), says that nothing else is needed (NARROW), and
-takes that back (WIDEN). All of this is void with the next ATTACH or DETACH.
+takes that back (WIDEN). All of this is void with the next ATTACH, JOIN or DETACH. Content topics are followed along a
+tree, under versions of the plan (JOIN, RENEW).
 """
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import CONTENT
+from equipoise.hub.cluster.link.capability import CONTENT, TREES
 from equipoise.hub.cluster.link.frame import Frame, Offsets, Payloads
 
 __all__ = [
     "FilteredFrame",
+    "JoinFrame",
     "NarrowFrame",
+    "RenewFrame",
+    "RenewedFrame",
     "SpanFrame",
     "UnwantFrame",
     "WantFrame",
@@ -89,3 +93,36 @@ class SpanFrame(Frame, frozen=True):
     epoch: int
     first: int
     count: int
+
+
+class JoinFrame(Frame, frozen=True):
+    """Send me the topic's stream once you follow your own parent under this version of the plan: answered by ATTACHED.
+
+    `is_home`: I take you for its home: send it once you are.
+    """
+
+    verb = b"EQ.L.JOIN"
+    capability = TREES
+    topic: bytes
+    ticket: int
+    version: int
+    is_home: bool
+
+
+class RenewFrame(Frame, frozen=True):
+    """I follow the topic at you under this version of the plan as well: answer RENEWED once you would let me JOIN."""
+
+    verb = b"EQ.L.RENEW"
+    capability = TREES
+    topic: bytes
+    version: int
+    is_home: bool
+
+
+class RenewedFrame(Frame, frozen=True):
+    """You follow the topic at me under this version of the plan."""
+
+    verb = b"EQ.L.RENEWED"
+    capability = TREES
+    topic: bytes
+    version: int

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import LOSS, RETURN, TEAR
+from equipoise.hub.cluster.link.capability import LOSS, RECALL, RETURN, TEAR
 from equipoise.hub.cluster.link.frame import Frame, Path, Payloads, Tag
 
 __all__ = [
     "IngressFrame",
     "LossFrame",
     "NumberedFrame",
+    "RecallFrame",
+    "RecalledFrame",
     "RecountFrame",
     "RecountedFrame",
     "ReturnFrame",
@@ -56,7 +58,8 @@ class TearFrame(Frame, frozen=True):
 class NumberedFrame(Frame, frozen=True):
     """Ack: `count` more of the messages that the receiver sent, and that had come to it by `path`, have positions.
 
-    The last is at (epoch, n). Epoch 0: they never get one.
+    The last is at (epoch, n). Epoch 0: they never get one; then n is the epoch in which they are lost, if subscribers
+    learn of that by a later one, and 0 if not. A publisher's next message follows that epoch, in whatever stream.
     """
 
     verb = b"EQ.L.NUMBERED"
@@ -87,6 +90,29 @@ class RecountedFrame(Frame, frozen=True):
     path: Path
     ticket: int
     count: int
+
+
+class RecallFrame(Frame, frozen=True):
+    """The publishers of messages that this hub sent, by that path, change to another stream: return what waits."""
+
+    verb = b"EQ.L.RECALL"
+    capability = RECALL
+    key: bytes
+    path: Path
+
+
+class RecalledFrame(Frame, frozen=True):
+    """The answer to RECALL: the last messages of that path that have no position, and get none here.
+
+    Of several frames the later ones are about earlier messages. Tags as in INGRESS.
+    """
+
+    verb = b"EQ.L.RECALLED"
+    capability = RECALL
+    key: bytes
+    path: Path
+    tags: tuple[Tag, ...]
+    payloads: Payloads
 
 
 class ReturnFrame(Frame, frozen=True):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.capability import RESEND
-from equipoise.hub.cluster.link.codec import decode, encode
+from equipoise.hub.cluster.link.codec import decode, encode, read_frames
 from equipoise.hub.cluster.link.failover_frames import ANY_SEQUENCE
 from equipoise.hub.cluster.link.frames import Frame, FromFrame
 from equipoise.resp import Publishes, RequestReader
@@ -88,20 +88,15 @@ class OutLink:
     )
 
     def __init__(
-        self,
-        hub: str,
-        incarnation: int,
-        bytes_max: int,
-        overflowed: Callable[[OutLink], None],
+        self, hub: str, incarnation: int, bytes_max: int, overflowed: Callable[[OutLink], None]
     ) -> None:
         self.hub = hub
         self.incarnation = incarnation
-        # What the hub has announced to understand, and the limits in which it differs from this one.
+        # What the hub has announced to understand; the limits in which it differs from this one.
         self.capabilities: frozenset[str] = frozenset()
         self.differences = ""
         self.generation = 1
-        self._bytes_max = bytes_max
-        self._overflowed = overflowed
+        self._bytes_max, self._overflowed = bytes_max, overflowed
         self._kept: deque[bytes] = deque()
         self._unsent: deque[bytes] = deque()
         self._send: Send | None = None
@@ -372,22 +367,28 @@ class LinkSession:
 
     def _execute(self, data: bytes) -> None:
         """Raises ProtocolError for anything but frames that this hub can read."""
-        reader, incoming = self._reader, self._incoming
-        hub, commands = incoming.id.hub, reader.feed(data)
-        while True:
-            if isinstance(commands, Publishes):
-                raise ProtocolError("PUBLISH is no frame of a link")
-            for command in commands:
-                if self._heard.get(hub) is not incoming:
-                    raise ProtocolError(f"a frame of {hub} that is no longer heard")
-                self._frames.execute(hub, decode(command))
-            if not reader.has_more:
-                break
-            commands = reader.feed(b"")
+        reader = self._reader
+        if not reader.buffered_bytes:
+            commands, size = read_frames(data, reader.limits)
+            self._execute_all(commands)
+            if not (data := data[size:]):
+                return
+        self._execute_all(reader.feed(data))
+        while reader.has_more:
+            self._execute_all(reader.feed(b""))
         if reader.error is not None:
             raise ProtocolError(reader.error)
         if reader.buffered_bytes > self._input_bytes_max:
             raise ProtocolError("a frame is too long")
+
+    def _execute_all(self, commands: Sequence[Frame | list[bytes]] | Publishes) -> None:
+        incoming, hub = self._incoming, self._incoming.id.hub
+        if isinstance(commands, Publishes):
+            raise ProtocolError("PUBLISH is no frame of a link")
+        for command in commands:
+            if self._heard.get(hub) is not incoming:
+                raise ProtocolError(f"a frame of {hub} that is no longer heard")
+            self._frames.execute(hub, decode(command) if isinstance(command, list) else command)
 
     def _on_timer(self) -> None:
         self._is_timed = False

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 from equipoise.lab.simulation.checkers import (
     authorised,
+    balance,
     envelope,
     fair_turns,
+    full_use,
     held_up,
     kept,
     log_views,
@@ -15,6 +17,7 @@ from equipoise.lab.simulation.checkers import (
     once,
     order,
     progress,
+    seat_balance,
 )
 from equipoise.lab.simulation.checkers.violation import Violation
 from equipoise.lab.workload.history import History
@@ -32,8 +35,11 @@ CHECKERS: dict[str, Callable[[History], list[Violation]]] = {
         needless_gap,
         envelope,
         fair_turns,
+        full_use,
         held_up,
         kept,
+        balance,
+        seat_balance,
     )
 } | {
     log_views.PREFIXES: log_views.check_prefixes,

@@ -16,6 +16,9 @@ be at once. For intervals the one that ends first goes first.
 A plain subscriber gets no gaps. For it the loss of its connection is a gap of unknown size, which ends when the hub
 has confirmed its next subscription: what is sent after that belongs to no such gap. So is a loss that
 the hub it is connected to has counted, within the time that messages may have taken from there.
+
+Of a log: what a smart publisher has sent, however often, is in it once, where its receipt says; and no such publisher
+is left in doubt.
 """
 
 from __future__ import annotations
@@ -25,7 +28,17 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import Away, History, Live, Missed, PublishOutcome, Received, Sent, Track
+from equipoise.lab.workload.history import (
+    Away,
+    History,
+    Live,
+    LogTrack,
+    Missed,
+    PublishOutcome,
+    Received,
+    Sent,
+    Track,
+)
 
 __all__ = ["NAME", "check"]
 
@@ -88,7 +101,25 @@ def check(history: History) -> list[Violation]:
         wanted = {topic: senders for topic, senders in by_topic.items() if track.wants(topic)}
         counted = [] if track.is_smart else history.losses.get(track.via, [])
         violations += _check_track(track, wanted, counted)
-    return violations
+    return violations + [
+        Violation(NAME, f"log of {log.topic}: {text}")
+        for log in history.logs
+        for text in _wrong_receipts(log)
+    ]
+
+
+def _wrong_receipts(log: LogTrack) -> list[str]:
+    wrong = [f"left in doubt: {doubt}" for doubt in log.doubts[:1]]
+    publishers = {publisher for publisher, *_ in log.receipts}
+    values = [value for _, value in log.final if value.split(b".")[0].decode() in publishers]
+    twice = [value for value in dict.fromkeys(values) if values.count(value) > 1] if log.receipts else []
+    wrong += [f"{value!r} is in it twice" for value in twice[:1]]
+    place = {at: (n, value) for n, (at, value) in enumerate(log.final, 1)}
+    for publisher, number, at, n in log.receipts:
+        if place.get(at) != (n, f"{publisher}.{number}".encode()):
+            wrong.append(f"the receipt of {publisher}.{number} says {at!r}, {n}: there is {place.get(at)}")
+            break
+    return wrong
 
 
 def _check_track(

@@ -32,7 +32,7 @@ from equipoise.stream.effects import OpenEpoch, SendPrepared, StateChanged
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.relay import RelayMerge
 from equipoise.stream.sources import MergedStream, Source
-from equipoise.stream.submission import Submission, WaitReason
+from equipoise.stream.submission import NextHop, Submission, WaitReason
 
 __all__ = ["CLUSTER_ABLATIONS"]
 
@@ -48,7 +48,9 @@ def _forget_unacknowledged(link: OutLink, offset: int, send: Send) -> bool:
     return True
 
 
-def _never_wait(ingress: Ingress, stream: Stream, item: Submission) -> WaitReason | None:
+def _never_wait(
+    ingress: Ingress, stream: Stream, item: Submission, hop: NextHop | None = None
+) -> WaitReason | None:
     is_stuck = not stream.state.is_home and stream.peer not in ingress._cluster.out
     return WaitReason.LINK if is_stuck else None
 

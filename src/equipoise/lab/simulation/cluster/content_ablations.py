@@ -8,6 +8,18 @@ from typing import Any
 
 from equipoise.client.routing.channel import TopicChannel
 from equipoise.client.wire.link_subscription import LinkSubscription
+from equipoise.content.balancing import edge_balancer, edge_table
+from equipoise.content.balancing.edge_balancer import EdgeBalancer
+from equipoise.content.balancing.edge_events import (
+    STATUSES,
+    BalancingEffect,
+    EdgeEvent,
+    EdgePhase,
+    RequestReceived,
+)
+from equipoise.content.balancing.edge_rules import EdgeSession
+from equipoise.content.balancing.edge_table import EdgeTransition
+from equipoise.content.balancing.messages import HubStatus
 from equipoise.content.cover_set import CoverSet
 from equipoise.content.filter import Filter
 from equipoise.content.groups import Found
@@ -15,17 +27,19 @@ from equipoise.content.index import FilterIndex
 from equipoise.content.interest import InterestNode
 from equipoise.hub.cluster import interests
 from equipoise.hub.cluster.asked_filters import AskedFilters
+from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.relay_merge import Merging
-from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.cluster.streams import FollowRequest, State, Stream
 from equipoise.hub.cluster.subscription_barrier import Listening
+from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.hub.content.hub_filters import HubFilters
 from equipoise.hub.content.spans import FilterSpans, SpannedStream
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import needless_gap, once, progress
+from equipoise.lab.simulation.checkers import balance, needless_gap, once, progress
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.relay import RelayMerge, Switch
@@ -116,6 +130,45 @@ def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRu
         merge._take(stream, run.epoch, first, payloads)
 
 
+def _take_again(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
+    """A client takes from the next hub what the former one has brought already."""
+    _, missed = stream.cursor.accept(run.epoch, run.n, run.span)
+    if missed != 0:
+        merge._sink.on_messages(run.epoch, run.n, [], missed)
+    for first, payloads in run.runs(run.n - 1):
+        merge._sink.on_messages(run.epoch, first, payloads, 0)
+
+
+def _never_stabilizing(row: EdgeTransition, edge: EdgeSession, event: EdgeEvent) -> list[BalancingEffect]:
+    """A hub goes on to the next session by what it measured before the last one."""
+    effects = _carry(row, edge, event)
+    if edge.phase is EdgePhase.STABILIZING:
+        edge.phase = EdgePhase.OK
+    return effects
+
+
+_carry = edge_table._carry
+
+
+@contextmanager
+def _never_unavailable() -> Iterator[None]:
+    """A hub that is full says that it is not, and takes part in sessions."""
+    unavailable = EdgePhase.UNAVAILABLE
+    rows = dict(edge_table._ROWS)
+    rows[unavailable, RequestReceived] = rows[EdgePhase.OK, RequestReceived]
+    statuses = {**STATUSES, unavailable: HubStatus.OK}
+    with (
+        replaced(ContentEdge, "_is_full", lambda edge: False),
+        replaced(edge_table, "_ROWS", rows),
+        replaced(edge_balancer, "STATUSES", statuses),
+    ):
+        yield
+
+
+def _wait_for_ever(balancer: EdgeBalancer, now_s: float) -> list[BalancingEffect]:
+    return []
+
+
 def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
     """A client waits for what its filter matches next."""
 
@@ -140,7 +193,32 @@ def _jump_unseen(topic: Topic, epoch: int, n: int) -> None:
 _jump = Topic.jump
 
 
+def _follow_under_any_plan(followers: Followers, stream: Stream, request: FollowRequest) -> bool:
+    """A hub sends a stream on as soon as it follows any hub, whatever plans the two go by."""
+    is_following = stream.state is State.REMOTE and stream.is_ready
+    return stream.state.is_home or (is_following and not request.needs_home)
+
+
+def _await_no_home(listening: Listening, name: bytes, wait: Wait, answers: object) -> None:
+    """An edge answers subscribers wherever it is itself."""
+
+
 CONTENT_ABLATIONS = (
+    Ablation(
+        "tree-version",
+        "a hub of a tree sends a stream on once it follows its own parent under the plan of the hub that asks",
+        progress.NAME,
+        "content-trees",
+        lambda: replaced(Followers, "_may_follow", _follow_under_any_plan),
+        seed=30,
+    ),
+    Ablation(
+        "tree-position",
+        "an edge answers a subscriber once it is as far as the home was when the subscriber came",
+        once.NAME,
+        "content-trees-wanderers",
+        lambda: replaced(Listening, "_await_home", _await_no_home),
+    ),
     Ablation(
         "filter-match",
         "a subscriber by filter gets only what its filter matches",
@@ -221,6 +299,42 @@ CONTENT_ABLATIONS = (
         needless_gap.NAME,
         "content-routed",
         lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
+    ),
+    Ablation(
+        "edge-drain",
+        "a smart client that is sent to another edge leaves the former one when that has come to where it was taken in",
+        needless_gap.NAME,
+        "content-edges",
+        lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
+    ),
+    Ablation(
+        "edge-duplicates",
+        "a smart client that is sent to another edge drops what it had from the former one",
+        once.NAME,
+        "content-edges",
+        lambda: replaced(TopicMerge, "_take_run", _take_again),
+    ),
+    Ablation(
+        "edge-stabilizing",
+        "a hub begins no session before it has measured what the last one did",
+        balance.NAME,
+        "content-steady",
+        lambda: replaced(edge_table, "_carry", _never_stabilizing),
+    ),
+    Ablation(
+        "edge-unavailable",
+        "a hub that is full takes no subscribers, and says so",
+        balance.NAME,
+        "content-full",
+        _never_unavailable,
+    ),
+    Ablation(
+        "edge-overdue",
+        "a session ends when what it waits for does not come in time",
+        balance.NAME,
+        "content-sessions",
+        lambda: replaced(EdgeBalancer, "poll", _wait_for_ever),
+        seed=1,
     ),
     Ablation(
         "client-cover",

@@ -9,6 +9,7 @@ from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.standstill import Standstill
@@ -72,7 +73,7 @@ CRASH_ABLATIONS = (
         "subscribers get a gap when a hub dies through which clients published",
         once.NAME,
         "cluster-failover",
-        replacing(Feeders, "tear", lambda self, topic, is_told=False: None),
+        replacing(Feeders, "tear", lambda self, topic, is_told=False: 0),
         seed=5,
     ),
     Ablation(
@@ -122,6 +123,14 @@ CRASH_ABLATIONS = (
         "cluster-replication-everything",
         replacing(Admission, "follow_loss", lambda self, epoch: None),
         seed=27,
+    ),
+    Ablation(
+        "log-awaited",
+        "a subscriber by pattern waits until durable topics that lost their home have got what their logs have",
+        once.NAME,
+        "story-log-fill",
+        replacing(PatternSync, "await_fills", lambda self, patterns, wait: None),
+        seed=1,
     ),
     Ablation(
         "counted-losses",

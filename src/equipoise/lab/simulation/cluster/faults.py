@@ -15,6 +15,8 @@ from random import Random
 from equipoise.lab.scenarios import ClusterScenario
 from equipoise.lab.simulation.cluster.old_release import without_limits
 from equipoise.lab.simulation.cluster.region import STORE
+from equipoise.lab.simulation.cluster.seat_watch import begin_seat_watch
+from equipoise.lab.simulation.cluster.trees import TreeChanges
 from equipoise.lab.simulation.cluster.world import CONTROLLER, SESSION_S, ClusterWorld
 from equipoise.lab.simulation.simulated_hub import SimulatedHub
 from equipoise.limits import PARTS
@@ -83,6 +85,9 @@ class ClusterFaults:
                 at_s = self._share_draw() * scenario.duration_s
                 self._world.keep(self._later(at_s, "share change", self._change_shares))
         self._begin_filtered()
+        TreeChanges(self._world, self._topics).begin(
+            lambda at_s, act: self._world.keep(self._later(at_s, "tree change", act))
+        )
         if scenario.store_outage_s:
             self._world.keep(self._later(0.2 + draw() * 0.5, "store outage", self._go_without_store))
 
@@ -106,9 +111,8 @@ class ClusterFaults:
             ("share change", self._change_shares, self._scenario.share_changes),
             ("clock step", self._step_clock, self._scenario.clock_steps),
         ]
-        if self._scenario.reshares[1]:
-            acts.append(("reshare", self._reshare, self._scenario.reshares))
-        return acts
+        reshares = self._scenario.reshares
+        return [*acts, ("reshare", self._reshare, reshares)] if reshares[1] else acts
 
     async def _later(self, at_s: float, name: str, act: Act) -> None:
         await asyncio.sleep(at_s)
@@ -384,10 +388,10 @@ class ClusterFaults:
 
 async def play(world: ClusterWorld) -> None:
     """One run: changes and faults first, then everything is healed and progress is demanded."""
-    old = without_limits(world.scenario.without_limits)
-    with world.watched_losses(), world.watched_admissions(), old:
+    with world.watched_losses(), world.watched_admissions(), without_limits(world.scenario.without_limits):
         await world.start()
         measuring = world.measure()
+        begin_seat_watch(world)
         ClusterFaults(world).begin()
         world.staging.stage.begin.set()
         await asyncio.sleep(world.scenario.duration_s)

@@ -1,8 +1,8 @@
-"""Durable topics in a world of several hubs without a store of their own: what keeps them, and what must be kept.
+"""Durable topics in a world of several hubs: what keeps them, and what must be kept.
 
-The metadata of logs is in a store that only this is for, their entries on three bookies; neither fails here, which
-`durable-*` worlds have them do. A durable subscriber, the real client, follows each topic beside the clients of the
-scenario. In the end the log has what was acknowledged, once, and the durable subscriber has got it.
+The metadata of logs is in the hubs' store, or in one that only this is for, their entries on three bookies. Bookies do
+not fail here, which `durable-*` worlds have them do. A durable subscriber, the real client, follows each topic beside
+the clients of the scenario. In the end the log has what was acknowledged, once, and the durable subscriber has got it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import equipoise
 from equipoise.client import DurableMessage
 from equipoise.errors import EquipoiseError, StoreError
 from equipoise.hub import Hub
-from equipoise.lab.simulation.durable.log_client import LogClient
-from equipoise.lab.simulation.durable.subscribers import SMART_SETTINGS
+from equipoise.lab.simulation.durable.log_client import SMART_SETTINGS, LogClient
 from equipoise.lab.simulation.durable.world import (
     CLIENT_SETTINGS,
     STORE,
@@ -29,17 +28,17 @@ from equipoise.lab.simulation.durable.world import (
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload.history import History, LogTrack, PublishOutcome
-from equipoise.lab.workload.payload import decode_payload, encode_payload
+from equipoise.lab.workload.payload import decode_payload, encode_json, encode_payload
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.log.append import payload_of
-from equipoise.log.entries import body_of
+from equipoise.log.entries import body_of, payload_of
 from equipoise.model import Durability, TopicSpec
-from equipoise.store import MemoryStoreServer, MemoryTree
+from equipoise.store import MemoryStoreServer, MemoryTree, RemoteMemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from equipoise.lab.scenarios import ClusterScenario
     from equipoise.lab.simulation.simulated_hub import SimulatedHub
     from equipoise.lab.simulation.world import Simulation
 
@@ -54,13 +53,14 @@ RETRY_S, PAUSE_S = 0.1, 0.1
 class KeptTopics:
     """The durable topics of one run."""
 
-    def __init__(
-        self, sim: Simulation, topics: tuple[str, ...], history: History, *, has_users: bool
-    ) -> None:
+    def __init__(self, sim: Simulation, scenario: ClusterScenario, history: History) -> None:
+        # Subscribers by filter need messages with attributes.
+        is_json = any(each.is_json for client in scenario.workload.clients for each in client.publishes)
+        self._encode = encode_json if is_json else encode_payload
         self._sim = sim
-        self._topics = topics
+        self._topics = topics = scenario.durable
         self._history = history
-        self._login = f"{USER}:{USER}@" if has_users else ""
+        self._login = f"{USER}:{USER}@" if scenario.access is not None else ""
         # Whether plain publishers have said enough.
         self.is_over = False
         # By topic, what its durable subscriber has got.
@@ -69,10 +69,11 @@ class KeptTopics:
     def specs(self) -> list[TopicSpec]:
         return [TopicSpec(pattern=topic.encode(), durability=Durability(*QUORUM)) for topic in self._topics]
 
-    def start(self) -> None:
-        """Start store and bookies."""
-        tree = MemoryTree(self._sim.loop.time)
-        self._sim.host(STORE).spawn(MemoryStoreServer(tree, host="0.0.0.0", port=STORE_PORT).start())
+    def start(self, *, has_store: bool) -> None:
+        """Start the bookies, and a store for what is known of logs, unless hubs have one."""
+        if not has_store:
+            tree = MemoryTree(self._sim.loop.time)
+            self._sim.host(STORE).spawn(MemoryStoreServer(tree, host="0.0.0.0", port=STORE_PORT).start())
         for number in range(1, QUORUM[0] + 1):
             host = self._sim.host(f"b{number}")
             host.disk.sync_s_min, host.disk.sync_s_max = 0.0005, 0.008
@@ -81,14 +82,13 @@ class KeptTopics:
     async def prepare(self, host: Host) -> Callable[[Hub], None]:
         """What lets a hub on the host keep logs."""
         store = await open_store()
-        ledgers = BookieLedgers(store, TREE, host.random, settings=CLIENT_SETTINGS)
-        while True:
-            try:
-                await ledgers.start()
-                break
-            except StoreError:
-                await asyncio.sleep(RETRY_S)
+        ledgers = await _open_ledgers(store, host)
         return lambda hub: hub.use_logs(store, TREE, ledgers, lambda: Quorum(*QUORUM))
+
+    async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
+        """Let a hub that has a session with a store of the region keep logs."""
+        ledgers = await _open_ledgers(store, host)
+        hub.use_logs(store, TREE, ledgers, lambda: Quorum(*QUORUM))
 
     def begin(self, hubs: list[str]) -> None:
         """Let durable subscribers and plain publishers begin."""
@@ -107,7 +107,7 @@ class KeptTopics:
         while not self.is_over:
             await asyncio.sleep(rng.random() * PAUSE_S)
             sequence = history.next_sequence(PUBLISHER, topic)
-            payload = encode_payload(PUBLISHER, sequence, 32)
+            payload = self._encode(PUBLISHER, sequence, 32)
             words = ("PUBLISH", topic) if rng.random() < 0.5 else ("XADD", topic, "*", "payload")
             sent = history.begin(PUBLISHER, topic, self._sim.now, lives)
             replies = await connection.ask(*login, (*words, payload))
@@ -170,3 +170,13 @@ class KeptTopics:
         if live is None or any(log is not None and not log.epoch for log in found):
             return None
         return [payload_of(body_of(piece)) for _, piece in live.log.entries.behind(0)]
+
+
+async def _open_ledgers(store: RemoteMemoryStore, host: Host) -> BookieLedgers:
+    ledgers = BookieLedgers(store, TREE, host.random, settings=CLIENT_SETTINGS)
+    while True:
+        try:
+            await ledgers.start()
+            return ledgers
+        except StoreError:
+            await asyncio.sleep(RETRY_S)

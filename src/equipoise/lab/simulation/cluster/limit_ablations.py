@@ -8,21 +8,42 @@ from contextlib import contextmanager
 
 from equipoise.hub.cluster.client_queue import PendingPublish
 from equipoise.hub.cluster.ingress import Ingress
+from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.rate_limits import RateLimits
+from equipoise.hub.cluster.seats import Seats
 from equipoise.hub.cluster.share_keeper import ShareKeeper
+from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.cluster.tenure import Sole, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
-from equipoise.lab.simulation.checkers import envelope, fair_turns, held_up, order, progress
-from equipoise.limits import Bucket, TurnRing, nanoseconds
+from equipoise.lab.simulation.checkers import (
+    envelope,
+    fair_turns,
+    full_use,
+    held_up,
+    order,
+    progress,
+    seat_balance,
+)
+from equipoise.limits import Bucket, TokenReserve, TurnRing, nanoseconds
 from equipoise.model import Plan
 from equipoise.stream.submission import Submission
 
 __all__ = ["LIMIT_ABLATIONS"]
+
+
+_report = Seats._report
+
+
+def _once(
+    seats: Seats, topic: bytes, client: bytes, *, is_seated: bool = False, is_gone: bool = False
+) -> None:
+    if not is_seated:
+        _report(seats, topic, client, is_gone=is_gone)
 
 
 def _open_full(keeper: ShareKeeper, topic: Topic, limit: TopicLimit, hub: str) -> None:
@@ -37,6 +58,10 @@ def _gain_full_depth(bucket: Bucket, rate: int, depth: int, now: int) -> None:
     level = bucket.level(now)
     bucket._level = min(level + max(0, depth - bucket.depth), depth)
     bucket.rate, bucket.depth = rate, depth
+
+
+def _keep_depth(bucket: Bucket, rate: int, depth: int, now: int) -> None:
+    _RESIZE(bucket, rate, max(depth, bucket.depth) if depth else 0, now)
 
 
 def _since_the_barrier(tenure: Tenure, topic: bytes) -> Sole | None:
@@ -90,12 +115,18 @@ def _for_the_latest(clients: LimitedClients, trunk: Topic, one: PendingPublish) 
         one.session = own
 
 
+def _recall_only(returns: LaneReturns, trunk: Stream, way: PublishRoute, topic: Topic | None) -> None:
+    """What has not gone to the old stream yet goes there while older messages come back."""
+    if topic is not None and topic.limit is not None and topic.stream is not None and way.now != way.target:
+        way.is_recalled = way.is_recalled or returns._ask(topic.key, (), topic.stream.admission)
+
+
 def _stay_first(ring: TurnRing[object]) -> None:
     """A client that has a turn has the next one, too."""
 
 
 _OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, LimitedClients._passes
-_SEND = LimitedClients._send
+_SEND, _RESIZE = LimitedClients._send, Bucket.resize
 
 LIMIT_ABLATIONS = (
     Ablation(
@@ -115,6 +146,14 @@ LIMIT_ABLATIONS = (
         seed=30,
     ),
     Ablation(
+        "depth-cut",
+        "a share that shrinks gives up what its bucket has above the smaller depth",
+        envelope.NAME,
+        "limits-bursts",
+        replacing(Bucket, "resize", _keep_depth),
+        seed=10,
+    ),
+    Ablation(
         "level",
         "the level of a bucket travels with its topic",
         envelope.NAME,
@@ -127,7 +166,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-zombie",
         replacing(RateLimits, "_holds_lease", lambda limits, now: True),
-        seed=14,
+        seed=17,
     ),
     Ablation(
         "wait-after-death",
@@ -135,7 +174,7 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-zombie",
         replacing(Tenure, "of", _since_the_barrier),
-        seed=87,
+        seed=122,
     ),
     Ablation(
         "kept-buckets",
@@ -187,7 +226,14 @@ LIMIT_ABLATIONS = (
         progress.NAME,
         "limits-everything",
         replacing(TurnRing, "_later", lambda ring, party: []),
-        seed=71,
+        seed=67,
+    ),
+    Ablation(
+        "kept-token",
+        "a token is kept for a publisher that was refused",
+        progress.NAME,
+        "limits-lockstep",
+        replacing(TokenReserve, "keep", lambda *words: None),
     ),
     Ablation(
         "seat-order",
@@ -195,7 +241,22 @@ LIMIT_ABLATIONS = (
         order.NAME,
         "limits-seats-resets",
         replacing(LimitedClients, "_send", _for_the_latest),
-        seed=48,
+        seed=138,
+    ),
+    Ablation(
+        "seat-moves",
+        "publishers that sit where too many do are sent elsewhere",
+        seat_balance.NAME,
+        "limits-seats-balance",
+        replacing(Seats, "_settle", lambda seats, topic: None),
+    ),
+    Ablation(
+        "seats-again",
+        "a hub reports its publishers again while they publish, and when the trunk has another home",
+        seat_balance.NAME,
+        "limits-seats-balance",
+        replacing(Seats, "_report", _once),
+        seed=2,
     ),
     Ablation(
         "deferred-replies",
@@ -210,5 +271,20 @@ LIMIT_ABLATIONS = (
         fair_turns.NAME,
         "limits-fair",
         replacing(LimitedClients, "_passes", _send_all_ahead),
+    ),
+    Ablation(
+        "recall",
+        "what waits for tokens in a stream that publishers leave comes back, and goes to the next one",
+        full_use.NAME,
+        "limits-used",
+        replacing(LaneReturns, "recall", lambda returns, trunk, way, topic: None),
+    ),
+    Ablation(
+        "recall-order",
+        "what waits to go to a stream that publishers leave goes behind what comes back from it",
+        order.NAME,
+        "limits-used",
+        replacing(LaneReturns, "recall", _recall_only),
+        seed=15,
     ),
 )

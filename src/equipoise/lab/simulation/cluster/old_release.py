@@ -1,7 +1,7 @@
-"""Hubs of a release before rate limits, beside those of this one.
+"""Hubs of a release before rate limits, or before logs, beside those of this one.
 
-Such a hub announces no limits, keeps none, and goes by any plan. All else is as in this release: what differs is what
-the others have to cope with.
+Such a hub announces no limits, or no logs, keeps none, and goes by any plan. All else is as in this release: what
+differs is what the others have to cope with.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import cast
 
 import msgspec
 
+from equipoise.hub.cluster import Cluster
+from equipoise.hub.cluster.link.capabilities import Announcement
+from equipoise.hub.cluster.link.capability import LOGS
+from equipoise.hub.cluster.link.frames import Life
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
@@ -21,7 +25,7 @@ from equipoise.model import Plan, TopicSpec
 from equipoise.store import HubSeen
 from equipoise.store.records.hubs import HubFacts
 
-__all__ = ["without_limits"]
+__all__ = ["without_limits", "without_logs"]
 
 
 @contextmanager
@@ -45,6 +49,31 @@ def without_limits(names: Collection[str]) -> Iterator[None]:
     with (
         replaced(Presence, "_facts", property(old_facts)),
         replaced(RateLimits, "adopt", old_adopt),
+        replaced(Membership, "_amends", old_amends),
+    ):
+        yield
+
+
+@contextmanager
+def without_logs(names: Collection[str]) -> Iterator[None]:
+    """Hubs of these names run a release that owns no logs. They are given no place for any elsewhere."""
+    facts, announced, amends = Presence._facts, Cluster.announced, Membership._amends
+
+    def old_facts(presence: Presence) -> HubFacts:
+        own = cast("HubFacts", cast("property", facts).__get__(presence))
+        return msgspec.structs.replace(own, keeps_logs=own.hub not in names)
+
+    def old_announced(cluster: Cluster, life: Life, announcement: Announcement) -> None:
+        if life[0] in names:
+            announcement = announcement._replace(capabilities=announcement.capabilities - {LOGS})
+        announced(cluster, life, announcement)
+
+    async def old_amends(membership: Membership, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
+        return membership._name not in names and await amends(membership, plan, seen)
+
+    with (
+        replaced(Presence, "_facts", property(old_facts)),
+        replaced(Cluster, "announced", old_announced),
         replaced(Membership, "_amends", old_amends),
     ):
         yield

@@ -129,9 +129,20 @@ class Region:
             hub.reload_users = self._noted(node, hub.reload_users)  # type: ignore[method-assign, assignment]  # looks on
         login = None if node.rules is None else (HUBS_USER, HUBS_USER)
         clock = node.host.clock.time
-        node.membership = Membership(hub, store, access_version=access_version, login=login, wall_clock=clock)
+        node.membership = Membership(
+            hub,
+            store,
+            access_version=access_version,
+            login=login,
+            wall_clock=clock,
+            load=lambda: self.load_of(hub),
+        )
         await self.equip(hub, store, node.host)
         await node.membership.run()
+
+    def load_of(self, hub: Hub) -> float:
+        """What the hub tells of its load."""
+        return 0.0
 
     async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
         """Give the hub what it needs beside the store, before it takes part."""

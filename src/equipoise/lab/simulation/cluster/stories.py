@@ -19,9 +19,11 @@ import msgspec
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.link.frames import CloseFrame, Frame, IngressFrame, RunFrame
 from equipoise.hub.cluster.link.link import OutLink
+from equipoise.hub.content.migrations import movable
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.durable.world import STORE as LOG_STORE
 from equipoise.resp.replies import bulk
 
 __all__ = ["STORIES", "TOPIC", "Moment", "Story", "TappedWire", "Trap", "begin_story", "tapped"]
@@ -188,4 +190,56 @@ async def _restarted(world: ClusterWorld, wire: TappedWire) -> None:
     world.sim.heal("h1", "h2")
 
 
-STORIES: dict[str, Story] = {"four-moves": _four_moves, "held-up": _held_up, "restarted": _restarted}
+async def _log_fill(world: ClusterWorld, wire: TappedWire) -> None:
+    """
+    1. fay, a plain subscriber by pattern, gets messages of a durable topic at its home, h1; they do not come to h3;
+    2. h1 crashes, and the log cannot be opened elsewhere for a while;
+    3. h1 is back, and fay comes to it again;
+    4. the log is opened: h3 gets what it lacks.
+    """
+    sim = world.sim
+    sim.cut("h1", "h3", one_way=True)
+    await asyncio.sleep(0.15)
+    for hub in ("h2", "h3"):
+        sim.cut(hub, LOG_STORE)
+    world.hubs["h1"].crash(silent=False)
+    await asyncio.sleep(0.05)
+    sim.heal("h1", "h3", one_way=True)
+    world.directory.expire("h1")
+    world.hubs["h1"].start()
+    await asyncio.sleep(0.9)
+    for hub in ("h2", "h3"):
+        sim.heal(hub, LOG_STORE)
+
+
+async def _edges(world: ClusterWorld, wire: TappedWire) -> None:
+    """A topic gets several homes; from each of them subscribers are sent to others, some before they have arrived."""
+    draw = world.random.random
+    for _ in range(15 + int(draw() * 30)):
+        entry = world.directory.plan.entries.get(TOPIC.encode())
+        mode = world.scenario.modes[0]
+        if entry is None or entry.mode is not mode:
+            world.replicate(TOPIC, tuple(sorted(world.members, key=lambda _: draw())), mode)
+        else:
+            _send(world, world.draw(sorted(world.hubs)), world.draw(list(entry.homes)))
+        await asyncio.sleep(draw() * 0.2)
+
+
+def _send(world: ClusterWorld, hub: str, target: str) -> None:
+    cluster = world.hubs[hub].cluster
+    topic = None if cluster is None else cluster.core.index.topics.get(TOPIC.encode())
+    if cluster is None or topic is None or topic.content is None:
+        return
+    moving = [each for node in topic.content.index for each in movable(node) if world.random.random() < 0.7]
+    world.count("edge move")
+    until_s = cluster.core.now() + 1.0
+    cluster.edge.migrations.send(moving, target, session="told", total=len(moving) or 1, until_s=until_s)
+
+
+STORIES: dict[str, Story] = {
+    "four-moves": _four_moves,
+    "held-up": _held_up,
+    "restarted": _restarted,
+    "edges": _edges,
+    "log-fill": _log_fill,
+}

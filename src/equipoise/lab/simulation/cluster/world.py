@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
+from equipoise.content.balancing.settings import BalancingSettings
 from equipoise.hub import HubSettings, Limits
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.settings import ClusterSettings
@@ -25,6 +26,8 @@ from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.kept_topics import KeptTopics
 from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
+from equipoise.lab.simulation.cluster.trees import planted
+from equipoise.lab.simulation.cpu import CpuSpec
 from equipoise.lab.simulation.incarnation import Incarnation
 from equipoise.lab.simulation.memory_use import measure_forever
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
@@ -85,11 +88,12 @@ class ClusterWorld:
             self.directory = Directory(
                 sim, self.random.random, lag_s=scenario.lag_s, is_reinstated=self._is_reinstated
             )
-        self._kept: KeptTopics | None = None
-        if scenario.durable and isinstance(self.directory, Directory):
-            has_users = scenario.access is not None
-            self._kept = KeptTopics(sim, scenario.durable, history, has_users=has_users)
-            self.directory.prepare = self._kept.prepare
+        self._kept = KeptTopics(sim, scenario, history) if scenario.durable else None
+        if self._kept is not None:
+            if isinstance(self.directory, Region):
+                self.directory.equip = self._kept.equip  # type: ignore[method-assign]  # of this world
+            else:
+                self.directory.prepare = self._kept.prepare
         for name in scenario.hubs:
             self.add_hub(name)
 
@@ -106,7 +110,10 @@ class ClusterWorld:
     def add_hub(self, name: str) -> SimulatedHub:
         scenario = self.scenario
         cluster = {**scenario.cluster_settings, "filtered_links": name not in scenario.whole_links}
-        settings = _settings(name, tuple(scenario.hub_limits.items()), tuple(cluster.items()))
+        content = tuple(scenario.content_settings.items())
+        settings = _settings(name, tuple(scenario.hub_limits.items()), tuple(cluster.items()), content)
+        if name in scenario.write_s:
+            self.sim.host(name, cpu=CpuSpec(written_chunk_s=scenario.write_s[name]))
         error_s = self._clock_error_s if scenario.clock_error_s else None
         node = self.directory.add(settings, rules=self._rules, clock_error_s=error_s)
         if self._rules is not None:
@@ -119,7 +126,7 @@ class ClusterWorld:
         """Start all hubs under a plan that has them as members, and wait for every subscription."""
         specs = self._specs()
         if self._kept is not None:
-            self._kept.start()
+            self._kept.start(has_store=self.scenario.has_store)
         if isinstance(self.directory, Region):
             await self.directory.begin()
             await self.directory.put_specs(specs)
@@ -131,7 +138,8 @@ class ClusterWorld:
         if self.scenario.has_controller:
             self.control()
         await self.until(lambda: len(self.directory.alive) == len(self.hubs), START_S)
-        self.directory.commit(Plan(members=tuple(Member(name) for name in sorted(self.hubs))))
+        members = tuple(Member(name) for name in sorted(self.hubs))
+        self.directory.commit(Plan(members=members, entries=planted(self.scenario.planted, self.hubs)))
         for client in self.scenario.workload.each():
             self._seat(_with_attributes(client) if self.filtered else client, self.random)
         for client in self.filtered:
@@ -155,7 +163,7 @@ class ClusterWorld:
     def _seat(self, client: Client, random: Random) -> None:
         host, hubs = self.sim.host(client.name), sorted(self.hubs)
         at = client.place or hubs[int(random.random() * len(hubs))]
-        is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING
+        is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING or client.is_wandering
         others = tuple(name for name in self.hubs if name != at) if is_told else ()
         settings = hurried(
             routing=self.scenario.is_routing, group=client.group, **self.scenario.client_settings
@@ -306,9 +314,10 @@ class ClusterWorld:
         mode: Mode,
         shares: tuple[int, ...] = (),
         depths: tuple[int, ...] = (),
+        parents: tuple[int, ...] = (),
     ) -> None:
         plan = self.directory.plan
-        entry = Entry(topic.encode(), homes, mode, shares=shares, depths=depths)
+        entry = Entry(topic.encode(), homes, mode, shares=shares, depths=depths, parents=parents)
         entries = {**plan.entries, topic.encode(): entry}
         self.directory.commit(replace(plan, entries=entries))
 
@@ -376,6 +385,7 @@ def _settings(
     name: str,
     limits: tuple[tuple[str, int | float], ...],
     cluster: tuple[tuple[str, int | float | str], ...],
+    content: tuple[tuple[str, object], ...] = (),
 ) -> HubSettings:
     """Settings are made once per process: making them takes longer than it should in a run of a tenth of a second."""
     return HubSettings(
@@ -385,5 +395,6 @@ def _settings(
         insecure=True,
         limits=Limits(**dict(limits)),  # type: ignore[arg-type]  # fields by name, some of them int
         cluster=ClusterSettings(**{**QUICK, **dict(cluster)}),  # type: ignore[arg-type]  # fields by name
+        content=BalancingSettings(**dict(content)),  # type: ignore[arg-type]  # fields by name
         membership=membership_settings(SESSION_S),
     )

@@ -106,7 +106,7 @@ DURABLE_ABLATIONS = (
         "an entry counts as absent only if so many members say so that it cannot have been acknowledged",
         "recovery",
         replacing(Quorum, "absent", property(lambda quorum: 1)),
-        seed=2,
+        seed=8,
     ),
     _ablation(
         "emptied",
@@ -134,7 +134,7 @@ DURABLE_ABLATIONS = (
         "a fenced ledger refuses ordinary adds",
         "recovery",
         replacing(BookieEngine, "_refusal", _refuse_other_keys_only),
-        seed=3,
+        seed=5,
     ),
     _ablation(
         "cluster-identity",

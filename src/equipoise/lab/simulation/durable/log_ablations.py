@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -14,13 +14,20 @@ from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
 from equipoise.hub.logs.live_log import LiveLog
-from equipoise.hub.shell.log_opener import LogOpener
+from equipoise.hub.membership import topic_giving
+from equipoise.hub.membership.membership import Membership
+from equipoise.hub.membership.topic_giving import TopicGiving
+from equipoise.hub.shell.log_opener import FoundLog, LogOpener
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
-from equipoise.lab.simulation.checkers import kept, log_views
+from equipoise.lab.simulation.checkers import kept, log_views, once
 from equipoise.ledger.log import OpenLedger
+from equipoise.ledger_client.homecoming import Homecoming
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.log.records import LogSnapshot
+from equipoise.log.sequences import ProducerSequences
 from equipoise.log.topic_log import TopicLog
+from equipoise.model import Plan
+from equipoise.store.records.hubs import HubSeen
 from equipoise.store.records.topic_logs import LogLedger, StoredLog
 
 __all__ = ["LOG_ABLATIONS"]
@@ -126,6 +133,32 @@ def _forgetting_ledgers() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _forgetting_publishers() -> Iterator[None]:
+    """Go on with a log as if no publisher had numbered anything before."""
+    find = LogOpener.find
+
+    async def find_without_numbers(opener: LogOpener, topic: bytes) -> FoundLog:
+        found = await find(opener, topic)
+        found.log.sequences = ProducerSequences()
+        return found
+
+    with replaced(LogOpener, "find", find_without_numbers):
+        yield
+
+
+async def _give_nothing(giving: TopicGiving, topics: list[bytes]) -> int:
+    return 0
+
+
+async def _always(giving: TopicGiving, topic: bytes) -> bool:
+    return True
+
+
+async def _never(membership: Membership, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
+    return False
+
+
 LOG_ABLATIONS = (
     Ablation(
         "log-claim",
@@ -140,6 +173,7 @@ LOG_ABLATIONS = (
         kept.NAME,
         "durable-cut-off",
         _without_fence_and_lease,
+        seed=5,
     ),
     Ablation(
         "log-lease",
@@ -147,7 +181,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         _without_lease,
-        seed=23,
+        seed=21,
     ),
     Ablation(
         "log-sole",
@@ -187,6 +221,55 @@ LOG_ABLATIONS = (
         "durable-topics",
         replacing(TopicChannel, "resume_at", None),
         seed=5,
+    ),
+    Ablation(
+        "log-numbers",
+        "a log knows how far each publisher has come, at its next owner too: what is sent again is added once",
+        once.NAME,
+        "durable-once",
+        _forgetting_publishers,
+    ),
+    Ablation(
+        "log-repeats",
+        "a batch that a publisher sends again is not added again",
+        once.NAME,
+        "durable-once",
+        replacing(ProducerSequences, "known", lambda sequences, producer, run, n, count=1: (False, None)),
+    ),
+    Ablation(
+        "log-giving",
+        "where no controller leads a hub above the mean gives logs away",
+        kept.NAME,
+        "durable-unled",
+        replacing(TopicGiving, "give", _give_nothing),
+    ),
+    Ablation(
+        "log-mean",
+        "a hub gives logs away only down to the mean, so that they come to lie still",
+        kept.NAME,
+        "durable-unled",
+        replacing(topic_giving, "topics_over_mean", lambda own, loads, topics: (1, 1.0)),
+    ),
+    Ablation(
+        "log-room",
+        "a log whose home is dead goes to a hub with room",
+        kept.NAME,
+        "durable-unled",
+        replacing(TopicGiving, "may_open", _always),
+    ),
+    Ablation(
+        "log-hubs",
+        "a plan that gives durable topics to a hub without logs is amended before it is applied",
+        kept.NAME,
+        "durable-old-hub",
+        replacing(Membership, "_amends", _never),
+    ),
+    Ablation(
+        "log-sites",
+        "old ledgers follow a log to the site of its owner, and outlive the former one",
+        kept.NAME,
+        "durable-sites",
+        replacing(Homecoming, "bring", lambda homecoming, ledgers, is_wanted: None),
     ),
     Ablation(
         "log-ledgers",

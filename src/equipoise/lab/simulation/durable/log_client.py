@@ -1,4 +1,4 @@
-"""A plain client of logs: commands to a hub, and their replies as far as they came."""
+"""A plain client of logs: commands to a hub, and their replies as far as they came; and how patient smart ones are."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from typing import Any
 
 import hiredis
 
+import equipoise
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.resp.replies import spell
 
-__all__ = ["PATIENCE_S", "LogClient"]
+__all__ = ["PATIENCE_S", "SMART_SETTINGS", "LogClient"]
 
 # How long a client waits for an answer before it connects anew: a hub answers within five seconds.
 PATIENCE_S = 8.0
+SMART_SETTINGS = equipoise.ClientSettings(
+    coordinate_enabled=False,
+    request_timeout_s=3.0,
+    connect_timeout_s=1.0,
+    reconnect_max_s=0.5,
+    close_timeout_s=0.5,
+    first_connect_timeout_s=60.0,
+)
 
 
 class LogClient:

@@ -42,6 +42,7 @@ class LogFaults:
             ("store outage", scenario.outages, self._lose_store),
             ("link cut", scenario.link_cuts, self._cut_link),
             ("bookie crash", scenario.bookie_crashes, self._crash_bookie),
+            ("client cut", scenario.client_cuts, self._cut_client),
             ("subscriber crash", scenario.subscriber_crashes, self._world.subscribers.crash),
         ]
         async with asyncio.TaskGroup() as tasks:
@@ -72,8 +73,11 @@ class LogFaults:
 
     async def _move(self) -> None:
         region = self._world.region
-        topic = self._random.choice(self._world.tracks).topic.encode()
-        entries = {**region.plan.entries, topic: Entry(topic, (self._random.choice(self._world.names),))}
+        track = self._random.choice(self._world.tracks)
+        # Also to a hub that owns no logs, where the spec keeps it from there.
+        old = self._world.old_names if track is self._world.tracks[0] else []
+        topic, home = track.topic.encode(), self._random.choice([*self._world.names, *old])
+        entries = {**region.plan.entries, topic: Entry(topic, (home,))}
         region.commit(replace(region.plan, entries=entries))
 
     async def _trim(self) -> None:
@@ -141,6 +145,9 @@ class LogFaults:
         self._sim.cut(one, other)
         await asyncio.sleep(self._random.random() * 1.5)
         self._sim.heal(one, other)
+
+    async def _cut_client(self) -> None:
+        self._world.publishers.cut()
 
     async def _crash_bookie(self) -> None:
         name = self._random.choice(sorted(self._world.bookies))

@@ -8,25 +8,27 @@ everything is healed: every hub must answer, and show the same log.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import hiredis
+import msgspec
 
-import equipoise
-from equipoise.client import Gap
-from equipoise.errors import EquipoiseError, StoreError
+from equipoise.errors import StoreError
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.lab.scenarios.durable import LogScenario
+from equipoise.lab.simulation.cluster.old_release import without_logs
 from equipoise.lab.simulation.cluster.region import TREE, Region, membership_settings
-from equipoise.lab.simulation.durable.log_client import PATIENCE_S, LogClient
+from equipoise.lab.simulation.durable.live_subscribers import LiveSubscribers
+from equipoise.lab.simulation.durable.log_client import LogClient
 from equipoise.lab.simulation.durable.log_faults import SESSION_S, LogFaults
-from equipoise.lab.simulation.durable.subscribers import DEAD_LETTER, SMART_SETTINGS, Subscribers, is_poison
+from equipoise.lab.simulation.durable.publishers import NumberedPublishers
+from equipoise.lab.simulation.durable.sites import LastSite, site_of
+from equipoise.lab.simulation.durable.subscribers import DEAD_LETTER, Subscribers, is_poison
+from equipoise.lab.simulation.durable.unled import Spreading
 from equipoise.lab.simulation.durable.world import CLIENT_SETTINGS, keep_bookie
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import PORT
@@ -34,8 +36,7 @@ from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload.history import History, LogTrack
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.model import Durability, Member, Retention, TopicSpec
-from equipoise.resp.replies import spell
+from equipoise.model import Durability, Entry, Member, Retention, TopicSpec
 from equipoise.store import RemoteMemoryStore, StoreSettings
 from equipoise.store.records.topic_logs import TopicLogsStore
 
@@ -49,13 +50,24 @@ PAUSE_S = 0.05
 class _LogRegion(Region):
     """Hubs with bookies."""
 
-    def __init__(self, sim: Simulation, quorum: Quorum, roll_bytes: int) -> None:
+    def __init__(self, sim: Simulation, scenario: LogScenario) -> None:
         super().__init__(sim, sessions=SESSIONS)
-        self._quorum = quorum
-        self._roll_bytes = roll_bytes
+        self._quorum = Quorum(*scenario.quorum)
+        self._roll_bytes = scenario.roll_bytes
+        self._scenario = scenario
+        # A hub that is full, if there is one.
+        self.busy = ""
+
+    def load_of(self, hub: Hub) -> float:
+        if not self._scenario.is_unled or hub.core.logs is None:
+            return 0.0
+        return 1.0 if hub.settings.name == self.busy else len(hub.core.logs.by_name) / self._scenario.topics
 
     async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
-        ledgers = BookieLedgers(store, TREE, host.random, settings=CLIENT_SETTINGS)
+        if hub.settings.name.startswith("o"):
+            return
+        site = hub.settings.membership.site
+        ledgers = BookieLedgers(store, TREE, host.random, site=site, settings=CLIENT_SETTINGS)
         while True:
             try:
                 await ledgers.start()
@@ -75,16 +87,20 @@ class LogsWorld:
         self.scenario = scenario
         self.history = history
         self.random = sim.random
-        self.region = _LogRegion(sim, Quorum(*scenario.quorum), scenario.roll_bytes)
+        self.region = _LogRegion(sim, scenario)
         self.names = [f"h{number}" for number in range(1, scenario.hubs + 1)]
+        self.busy = self.region.busy = self.random.choice(self.names[1:]) if scenario.is_unled else ""
+        self.old_names = [f"o{number}" for number in range(1, scenario.old_hubs + 1)]
         self.bookies = {f"b{number}": sim.host(f"b{number}") for number in range(1, scenario.bookies + 1)}
         self.tracks = [LogTrack(f"t{number}") for number in range(1, scenario.topics + 1)]
         history.logs = self.tracks
         self._fired: Counter[str] = Counter()
+        self._judged: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
         self._is_over = False
         self._booted: set[str] = set()
         self.subscribers = Subscribers(self, self.tracks[0])
+        self.publishers = NumberedPublishers(self, self.tracks[0])
         # Hubs that a fault has.
         self.down: set[str] = set()
 
@@ -99,6 +115,9 @@ class LogsWorld:
         """Where entries go once they are consumed a subscriber that was away may miss some."""
         return self.scenario.is_durable and not self.scenario.is_consumed
 
+    def _site(self, name: str) -> str:
+        return site_of(name, self.scenario.sites)
+
     # The programs.
 
     def boot(self, name: str) -> None:
@@ -110,7 +129,7 @@ class LogsWorld:
             host.restart()
         self._booted.add(name)
         host.disk.sync_s_min, host.disk.sync_s_max = 0.0005, 0.008
-        host.spawn(keep_bookie(name, host, self._refused, self.count), name=name)
+        host.spawn(keep_bookie(name, host, self._refused, self.count, self._site(name)), name=name)
 
     def serve_store(self) -> None:
         """Let hubs reach the store, unless they can."""
@@ -162,53 +181,6 @@ class LogsWorld:
                 await asyncio.sleep(PAUSE_S)
         connection.close()
 
-    async def _subscriber(self, hub: str, track: LogTrack) -> None:
-        """Subscribe to the channel, again and again."""
-        connections = track.heard.setdefault(hub, [])
-        while not self._is_over:
-            heard: list[bytes] = []
-            connections.append(heard)
-            parser = hiredis.Reader()
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    reader, writer = await asyncio.open_connection(hub, PORT)
-                writer.write(spell([b"SUBSCRIBE", track.topic.encode()]))
-                await self._hear(reader, parser, heard)
-                writer.close()
-            except (OSError, TimeoutError):
-                await asyncio.sleep(PAUSE_S)
-
-    async def _hear(self, reader: asyncio.StreamReader, parser: hiredis.Reader, heard: list[bytes]) -> None:
-        while not self._is_over:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    data = await reader.read(65536)
-                if not data:
-                    return
-                parser.feed(data)
-                while (push := parser.gets()) is not False:
-                    if isinstance(push, list) and push[0] == b"message":
-                        heard.append(push[2])
-
-    async def _smart_subscriber(self, name: str, track: LogTrack) -> None:
-        """Subscribe with the real client, once: over whichever connections, it has to get everything from then on."""
-        heard: list[bytes] = []
-        track.heard[name] = [heard]
-        url = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in self.names)
-        rng = random.Random(f"{name} {self.sim.seed}")
-        while not heard:
-            # It may have begun when no hub was there.
-            with contextlib.suppress(EquipoiseError):
-                async with (
-                    equipoise.connect(url, settings=SMART_SETTINGS, rng=rng) as bus,
-                    bus.subscribe(track.topic) as subscription,
-                ):
-                    async for event in subscription:
-                        if isinstance(event, Gap):
-                            track.problems.append(f"{name} was told that it missed {event.missed} messages")
-                        else:
-                            heard.append(event.payload)
-
     async def trim(self, track: LogTrack, at: bytes) -> None:
         """Remove all entries before this id."""
         connection = LogClient(self._any_hub)
@@ -256,21 +228,29 @@ class LogsWorld:
             await region.put_specs([TopicSpec(pattern=pattern, durability=durable, retention=retention)])
         for name in self.bookies:
             self.boot(name)
-        for name in self.names:
-            region.add(_settings(name)).start()
+        for name in [*self.names, *self.old_names]:
+            region.add(_settings(name, self._site(name))).start()
         watching = [asyncio.create_task(work) for work in region.work()]
         watching += [asyncio.create_task(self._observe(track)) for track in self.tracks]
-        await sim.until(lambda: len(region.alive) == len(self.names), 30.0)
-        region.commit(replace(region.plan, members=tuple(Member(name) for name in self.names)))
+        await sim.until(lambda: len(region.alive) == len(region.hubs), 30.0)
+        members = tuple(Member(name) for name in region.hubs)
+        at_first = [track.topic.encode() for track in self.tracks] if self.scenario.is_unled else []
+        entries = {topic: Entry(topic, (self.names[0],)) for topic in at_first}
+        region.commit(replace(region.plan, members=members, entries=entries))
         await sim.until(region.is_settled, 30.0)
         return watching
 
     async def play(self) -> None:
+        with without_logs(self.old_names):
+            await self._play()
+
+    async def _play(self) -> None:
         sim = self.sim
         watching = await self.begin()
         if self.scenario.is_consumed:
             # Before the first entry, so that none is consumed by all before all are there.
             await sim.host("judge").spawn(self.subscribers.register(), name="register")
+        live = LiveSubscribers(sim, self.names, self.tracks[0], lambda: self._is_over)
         clients = [f"c{number}" for number in range(1, self.scenario.clients + 1)]
         work = [sim.host(name).spawn(self._client(name), name=name) for name in clients]
         for number, track in enumerate(self.tracks):
@@ -278,15 +258,18 @@ class LogsWorld:
         for hub in self.names:
             work.append(sim.host(f"look-{hub}").spawn(self._look(hub)))
             if self.scenario.is_durable:
-                work.append(sim.host(f"sub-{hub}").spawn(self._subscriber(hub, self.tracks[0])))
+                work.append(live.start(hub))
         if self._has_smart:
-            sim.host("smart").spawn(self._smart_subscriber("smart", self.tracks[0]))
+            live.start_smart("smart")
         self.subscribers.start()
+        work += self.publishers.start(lambda: self._is_over)
         await LogFaults(self).play()
         await self._heal()
         self._is_over = True
         await asyncio.wait(work)
-        await self._finish()
+        if self.scenario.is_unled:
+            await self._as_judge(Spreading(self).check())
+        await self._finish_at_one_site() if self.scenario.sites > 1 else await self._finish()
         if self._has_smart:
             await self._finish_smart(self.tracks[0])
         if self.scenario.subscribers:
@@ -312,6 +295,21 @@ class LogsWorld:
         """Every hub takes an entry, and shows the same log."""
         host = self.sim.host("judge")
         await asyncio.wait([host.spawn(self._judge(track), name=track.topic) for track in self.tracks])
+
+    async def _as_judge(self, work: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wait([self.sim.host("judge").spawn(work, name="judge")])
+
+    def judged(self, track: LogTrack) -> int:
+        """The number of the next entry of the judge."""
+        self._judged[track.topic] += 1
+        return self._judged[track.topic] - 1
+
+    async def _finish_at_one_site(self) -> None:
+        last = LastSite(self)
+        await last.move()
+        await self._finish()
+        await last.gather()
+        await self._finish()
 
     async def _finish_smart(self, track: LogTrack) -> None:
         """What the log has at last is with the smart subscriber, too."""
@@ -342,19 +340,18 @@ class LogsWorld:
             connection.close()
 
     async def _judge(self, track: LogTrack) -> None:
-        number = 0
         for hub in self.names:
             connection = LogClient(partial(str, hub))
             replies: list[Any] = []
             deadline = self.sim.now + HEALING_S
             # What is in doubt is not sent again: each attempt is an entry of its own.
             while self.sim.now < deadline and not (replies and isinstance(replies[0], bytes)):
+                number = self.judged(track)
                 replies = await connection.ask(("XADD", track.topic, "*", "payload", f"judge.{number}"))
                 if replies and isinstance(replies[0], bytes):
                     track.acked.append(("judge", number, replies[0]))
                 else:
                     await asyncio.sleep(0.2)
-                number += 1
             shown = await connection.ask(("XRANGE", track.topic, "-", "+"))
             if not replies or not shown or not isinstance(shown[0], list):
                 track.problems.append(f"hub {hub} does not serve after healing: {replies} {shown}"[:300])
@@ -364,12 +361,12 @@ class LogsWorld:
             connection.close()
 
 
-def _settings(name: str) -> HubSettings:
+def _settings(name: str, site: str) -> HubSettings:
     return HubSettings(
         name=name,
         host="0.0.0.0",
         port=PORT,
         insecure=True,
         cluster=ClusterSettings(unsubscribe_delay_s=1.0),
-        membership=membership_settings(SESSION_S),
+        membership=msgspec.structs.replace(membership_settings(SESSION_S), site=site, giving_interval_s=1.0),
     )

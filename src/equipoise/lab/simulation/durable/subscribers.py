@@ -13,26 +13,18 @@ from typing import TYPE_CHECKING
 import equipoise
 from equipoise.client import DurableMessage, DurableSubscription, Gap
 from equipoise.errors import EquipoiseError
-from equipoise.lab.simulation.durable.log_client import LogClient
+from equipoise.lab.simulation.durable.log_client import SMART_SETTINGS, LogClient
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.workload.history import Got, LogTrack, SubscriberTrack
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.durable.logs_world import LogsWorld
 
-__all__ = ["DEAD_LETTER", "DELIVERIES_MAX", "SMART_SETTINGS", "Subscribers", "is_poison"]
+__all__ = ["DEAD_LETTER", "DELIVERIES_MAX", "Subscribers", "is_poison"]
 
 GROUP = "workers"
 DEAD_LETTER = "dead"
 DELIVERIES_MAX = 3
-SMART_SETTINGS = equipoise.ClientSettings(
-    coordinate_enabled=False,
-    request_timeout_s=3.0,
-    connect_timeout_s=1.0,
-    reconnect_max_s=0.5,
-    close_timeout_s=0.5,
-    first_connect_timeout_s=60.0,
-)
 _ACK_S = 1.5
 
 

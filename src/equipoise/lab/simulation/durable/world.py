@@ -52,7 +52,7 @@ BOOKIE_SETTINGS = BookieSettings(
     compaction_bytes_per_s=10_000_000,
 )
 CLIENT_SETTINGS = ReplicationSettings(
-    answer_timeout_s=0.5, connect_timeout_s=0.5, retry_s=0.05, append_timeout_s=2.0
+    answer_timeout_s=0.5, connect_timeout_s=0.5, retry_s=0.05, append_timeout_s=2.0, copy_bytes_per_s=20_000.0
 )
 RETRY_S = 0.1
 # Appends of one writer that are under way.
@@ -253,11 +253,13 @@ async def open_store() -> RemoteMemoryStore:
             await asyncio.sleep(RETRY_S)
 
 
-async def keep_bookie(name: str, host: Host, refused: dict[str, str], count: Callable[[str], None]) -> None:
+async def keep_bookie(
+    name: str, host: Host, refused: dict[str, str], count: Callable[[str], None], site: str = ""
+) -> None:
     """A bookie under a supervisor that starts it again when it ends."""
     while True:
         store = await open_store()
-        facts = BookieFacts(name=name, host=name, port=BOOKIE_PORT, rack=name)
+        facts = BookieFacts(name=name, host=name, port=BOOKIE_PORT, rack=name, site=site)
         bookie = Bookie(facts, host.disk, store, TREE, host.random, BOOKIE_SETTINGS)
         try:
             await bookie.start(listen_host="0.0.0.0")

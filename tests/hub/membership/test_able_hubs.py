@@ -1,17 +1,19 @@
-"""Limited topics are kept from hubs of a release that keeps no limits, whoever put them there."""
+"""Limited and durable topics are kept from hubs of a release that cannot carry them, whoever put them there."""
 
 from __future__ import annotations
 
 from equipoise.control.cluster_state import hub_views
-from equipoise.hub.membership.limit_guard import without_limited_topics
-from equipoise.model import Entry, Member, Mode, Plan, Specs, TopicSpec, apply
+from equipoise.hub.membership.able_hubs import without_unable_hubs
+from equipoise.model import Durability, Entry, Member, Mode, Plan, Specs, TopicSpec, apply
 from equipoise.store.records.hubs import HubAlive, HubFacts, HubSeen
 
 LIMITED = Specs([TopicSpec(pattern=b"x*", rate_per_s=10.0, burst_messages=5)])
 
 
 def seen(name: str, *, keeps_limits: bool, is_alive: bool = True) -> HubSeen:
-    facts = HubFacts(hub=name, address=f"{name}:1", incarnation=1, keeps_limits=keeps_limits)
+    facts = HubFacts(
+        hub=name, address=f"{name}:1", incarnation=1, keeps_limits=keeps_limits, keeps_logs=keeps_limits
+    )
     return HubSeen(facts, HubAlive(facts=facts) if is_alive else None)
 
 
@@ -31,23 +33,35 @@ def test_a_hub_without_limits_gets_no_share_of_the_ring_and_no_limited_topic() -
         Entry(b"x2", ("old", "new"), Mode.ALL_SUBSCRIBERS, shares=(400_000, 600_000)),
         Entry(b"free", ("old",)),
     )
-    change = without_limited_topics(before, hubs(new=True, old=False, two=True), LIMITED)
+    change = without_unable_hubs(before, hubs(new=True, old=False, two=True), LIMITED)
     assert change is not None
     after = apply(before, change)
     assert after.by_hub["old"].weight == 0
     assert after.entries == {b"x2": Entry(b"x2", ("new",)), b"free": Entry(b"free", ("old",))}
     assert all("old" not in after.home_of(b"x%d" % n).homes for n in range(100))
-    assert without_limited_topics(after, hubs(new=True, old=False, two=True), LIMITED) is None
+    assert without_unable_hubs(after, hubs(new=True, old=False, two=True), LIMITED) is None
 
 
 def test_a_plan_is_left_alone_where_there_is_nothing_to_keep_or_no_hub_to_keep_it() -> None:
     able, unable = hubs(new=True, old=True, two=True), hubs(new=True, old=False, two=True)
-    assert without_limited_topics(plan(), able, LIMITED) is None
-    assert without_limited_topics(plan(), unable, Specs()) is None
-    assert without_limited_topics(plan(weight=0), unable, LIMITED) is None
-    assert without_limited_topics(plan(), hubs(new=False, old=False, two=False), LIMITED) is None
+    assert without_unable_hubs(plan(), able, LIMITED) is None
+    assert without_unable_hubs(plan(), unable, Specs()) is None
+    assert without_unable_hubs(plan(weight=0), unable, LIMITED) is None
+    assert without_unable_hubs(plan(), hubs(new=False, old=False, two=False), LIMITED) is None
     gone = unable | {"old": seen("old", keeps_limits=False, is_alive=False)}
-    assert without_limited_topics(plan(), gone, LIMITED) is None
+    assert without_unable_hubs(plan(), gone, LIMITED) is None
+
+
+def test_a_hub_without_logs_gets_no_share_of_the_ring_and_no_durable_topic() -> None:
+    durable = Specs([TopicSpec(pattern=b"x*", durability=Durability(3, 3, 2))])
+    before = plan(Entry(b"x1", ("old",)), Entry(b"free", ("old",)))
+    change = without_unable_hubs(before, hubs(new=True, old=False, two=True), durable)
+    assert change is not None
+    assert "no logs at old" in str(change)
+    after = apply(before, change)
+    assert (after.by_hub["old"].weight, set(after.entries)) == (0, {b"free"})
+    views = hub_views(hubs(new=True, old=False), plan(), durable, releasable=set())
+    assert {view.name: view.is_draining for view in views} == {"new": False, "old": True}
 
 
 def test_the_planner_takes_such_a_hub_for_one_that_is_drained() -> None:

@@ -1,0 +1,69 @@
+"""Which limited topics are looked at when: one timer for all that waits at a hub.
+
+The loop's clock counts milliseconds, and shorter timers fire at once: a hub that waits for the next token by them would
+spin. So the timer is late by up to two of them rather than too early, and who is served is told since when it was due.
+
+Always true: the timer is set for the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell, Timer
+    from equipoise.hub.data.topic import Topic
+
+__all__ = ["DueTopics"]
+
+_MS = 1_000_000
+
+
+class DueTopics:
+    """Owned by RateLimits."""
+
+    def __init__(self, shell: Shell, now: Callable[[], int], serve: Callable[[Topic, int], None]) -> None:
+        """`now` in nanoseconds. `serve` is called with each topic that is due, and when it was."""
+        self._shell = shell
+        self._now = now
+        self._serve = serve
+        self._heap: list[tuple[int, int, Topic]] = []
+        self._pushed = 0
+        self._timer: Timer | None = None
+        self._timer_at = 0
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._heap.clear()
+
+    def add(self, topic: Topic, at: int, now: int) -> None:
+        """Serve the topic at this moment, unless its limit's `due_at` is another by then."""
+        self._pushed += 1
+        heappush(self._heap, (at, self._pushed, topic))
+        self._set_timer(now)
+
+    def _set_timer(self, now: int) -> None:
+        if not self._heap:
+            return
+        at = self._heap[0][0]
+        if self._timer is not None and self._timer_at <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        # A timer counts from the millisecond that has begun.
+        delay_ms = max(0, -((now - at) // _MS)) + 1
+        self._timer = self._shell.call_later(delay_ms / 1e3, self._ring_out)
+
+    def _ring_out(self) -> None:
+        self._timer = None
+        now = self._now()
+        while self._heap and self._heap[0][0] <= now:
+            at, _, topic = heappop(self._heap)
+            if topic.limit is not None and topic.limit.due_at == at:
+                topic.limit.due_at = None
+                self._serve(topic, at)
+        self._set_timer(self._now())

@@ -1,0 +1,212 @@
+"""Hubs that follow topics here: who is sent a stream at once, and who has to wait.
+
+A home sends its stream to every hub that asks (ATTACH). Other hubs wait until this hub is the home.
+
+Content topics are followed along a tree (JOIN, RENEW): a hub that follows its own parent sends the stream on. Both
+questions name the version of the plan that they are asked under, and are answered once this hub goes by that version
+too, and is the home or follows its own parent under that version. So a chain of followers ends at the home whatever
+plans the hubs on it go by: if A followed B while B still followed A, both would have left the home, and messages would
+be lost (docs/decisions/0024).
+
+Always true:
+    a hub is sent a stream by a hub that numbers it, or that gets all of it that the other has asked for;
+    a hub that waits does so because of the home, of a plan, or of what this hub itself is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from equipoise.hub.cluster.link.frames import (
+    AttachedFrame,
+    AttachFrame,
+    DetachFrame,
+    Frame,
+    JoinFrame,
+    RenewedFrame,
+    RenewFrame,
+)
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.streams import FollowRequest, State, Stream
+
+if TYPE_CHECKING:
+    from equipoise.content.filter import Filter
+    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.topics import Topic
+
+__all__ = ["Followers"]
+
+
+class _AskedFilters(Protocol):
+    def forget(self, topic: Topic, link: OutLink) -> None: ...
+    def taken_in(self, topic: Topic, link: OutLink) -> None: ...
+
+
+class _Dependencies(Protocol):
+    def greet(self, topic: Topic, link: OutLink) -> None: ...
+
+
+class _Handover(Protocol):
+    def new_stream(self, topic: Topic) -> Stream: ...
+    def review(self, stream: Stream) -> None: ...
+
+
+class _Ingress(Protocol):
+    def drain(self, stream: Stream) -> None: ...
+
+
+class _Interests(Protocol):
+    def is_covered(self, topic: Topic, filters: Iterable[Filter] | None) -> bool: ...
+    def review(self, topic: Topic) -> None: ...
+    def when_changed(self, topic: Topic, proceed: Callable[[], None]) -> None: ...
+
+
+class _LaneFollowers(Protocol):
+    def heard_detach(self, link: OutLink, key: bytes) -> None: ...
+
+
+class _Lanes(Protocol):
+    @property
+    def followers(self) -> _LaneFollowers: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def asked(self) -> _AskedFilters: ...
+    @property
+    def handover(self) -> _Handover: ...
+    @property
+    def ingress(self) -> _Ingress: ...
+    @property
+    def interests(self) -> _Interests: ...
+    @property
+    def lanes(self) -> _Lanes: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+
+
+class Followers:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: _Cluster) -> None:
+        self._cluster = cluster
+        # Hubs that wait for what this hub itself has asked for.
+        self._uncovered: set[tuple[Stream, OutLink]] = set()
+
+    def handlers(
+        self, find: Callable[[bytes, bool], Topic | None]
+    ) -> dict[type[Frame], Callable[[str, Any], None]]:
+        """By type of frame, what executes it. `find` returns a topic, made if need be, that knows all peer events."""
+
+        def asking(peer: str, frame: AttachFrame | JoinFrame | RenewFrame) -> None:
+            topic, link = find(frame.topic, True), self._cluster.out.get(peer)
+            if topic is not None and link is not None:
+                self._asked(topic, link, frame)
+
+        def detach(peer: str, frame: DetachFrame) -> None:
+            topic, link = find(frame.key, False), self._cluster.out.get(peer)
+            if link is not None:
+                self._cluster.lanes.followers.heard_detach(link, frame.key)
+                if topic is not None:
+                    self._left(topic, link)
+
+        return {AttachFrame: asking, JoinFrame: asking, RenewFrame: asking, DetachFrame: detach}
+
+    # What hubs say.
+
+    def _asked(self, topic: Topic, link: OutLink, frame: AttachFrame | JoinFrame | RenewFrame) -> None:
+        match frame:
+            case AttachFrame():
+                request = FollowRequest(frame.ticket)
+            case JoinFrame():
+                request = FollowRequest(frame.ticket, frame.version, needs_home=frame.is_home)
+            case RenewFrame():
+                request = FollowRequest(0, frame.version, needs_home=frame.is_home)
+        if request.ticket:
+            self._cluster.asked.forget(topic, link)
+        elif not topic.relays or link not in topic.relays:
+            # It has asked to be taken in since.
+            return
+        stream = topic.stream
+        if stream is None and request.version > self._cluster.router.version:
+            stream = self._cluster.handover.new_stream(topic)
+        if stream is None:
+            self._answer(topic, link, request)
+        else:
+            stream.relays_waiting[link] = request
+            if not request.needs_home:
+                self._cluster.interests.review(topic)
+            self._look(stream, link, request)
+
+    def _left(self, topic: Topic, link: OutLink) -> None:
+        self._cluster.asked.forget(topic, link)
+        if topic.relays and link in topic.relays:
+            self._cluster.core.index.remove_relay(topic, link)
+        if topic.stream is not None:
+            topic.stream.relays_waiting.pop(link, None)
+
+    # Who is answered.
+
+    def answer_waiting(self, stream: Stream) -> None:
+        """The stream stands here: those who wait for that go on."""
+        for link, request in list(stream.relays_waiting.items()):
+            self._look(stream, link, request)
+        if stream.state.is_home:
+            # Before subscribers: what was sent into the former home, which may have given it to them.
+            self._cluster.ingress.drain(stream)
+        waiters, stream.waiters = stream.waiters, []
+        for proceed in waiters:
+            proceed()
+
+    def _look(self, stream: Stream, link: OutLink, request: FollowRequest) -> None:
+        if self._may_follow(stream, request) and (
+            stream.state.is_home or self._is_sent(stream, link, request)
+        ):
+            stream.relays_waiting.pop(link, None)
+            self._answer(stream.topic, link, request)
+
+    def _may_follow(self, stream: Stream, request: FollowRequest) -> bool:
+        """Whether the way up from here ends at the home, under that version of the plan or a later one."""
+        if stream.state.is_home:
+            return request.version <= self._cluster.router.version
+        is_following = stream.state is State.REMOTE and stream.is_ready
+        return is_following and not request.needs_home and request.version <= stream.under
+
+    def _is_sent(self, stream: Stream, link: OutLink, request: FollowRequest) -> bool:
+        """Whether this hub is sent all that the other has asked for; else it is looked at again when that is so."""
+        topic = stream.topic
+        held = topic.hub_filters
+        is_partial = held is not None and held.is_partial(link)
+        filters = list(held.links[link].filters) if held is not None and is_partial else None
+        if not request.ticket or self._cluster.interests.is_covered(topic, filters):
+            return True
+        key = stream, link
+
+        def again() -> None:
+            self._uncovered.discard(key)
+            self._cluster.handover.review(stream)
+
+        if key not in self._uncovered:
+            self._uncovered.add(key)
+            self._cluster.interests.when_changed(topic, again)
+        return False
+
+    def _answer(self, topic: Topic, link: OutLink, request: FollowRequest) -> None:
+        if request.ticket:
+            self.take_in(topic, link, request.ticket)
+        else:
+            link.send(RenewedFrame(topic.name, request.version))
+
+    def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
+        if topic.log is not None and not topic.log.may_begin:
+            topic.log.waiters.append(lambda: self._take_in_late(topic, link, ticket))
+            return
+        self._cluster.core.index.add_relay(topic, link)
+        self._cluster.asked.taken_in(topic, link)
+        link.send(AttachedFrame(topic.key, ticket, topic.epoch, topic.n))
+        self._cluster.tags.greet(topic, link)
+
+    def _take_in_late(self, topic: Topic, link: OutLink, ticket: int) -> None:
+        if topic.is_home and self._cluster.out.get(link.hub) is link:
+            self.take_in(topic, link, ticket)

@@ -1,0 +1,105 @@
+"""XADDs without options, several as one: of one client in a row, or of many clients in one turn.
+
+Always true: the log, the ids and the replies are those that the commands have one by one, in the order in which they
+came. What is special in any way, about a client, its rights or the log, is left to the way of a single command.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from equipoise.hub.data.gathered_replies import GatheredReplies
+from equipoise.hub.data.topic import LANE_PREFIX
+from equipoise.hub.logs.live_log import RUN_BYTES
+from equipoise.hub.logs.log_refusals import LATE, UNCERTAIN
+from equipoise.log.append import add_plain, add_run, id_replies
+from equipoise.log.entries import spell_fields
+from equipoise.resp.replies import error
+
+if TYPE_CHECKING:
+    from equipoise.hub.core import HubCore
+    from equipoise.hub.data.reply import Reply
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.logs.live_log import LiveLog
+
+__all__ = ["add_gathered", "add_several"]
+
+_LATE, _UNCERTAIN = error(LATE), error(UNCERTAIN)
+
+
+def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) -> bytes | Reply | None:
+    """XADDs in a row that have no options and concern one log, as one; None if they are not such."""
+    logs = core.logs
+    try:
+        verbs, names, ids, *fields = zip(*commands, strict=True)
+    except ValueError:
+        return None
+    count, name = len(commands), names[0]
+    is_alike = verbs.count(b"XADD") == names.count(name) == ids.count(b"*") == count
+    if not is_alike or not fields or len(fields) & 1 or logs is None or not core.users.is_open:
+        return None
+    size = sum([sum(map(len, column)) for column in fields])
+    if size > RUN_BYTES or len(name) > core.limits.topic_bytes_max or name.startswith(LANE_PREFIX):
+        return None
+    live = logs.at_hand(name)
+    if live is None:
+        return None
+    core.stats.commands += count
+    session.command = "xadd"
+    bodies, now_ms = list(map(spell_fields, zip(*fields, strict=True))), logs.now_ms()
+    return live.submit(lambda state: add_run(state, bodies, now_ms), size, count)
+
+
+def add_gathered(
+    core: HubCore, name: bytes, sessions: list[Session], counts: list[int], bodies: list[bytes], size: int
+) -> LiveLog | None:
+    """XADDs that have no options and concern one log, so many of each session in turn, as one.
+
+    The sessions are outside of transactions, and owe nothing. What is special about the log is left to each of them.
+    The log that was changed, for the caller to append it; None: it was left to them.
+    """
+    logs, live, first = core.logs, _plain_log(core, name), None
+    if logs is not None and live is not None and not any(session.is_closing for session in sessions):
+        live.make_room(size)
+        first = add_plain(live.log, bodies, logs.now_ms()) if live.is_open else None
+    if live is None or first is None:
+        _add_apart(name, sessions, counts, bodies)
+        return None
+    now, stats = core.now(), core.stats
+    ms, seq = first
+    rows = []
+    for session, count in zip(sessions, counts, strict=True):
+        session.last_at = now
+        session.command = "xadd"
+        rows.append((session, id_replies((ms, seq), count), count))
+        seq += count
+    stats.commands += len(bodies)
+    stats.input_bytes += size
+    owed = GatheredReplies(core, rows, late=_LATE, failed=_UNCERTAIN)
+    live.when_committed(owed.settle)
+    return live
+
+
+def _plain_log(core: HubCore, name: bytes) -> LiveLog | None:
+    """The log, if XADDs may be run on it here and now, without asking who may."""
+    logs = core.logs
+    is_plain = core.users.is_open and len(name) <= core.limits.topic_bytes_max
+    is_held = core.now() > core.awake_until or bool(core.turns.queue.waiting)
+    if logs is None or not is_plain or is_held or name.startswith(LANE_PREFIX):
+        return None
+    live = logs.at_hand(name)
+    return live if live is not None and live.is_open else None
+
+
+def _add_apart(name: bytes, sessions: list[Session], counts: list[int], bodies: list[bytes]) -> None:
+    """As if each session had received its own."""
+    at = 0
+    for session, count in zip(sessions, counts, strict=True):
+        session.receive(b"".join([_spelled(name, body) for body in bodies[at : at + count]]))
+        at += count
+
+
+def _spelled(name: bytes, body: bytes) -> bytes:
+    """An XADD of these fields."""
+    words, _, fields = body.partition(b"\r\n")
+    return b"*%d\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$1\r\n*\r\n%b" % (int(words[1:]) + 3, len(name), name, fields)

@@ -1,0 +1,317 @@
+"""This hub as an edge: it carries subscribers of content topics, and shares them with the other edges.
+
+The shell of `EdgeBalancer`: it tells it what is measured (`edge_probe`) and what other hubs say (`control_topic`), and
+carries out what it decides: messages to other hubs, samples, subscribers sent elsewhere (`migrations`).
+
+Hubs balance that carry subscribers of one content topic below the same head. A session is between two of them and
+concerns all content topics that both carry.
+
+Always true:
+    a hub that is no edge of a content topic has no balancer, no timer, and measures nothing;
+    a session ends when the other hub dies or is an edge of other topics than when the session began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from equipoise.content.balancing.detection import is_full
+from equipoise.content.balancing.edge_balancer import EdgeBalancer
+from equipoise.content.balancing.edge_events import (
+    Announce,
+    BalancingEffect,
+    MigrateSubscribers,
+    SendControl,
+    SessionEnded,
+)
+from equipoise.content.balancing.load import EdgeLoad
+from equipoise.content.balancing.messages import ControlMessage, HubStatus, SessionReply, SessionRequest
+from equipoise.content.balancing.offload import OffloadedSubscription
+from equipoise.hub.content.control_topic import ControlTopic
+from equipoise.hub.content.edge_probe import EdgeProbe, covers_of, tagged
+from equipoise.hub.content.migrations import EdgeMigrations, MovingSubscription, movable
+from equipoise.hub.content.topic_filters import TopicFilter
+from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
+from equipoise.hub.data.kinds import Kind
+from equipoise.hub.data.other_hubs import EdgeFacts
+from equipoise.model import Mode
+
+if TYPE_CHECKING:
+    from equipoise.content.filter import Filter
+    from equipoise.hub.cluster.ports import ClusterPort
+    from equipoise.hub.content.topic_filters import RunProbe, TopicFilters
+    from equipoise.hub.data.ports import Timer
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.subscriber import Subscriber
+
+__all__ = ["ContentEdge"]
+
+# Between two looks at what is due, at most.
+TURN_S = 1.0
+# All edges that balance with each other; who that is the plan says.
+CLUSTER = "content"
+
+
+class ContentEdge:
+    """Part of one cluster."""
+
+    def __init__(self, cluster: ClusterPort) -> None:
+        self._cluster = cluster
+        self._settings = cluster.core.settings.content
+        self._turn_s = min(TURN_S, self._settings.detection_s / 2)
+        self.migrations = EdgeMigrations(cluster)
+        self.control = ControlTopic(cluster, self._heard)
+        # While this hub is an edge: the balancer, what is measured, and when load was last looked at.
+        self.balancer: EdgeBalancer | None = None
+        self.probe: EdgeProbe | None = None
+        self._load: tuple[float, EdgeLoad] = (0.0, EdgeLoad())
+        self._detected_at = 0.0
+        self._timer: Timer | None = None
+        # By content topic that this hub is an edge of, the edges below the same head, itself left out.
+        self.topics: dict[bytes, frozenset[str]] = {}
+        # Subscriptions that other edges have sent here; sessions that are over, and subscriptions sent away in them.
+        self.came = self.sessions = self.moved = 0
+        # The latest session that is over.
+        self.ended: SessionEnded | None = None
+
+    # The plan.
+
+    def routed(self) -> None:
+        """The plan has changed, or which hubs are alive."""
+        before, self.topics = self.topics, dict(self._edges())
+        if before == self.topics:
+            return
+        peers = frozenset().union(*self.topics.values())
+        self.control.peers = peers
+        if self.balancer is not None:
+            partner = self.balancer.session[1]
+            is_other = partner and _shared(before, partner) != _shared(self.topics, partner)
+            gone = frozenset().union(*before.values()) - peers
+            for hub in sorted(gone | ({partner} if is_other else frozenset())):
+                self._carry(self.balancer.lost(self._now, hub))
+        if peers and self.balancer is None:
+            self._begin()
+        elif not peers and self.balancer is not None:
+            self._stop()
+        for name in before.keys() | self.topics.keys():
+            topic = self._cluster.core.index.topics.get(name)
+            if topic is not None and topic.content is not None:
+                topic.content.probe = self.probe_of(name)
+
+    def _edges(self) -> Iterator[tuple[bytes, frozenset[str]]]:
+        router = self._cluster.router
+        for entry in router.replicated:
+            placement = router.placement(entry.topic) if entry.mode is Mode.CONTENT else None
+            if placement is None or len(placement.homes) < 2 or router.name not in placement.edges:
+                continue
+            head = placement.parent_of(router.name)
+            around = (hub for hub in placement.edges if placement.parent_of(hub) == head)
+            yield entry.topic, frozenset(around) - {router.name}
+
+    def _begin(self) -> None:
+        core = self._cluster.core
+        bandwidth = core.settings.telemetry.out_bytes_per_s_max
+        self.probe = EdgeProbe(core.shell, self._settings, bandwidth)
+        self.balancer = EdgeBalancer(self._cluster.name, CLUSTER, self._settings)
+        self.control.open()
+        self._detected_at = self._now
+        self._timer = core.shell.call_later(self._turn_s, self._turn)
+
+    def _stop(self) -> None:
+        self.balancer = self.probe = None
+        self.control.close()
+        self.migrations.end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        self.migrations.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # What happens here.
+
+    def probe_of(self, topic: bytes) -> RunProbe | None:
+        """What measures the topic; None unless this hub is an edge of it."""
+        return self.probe if topic in self.topics else None
+
+    def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None:
+        """A smart client has subscribed by a filter; in which session of two hubs, of how many, if it was sent here."""
+        if came_in is not None:
+            self.came += 1
+            if self.balancer is not None:
+                self._carry(self.balancer.subscriber_came(self._now, *came_in))
+        elif self.balancer is not None and self._settings.first_edge and session.redirected is not None:
+            # Behind the answer.
+            self._cluster.core.shell.call_later(0, self._send_on, session, number)
+
+    def unsubscribed(self, session: Subscriber, number: bytes) -> None:
+        self.migrations.left(session, number)
+
+    def _send_on(self, session: Session, number: bytes) -> None:
+        """Who comes to a hub that takes no more goes to the edge with most room."""
+        node = (session.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, number)
+        if self.balancer is None or not isinstance(node, TopicFilter) or node.topic not in self.topics:
+            return
+        hub = self.balancer.first_edge(self._now, self._measured())
+        if hub is not None and hub in self.topics[node.topic]:
+            self.migrations.tell(MovingSubscription(session, number, node), hub)
+
+    def _turn(self) -> None:
+        balancer, probe, now = self.balancer, self.probe, self._now
+        if balancer is None or probe is None:
+            return
+        self._timer = self._cluster.core.shell.call_later(self._turn_s, self._turn)
+        probe.tick()
+        self.migrations.expire(now)
+        self._carry(balancer.poll(now))
+        if balancer.sampler is not None and balancer.sampler.is_over(now):
+            self._choose(balancer)
+        if now - self._detected_at >= self._settings.detection_s:
+            self._detected_at = now
+            self._carry(balancer.detect(now, self._measured(), self._covers))
+            self._tell_load(is_urgent=False)
+        probe.sampler = balancer.sampler
+
+    def _heard(self, message: ControlMessage) -> None:
+        balancer, probe = self.balancer, self.probe
+        if balancer is None or probe is None:
+            return
+        if isinstance(message, SessionRequest) and self._is_full():
+            # It may have become so since its last detection, or have asked others in vain.
+            refusal = SessionReply(
+                hub=self._cluster.name, session=message.session, status=HubStatus.UNAVAILABLE
+            )
+            self.control.send(message.hub, refusal)
+            return
+        if isinstance(message, SessionReply) and message.status is HubStatus.OK:
+            message = self._with_costs(message)
+        self._carry(balancer.receive(self._now, message, self._measured(), self._covers))
+        probe.sampler = balancer.sampler
+
+    def _is_full(self) -> bool:
+        return is_full(self._measured(), self._settings)
+
+    def _with_costs(self, reply: SessionReply) -> SessionReply:
+        """A hub that has matched nothing yet does not know what it costs there: it is taken for one like this."""
+        load, own = reply.load, self._measured()
+        if load.match_s or load.subscription_s:
+            return reply
+        known = msgspec.structs.replace(load, match_s=own.match_s, subscription_s=own.subscription_s)
+        return msgspec.structs.replace(reply, load=known)
+
+    def _choose(self, balancer: EdgeBalancer) -> None:
+        candidates: list[OffloadedSubscription] = []
+        for key, node in self._shared_filters(balancer.session[1]):
+            moving = len(self._staying(node))
+            fixed = node.subscriptions - moving - _leaving(node)
+            if moving or fixed:
+                # Those that stay count, too: what they match does not go with others.
+                candidates.append(OffloadedSubscription(key, moving, fixed))
+        self._carry(balancer.choose(self._now, self._measured(), candidates))
+
+    @property
+    def state(self) -> str:
+        """What it is doing, as others are told; empty: this hub is no edge."""
+        return "" if self.balancer is None else self.balancer.phase.value
+
+    @property
+    def facts(self) -> EdgeFacts:
+        load = self._measured() if self.balancer is not None else EdgeLoad()
+        return EdgeFacts(
+            load.input_ratio,
+            load.output_ratio,
+            load.delay_s,
+            self.sessions,
+            self.moved,
+            self.came,
+            self.control.nonsense,
+        )
+
+    # What it decides.
+
+    def _carry(self, effects: Iterable[BalancingEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendControl):
+                self.control.send(effect.hub, effect.message)
+            elif isinstance(effect, Announce):
+                self._tell_load(is_urgent=True)
+            elif isinstance(effect, MigrateSubscribers):
+                self._migrate(effect)
+            elif isinstance(effect, SessionEnded):
+                self.sessions += 1
+                self.ended = effect
+                if effect.is_offloader:
+                    self.moved += effect.subscribers
+                    self.migrations.end()
+
+    def _tell_load(self, *, is_urgent: bool) -> None:
+        """A PIE to each neighbour, if one is due."""
+        assert self.balancer is not None, "only an edge balances"
+        pie = self.balancer.pie(self._now, self._measured(), is_urgent=is_urgent)
+        for hub in sorted(frozenset().union(*self.topics.values())) if pie is not None else ():
+            assert pie is not None
+            self.control.send(hub, pie)
+
+    def _migrate(self, effect: MigrateSubscribers) -> None:
+        wanted = {chosen.filter: chosen.subscribers for chosen in effect.offload.chosen}
+        moving: list[MovingSubscription] = []
+        for key, node in self._shared_filters(effect.hub):
+            if key in wanted:
+                moving += self._staying(node)[: wanted[key]]
+        total, settings = len(moving), self._settings
+        until_s = self._now + total * settings.migration_s + settings.stabilize_s
+        self.migrations.send(moving, effect.hub, session=effect.session, total=max(1, total), until_s=until_s)
+
+    # What is here.
+
+    @property
+    def _now(self) -> float:
+        return self._cluster.core.now()
+
+    def _measured(self) -> EdgeLoad:
+        """Anew at most once in a tenth of a second."""
+        at, load = self._load
+        if self.probe is not None and not at <= self._now < at + 0.1:
+            staying = sum(content.subscriptions - content.leaving for _, content in self._contents())
+            load = self.probe.load(staying)
+            self._load = self._now, load
+        return load
+
+    def _contents(self) -> Iterator[tuple[bytes, TopicFilters]]:
+        index = self._cluster.core.index.topics
+        for name in self.topics:
+            topic = index.get(name)
+            if topic is not None and topic.content is not None:
+                yield name, topic.content
+
+    def _covers(self) -> tuple[str, ...]:
+        return covers_of(
+            key
+            for name, content in self._contents()
+            for node in content.index
+            if (key := tagged(name, node.filter)) is not None
+        )
+
+    def _shared_filters(self, hub: str) -> Iterator[tuple[Filter, TopicFilter]]:
+        """Of topics that the other hub is an edge of, too; each filter with the topic as one more constraint."""
+        for name, content in self._contents():
+            for node in content.index if hub in self.topics[name] else ():
+                key = tagged(name, node.filter)
+                if key is not None:
+                    yield key, node
+
+    def _staying(self, node: TopicFilter) -> list[MovingSubscription]:
+        return [each for each in movable(node) if not self.migrations.is_leaving(each.client, each.number)]
+
+
+def _shared(topics: dict[bytes, frozenset[str]], hub: str) -> frozenset[bytes]:
+    return frozenset(name for name, hubs in topics.items() if hub in hubs)
+
+
+def _leaving(node: TopicFilter) -> int:
+    return 0 if node.smart is None else node.smart.leaving

@@ -1,0 +1,78 @@
+"""How hubs talk about content topics: by publishing to each other's `$at/HUB/content`, which lives at the hub it names.
+
+It is pub/sub like all else: an operator may listen to any hub's, and a hub that is dead hears nothing.
+
+Always true: what is no message of a hub that shares a content topic with this one is counted, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING
+
+import hiredis
+
+from equipoise.content.balancing.messages import ControlMessage, decode, encode
+from equipoise.hub.data.kinds import Kind
+from equipoise.model.plan import AT_PREFIX
+
+if TYPE_CHECKING:
+    from equipoise.hub.cluster.ports import ClusterPort
+    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.topic import Topic
+
+__all__ = ["ControlTopic", "control_name"]
+
+
+def control_name(hub: str) -> bytes:
+    return b"%b%b/content" % (AT_PREFIX, hub.encode())
+
+
+class ControlTopic:
+    """Owned by a ContentEdge. `hear` is called in a turn of its own for each message of a hub in `peers`."""
+
+    def __init__(self, cluster: ClusterPort, hear: Callable[[ControlMessage], None]) -> None:
+        self._cluster = cluster
+        self._hear = hear
+        self._reader = hiredis.Reader()
+        self._inside: tuple[Topic, Session] | None = None
+        # Hubs that are listened to.
+        self.peers: Container[str] = ()
+        # Messages sent and heard; and what was none.
+        self.sent = self.heard = self.nonsense = 0
+
+    def open(self) -> None:
+        """Listen, unless this hub does: by a session without a connection."""
+        core = self._cluster.core
+        topic = None if self._inside is not None else core.make_topic(control_name(self._cluster.name))
+        if topic is not None:
+            session = core.open_session()
+            session.write = self._receive
+            core.index.add_member(topic, session, Kind.NAME)
+            self._inside = topic, session
+
+    def close(self) -> None:
+        if self._inside is not None:
+            topic, session = self._inside
+            self._inside = None
+            self._cluster.core.index.remove_member(topic, session, Kind.NAME)
+
+    def send(self, hub: str, message: ControlMessage) -> None:
+        """To a hub that is alive; what is lost on the way is sent again by none."""
+        core = self._cluster.core
+        topic = core.make_topic(control_name(hub)) if hub in self._cluster.router.serving else None
+        if topic is not None:
+            self.sent += 1
+            core.submit(topic, [encode(message)])
+
+    def _receive(self, data: bytes) -> None:
+        """What the hub writes to a subscriber: whole frames."""
+        self._reader.feed(data)
+        while (frame := self._reader.gets()) is not False:
+            payload = frame[-1] if isinstance(frame, list) else b""
+            message = decode(payload) if isinstance(payload, bytes) else None
+            if message is None or message.hub not in self.peers:
+                self.nonsense += 1
+            else:
+                self.heard += 1
+                self._cluster.core.shell.call_later(0, self._hear, message)

@@ -1,0 +1,106 @@
+"""Replies that many sessions are owed together: to XADDs that were gathered in one turn and are committed as one.
+
+By far the most sessions send nothing before their reply is there. So what they are owed is one object for all of them,
+with one timer. As soon as anything else concerns a session, or a second has passed, its reply is set apart, and is owed
+like any other (`reply`).
+
+Always true: a session is owed a reply of this kind (`Session.gathered`), or replies in order, never both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.data.reply import REPLY_S, Reply
+
+if TYPE_CHECKING:
+    from equipoise.hub.data.ports import Shell
+    from equipoise.hub.telemetry.stats import Stats
+
+__all__ = ["GatheredReplies"]
+
+# When sessions are looked after each for itself.
+_APART_S = 1.0
+
+
+class _Client(Protocol):
+    """The session, as far as replies go."""
+
+    gathered: GatheredReplies | None
+
+    @property
+    def is_closing(self) -> bool: ...
+    @property
+    def write(self) -> Callable[[bytes], object]: ...
+    def answer(self, reply: bytes | Reply, size: int, *, is_muted: bool) -> None: ...
+
+
+class _Core(Protocol):
+    """The hub, as far as replies go."""
+
+    @property
+    def shell(self) -> Shell: ...
+    @property
+    def stats(self) -> Stats: ...
+    def now(self) -> float: ...
+
+
+class GatheredReplies:
+    """Held by its sessions, and by what calls `settle` when the outcome is known."""
+
+    __slots__ = ("_apart", "_core", "_failed", "_late", "_owed_at", "_rows", "_timer")
+
+    def __init__(
+        self,
+        core: _Core,
+        rows: Sequence[tuple[_Client, bytes, int]],
+        *,
+        late: bytes,
+        failed: bytes,
+    ) -> None:
+        """`rows`: sessions, the replies of each if all goes well, and to how many commands. None of them owes anything.
+
+        `late`, `failed`: the reply to one command if the outcome is not known in time, or never.
+        """
+        self._core = core
+        self._rows = rows
+        self._late, self._failed = late, failed
+        self._owed_at = core.now()
+        # Replies that were set apart.
+        self._apart: dict[_Client, Reply] = {}
+        self._timer = core.shell.call_later(_APART_S, self._set_all_apart)
+        for session, _, _ in rows:
+            session.gathered = self
+
+    def settle(self, is_committed: bool) -> None:
+        """The outcome is known. Call once."""
+        self._timer.cancel()
+        size = 0
+        for session, good, count in self._rows:
+            reply = good if is_committed else self._failed * count
+            if session.gathered is self:
+                session.gathered = None
+                if not session.is_closing:
+                    size += len(reply)
+                    session.write(reply)
+            elif self._apart and (apart := self._apart.get(session)) is not None and apart.is_wanted:
+                apart.complete(reply)
+        self._core.stats.reply_bytes += size
+
+    def set_apart(self, session: _Client) -> None:
+        """From now on the session is owed its reply in order."""
+        count = next(count for other, _, count in self._rows if other is session)
+        reply = self._apart[session] = Reply(expired=_repeated(self._late, count))
+        session.gathered = None
+        session.answer(reply, 0, is_muted=False)
+        reply.due_at = self._owed_at + REPLY_S
+
+    def _set_all_apart(self) -> None:
+        for session, _, _ in self._rows:
+            if session.gathered is self:
+                self.set_apart(session)
+
+
+def _repeated(reply: bytes, count: int) -> Callable[[], bytes]:
+    return lambda: reply * count

@@ -1,0 +1,144 @@
+"""Real hubs in the simulator under the arrivals that the vectorised model replays: how far the two are apart.
+
+Each publisher has a connection to the hub of its seat, and sends when the trace says so; a message is over when its
+reply has come. Hubs have processors that take what the model takes for a chunk and for each message, and the envelope
+in the same shares. Where messages wait for tokens the hub's order is another: it reads a message, which takes the
+processor, and then lets it wait; the model lets it wait first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.lab.experiments.cloud_region import CloudRegion, Command
+from equipoise.lab.simulation import CpuSpec, Simulation
+from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.simulation.topology import Lan, LinkSpec
+from equipoise.limits.replay import ArrivalTrace, DeliveryCosts
+from equipoise.limits.shares import PARTS, Envelope
+from equipoise.model import Entry, Mode, TopicSpec
+
+__all__ = ["hub_latencies"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+TOPIC = b"srtm"
+CLOUD = "cloud"
+# One way. Both are taken off what is measured.
+WIRE_S = 1e-6
+# A topic's buckets are full, and leases held, before the first message.
+SETTLE_S = 10.0
+OPENING_S = 2.0
+DRAIN_S = 60.0
+# A hub takes no more from one address.
+CONNECTIONS_MAX = 400
+_COMMAND = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nsrtm\r\n$1\r\n.\r\n"
+
+
+class _Publisher(asyncio.Protocol):
+    """Replies come in the order of what was sent."""
+
+    def __init__(self, latencies_s: list[tuple[float, float]]) -> None:
+        self._sent: list[float] = []
+        self._answered = 0
+        self._latencies_s = latencies_s
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def send(self, messages: int) -> None:
+        assert self._transport is not None, "it is connected before the trace begins"
+        self._sent += [self._loop.time()] * messages
+        self._transport.write(_COMMAND * messages)
+
+    def data_received(self, data: bytes) -> None:
+        assert b"-" not in data, f"refused: {data!r}"
+        now = self._loop.time()
+        for _ in range(data.count(b":")):
+            sent = self._sent[self._answered]
+            self._latencies_s.append((sent, now - sent - 2 * WIRE_S))
+            self._answered += 1
+
+
+def hub_latencies(
+    trace: ArrivalTrace,
+    seats: Ints,
+    hubs: int,
+    envelope: Envelope,
+    costs: DeliveryCosts,
+    *,
+    warm_up: float = 0.1,
+) -> Floats:
+    """The latency of each message, but for the first ones, with publisher i at hub `seats[i]`."""
+    with Simulation(seed=1, topology=Lan(LinkSpec(latency_s=WIRE_S)), steps_max=10**10) as sim:
+        found = sim.run(_play(sim, trace, seats, hubs, envelope, costs))
+    began, ended = float(trace.times_s[0]), float(trace.times_s[-1])
+    first = min(sent for sent, _ in found) + warm_up * (ended - began)
+    return np.array([latency for sent, latency in found if sent >= first])
+
+
+def _shares(trace: ArrivalTrace, seats: Ints, hubs: int) -> tuple[int, ...]:
+    """By the messages that each hub gets, as the model has them."""
+    counts = np.bincount(seats[trace.publishers], minlength=hubs)
+    parts = [int(PARTS * count // counts.sum()) for count in counts[1:]]
+    return PARTS - sum(parts), *parts
+
+
+async def _play(
+    sim: Simulation, trace: ArrivalTrace, seats: Ints, hubs: int, envelope: Envelope, costs: DeliveryCosts
+) -> list[tuple[float, float]]:
+    names = [f"hub-{number}" for number in range(hubs)]
+    cpu = CpuSpec(
+        received_cost_s=lambda data: (
+            costs.chunk_s + costs.message_s * count if (count := data.count(_COMMAND)) else 0.0
+        )
+    )
+    region = CloudRegion(sim, Command(hubs=dict.fromkeys(names, CLOUD), cloud=CLOUD, cpu=cpu))
+    spec = TopicSpec(
+        pattern=TOPIC, rate_per_s=envelope.rate_per_s, burst_messages=envelope.burst, wait_ms=60_000.0
+    )
+    shares = _shares(trace, seats, hubs) if hubs > 1 else ()
+    mode = Mode.ALL_SUBSCRIBERS if hubs > 1 else Mode.SINGLE
+    await region.begin([Entry(TOPIC, tuple(names), mode, shares=shares)], [spec])
+    await asyncio.sleep(SETTLE_S + envelope.burst / envelope.rate_per_s)
+    latencies_s: list[tuple[float, float]] = []
+    began = sim.now + OPENING_S
+    for number, first in enumerate(range(0, len(seats), CONNECTIONS_MAX)):
+        mine = range(first, min(first + CONNECTIONS_MAX, len(seats)))
+        crowd = sim.host(f"crowd-{number}", place=CLOUD)
+        crowd.spawn(_fire(trace, seats, mine, names, began, latencies_s), name="crowd")
+    await sim.until(lambda: len(latencies_s) >= len(trace.times_s), DRAIN_S + float(trace.times_s[-1]))
+    return latencies_s
+
+
+async def _fire(
+    trace: ArrivalTrace,
+    seats: Ints,
+    mine: range,
+    names: list[str],
+    began: float,
+    latencies_s: list[tuple[float, float]],
+) -> None:
+    """These publishers send what the trace has of them."""
+    loop = asyncio.get_running_loop()
+    publishers = {
+        one: (await loop.create_connection(lambda: _Publisher(latencies_s), names[seats[one]], PORT))[1]
+        for one in mine
+    }
+    starts = np.flatnonzero(trace.begins_chunk)
+    sizes = np.diff(np.append(starts, len(trace.times_s)))
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        publisher = publishers.get(int(trace.publishers[start]))
+        if publisher is None:
+            continue
+        due = began + float(trace.times_s[start])
+        if due > loop.time():
+            await asyncio.sleep(due - loop.time())
+        publisher.send(size)

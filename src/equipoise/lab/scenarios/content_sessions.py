@@ -1,0 +1,117 @@
+"""Worlds of hubs that share the subscribers of a content topic by themselves: mode `content`, a head and three edges.
+
+Processors are so slow that few subscribers are many, and times so short that a session is over in seconds. What happens
+is told by a story (`lab/simulation/cluster/session_stories.py`), which also notes what is not as it should be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from equipoise.content.balancing.settings import OverloadThresholds
+from equipoise.lab.scenarios.cluster_base import LOUD, QUIET
+from equipoise.lab.scenarios.scenario import ClusterScenario
+from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, Subscribing, Workload
+
+__all__ = ["SESSION_SCENARIOS"]
+
+
+def _hear(where: str) -> tuple[Subscribing, ...]:
+    return (Subscribing(names=("a",), where=where),)
+
+
+# Many smart subscribers at one edge of a content topic, beside plain ones, which stay.
+def _seated(**copies: int) -> Workload:
+    """By hub, how many times three of them."""
+    publishes = (
+        PublishedStream(topics=("a",), count=None, interval_s=0.1, payload_bytes=(60, 90), is_json=True),
+    )
+    return Workload(
+        clients=(
+            Client(name="ann", publishes=publishes, place="h0"),
+            Client(name="bob", publishes=publishes, place="h0"),
+            *(
+                Client(
+                    name=f"third-{third}-{hub}",
+                    subscribes=_hear(f"third = {third}"),
+                    place=hub,
+                    copies=count,
+                )
+                for third in range(3)
+                for hub, count in copies.items()
+            ),
+            Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("third = 1"), place="h1", copies=2),
+        )
+    )
+
+
+_SESSIONS = {
+    "detection_s": 0.5,
+    "pie_s": 0.5,
+    "pie_s_max": 2.0,
+    "stabilize_s": 1.5,
+    "window_s": 2.0,
+    "sampling_s": 1.5,
+    "samples": 30,
+    "migration_s": 0.2,
+    "reply_s": 0.4,
+    "fruitless_s": 4.0,
+    "local_ratio_trigger": 0.05,
+    "local_delay_trigger": 0.05,
+    "first_edge": False,
+}
+
+
+def _case(name: str, summary: str, workload: Workload, **fields: object) -> ClusterScenario:
+    """Edges that share subscribers by themselves, with times short enough for a run of half a minute."""
+    made = ClusterScenario(
+        name=f"content-{name}",
+        summary=summary,
+        workload=workload,
+        hubs=("h0", "h1", "h2", "h3"),
+        duration_s=30.0,
+        is_routing=True,
+        content_settings=_SESSIONS,
+        client_settings={"ping_interval_s": 20.0, "coordinate_enabled": False},
+        expectation=replace(QUIET, properties=(*QUIET.properties, "balance")),
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
+
+
+# With it all three are overloaded, though their processors keep up.
+_FULL = OverloadThresholds(lower=0.05, higher=0.06)
+
+SESSION_SCENARIOS = (
+    _case(
+        "shares",
+        "edges of strengths 1 : 2 : 4 share subscribers that all came to the first",
+        _seated(h1=36),
+        story="shares",
+        write_s={"h1": 0.0008, "h2": 0.0004, "h3": 0.0002},
+    ),
+    _case(
+        "steady",
+        "edges of strengths 1 : 2 : 4 share a few subscribers, and move few of them twice",
+        _seated(h1=8),
+        story="steady",
+        duration_s=20.0,
+        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+    ),
+    _case(
+        "sessions",
+        "edges share subscribers by themselves, and hubs die in the middle of a session",
+        _seated(h1=8),
+        story="deaths",
+        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+        expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),
+    ),
+    _case(
+        "full",
+        "edges that are all overloaded, one more than the others, leave subscribers where they are",
+        _seated(h1=6, h2=3, h3=3),
+        story="full",
+        duration_s=18.0,
+        content_settings={**_SESSIONS, "input": _FULL},
+        write_s={"h1": 0.003, "h2": 0.003, "h3": 0.003},
+    ),
+)

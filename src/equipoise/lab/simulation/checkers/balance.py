@@ -1,0 +1,15 @@
+"""Balance: edges of a content topic come to carry what they are strong enough for, move few subscribers twice, and
+leave every session that they enter. The stories that know what should be note what is not."""
+
+from __future__ import annotations
+
+from equipoise.lab.simulation.checkers.violation import Violation
+from equipoise.lab.workload.history import History
+
+__all__ = ["NAME", "check"]
+
+NAME = "balance"
+
+
+def check(history: History) -> list[Violation]:
+    return [Violation(NAME, text) for text in history.unbalanced]

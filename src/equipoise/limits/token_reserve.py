@@ -1,0 +1,72 @@
+"""One token, kept for a party that was refused.
+
+A party is refused when no token comes within the time that it may wait. Where a token takes longer to come than that,
+a party that always comes a moment behind one, while others come just ahead of the next, would be refused for ever. So
+behind those that wait already, the next token is kept for it until it comes back. The error says when to do that.
+
+Always true:
+    one token at most is kept, for one party, and until a moment that is known;
+    a party that has not come for its token is passed over once.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from equipoise.limits.bucket import TOKEN, Bucket
+
+__all__ = ["TokenReserve"]
+
+Party = TypeVar("Party")
+
+
+class TokenReserve(Generic[Party]):
+    """Owned by whoever owns the bucket."""
+
+    __slots__ = ("_ahead", "_missed", "_until", "party")
+
+    def __init__(self) -> None:
+        # Whom a token is kept for; None: no token is.
+        self.party: Party | None = None
+        # Tokens that go to others before it, and until when it is kept.
+        self._ahead = 0
+        self._until = 0
+        # The last party that has not come in time.
+        self._missed: Party | None = None
+
+    def keep(self, party: Party, ahead: int, bucket: Bucket, now: int, patience_ns: int) -> None:
+        """Keep the token behind the next `ahead` for the party, for as long as the one after it takes to come.
+
+        Not if one is kept already, nor where parties may wait for longer than a token takes: then their turns do.
+        """
+        wait_ns = bucket.wait(ahead + 1, now)
+        if self.party is not None or wait_ns is None or patience_ns * bucket.rate >= TOKEN:
+            return
+        if party == self._missed:
+            self._missed = None
+        elif bucket.rate:
+            self.party, self._ahead = party, ahead
+            self._until = now + wait_ns + TOKEN // bucket.rate
+
+    def passed(self, count: int) -> None:
+        """So many tokens have been taken."""
+        self._ahead -= count
+
+    def kept(self, now: int) -> int:
+        """Tokens that are kept at this moment."""
+        if self.party is not None and now >= self._until:
+            self.party, self._missed = None, self.party
+        return int(self.party is not None and self._ahead <= 0)
+
+    def wait(self, bucket: Bucket, turns: int, party: Party, now: int) -> int | None:
+        """As `Bucket.wait`, behind the token that is kept for another party, or until that is kept no longer."""
+        self.kept(now)
+        wait_ns = bucket.wait(turns, now)
+        if wait_ns is None or self.party in (None, party):
+            return wait_ns
+        behind_ns, until_ns = bucket.wait(turns + 1, now), max(wait_ns, self._until - now)
+        return until_ns if behind_ns is None else min(behind_ns, until_ns)
+
+    def end(self) -> None:
+        """The party has had its token, or has gone."""
+        self.party = self._missed = None

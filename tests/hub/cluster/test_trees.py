@@ -1,0 +1,183 @@
+"""Content topics are followed along a tree: whom hubs follow, under which plan, and when subscribers are answered."""
+
+from __future__ import annotations
+
+from equipoise.hub.cluster.streams import Stream
+from equipoise.model import Mode
+from hub.cluster.hubs import Hubs
+from hub.world import FakeClient
+
+CHAIN = (0, 0, 1, 2)
+
+
+def tree(hubs: Hubs, *homes: str, parents: tuple[int, ...] = (), only: tuple[str, ...] = ()) -> None:
+    hubs.replicate("t", Mode.CONTENT, *homes, parents=parents, only=only)
+
+
+def stream(hubs: Hubs, hub: str) -> Stream:
+    found = hubs[hub].core.index.topics[b"t"].stream
+    assert found is not None
+    return found
+
+
+def sources(hubs: Hubs, *names: str) -> list[str | None]:
+    return [stream(hubs, name).source for name in names]
+
+
+def subscribed(hubs: Hubs, hub: str, *words: str) -> FakeClient:
+    client = hubs[hub].client()
+    client.send(*(words or ("SUBSCRIBE", "t")))
+    hubs.settle()
+    assert len(client.read()) == 1
+    return client
+
+
+def publish(hubs: Hubs, hub: str, *numbers: int) -> None:
+    publisher = hubs[hub].client()
+    for number in numbers:
+        publisher.send("PUBLISH", "t", f'{{"number": {number}, "even": {number % 2 ^ 1}}}')
+    hubs.settle()
+
+
+def heard(client: FakeClient) -> list[int]:
+    return [int(message[-1].partition(b": ")[2].partition(b",")[0]) for message in client.read()]
+
+
+def test_a_message_comes_to_each_home_from_the_one_above() -> None:
+    hubs = Hubs("h1", "h2", "h3", "h4", "h5")
+    tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN)
+    clients = [subscribed(hubs, hub) for hub in ("h2", "h3", "h4", "h5")]
+    assert sources(hubs, "h2", "h3", "h4") == ["h1", "h2", "h3"]
+    # A hub that is no home follows the first.
+    assert sources(hubs, "h5") == ["h1"]
+    for hub in ("h1", "h4", "h5"):
+        publish(hubs, hub, 1, 2)
+    assert [heard(client) for client in clients] == [[1, 2] * 3] * 4
+    relays = hubs["h1"].core.index.topics[b"t"].relays
+    assert {link.hub for link in relays or ()} == {"h2", "h5"}
+
+
+def test_a_dead_parents_children_follow_the_next_above() -> None:
+    hubs = Hubs("h1", "h2", "h3", "h4")
+    tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN)
+    client = subscribed(hubs, "h4")
+    publish(hubs, "h1", 1)
+    hubs.kill("h2")
+    assert sources(hubs, "h3", "h4") == ["h1", "h3"]
+    publish(hubs, "h1", 2)
+    hubs.kill("h1")
+    assert sources(hubs, "h4") == ["h3"]
+    publish(hubs, "h4", 3)
+    assert heard(client) == [1, 2, 3]
+
+
+def test_two_hubs_that_change_places_do_not_follow_each_other() -> None:
+    """
+    1. h2 follows h1, h3 follows h2;
+    2. by the next plan h3 follows h1, h2 follows h3; h2 hears of it first, and asks h3;
+    3. h3 still follows h2: it does not answer before it follows h1.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    clients = [subscribed(hubs, hub) for hub in ("h2", "h3")]
+    publish(hubs, "h1", 1)
+    tree(hubs, "h1", "h3", "h2", parents=(0, 0, 1), only=("h2",))
+    assert (sources(hubs, "h2", "h3"), stream(hubs, "h2").joining) == (["h1", "h2"], "h3")
+    publish(hubs, "h1", 2)
+    hubs.tell("h3")
+    # h1 does not know the plan yet.
+    assert (sources(hubs, "h2", "h3"), stream(hubs, "h3").joining) == (["h1", "h2"], "h1")
+    publish(hubs, "h1", 3)
+    hubs.tell("h1")
+    assert sources(hubs, "h2", "h3") == ["h3", "h1"]
+    publish(hubs, "h1", 4)
+    assert [heard(client) for client in clients] == [[1, 2, 3, 4]] * 2
+
+
+def test_a_parent_that_stays_is_asked_again_under_each_plan() -> None:
+    """
+    1. the chain is h1, h2, h3, h4, then for a while h1, h4, h2, h3, then as at first;
+    2. h3 does not hear of the second plan: its parent is h2 in all that it hears of;
+    3. h2 goes by the second plan, and follows h4; h4 goes by the third, and asks h3;
+    4. if h3 answered, h4, h3 and h2 would follow each other, and none of them the home.
+    """
+    hubs = Hubs("h1", "h2", "h3", "h4")
+    tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN)
+    clients = [subscribed(hubs, hub) for hub in ("h2", "h3", "h4")]
+    tree(hubs, "h1", "h4", "h2", "h3", parents=CHAIN, only=("h1", "h2", "h4"))
+    assert sources(hubs, "h2", "h3", "h4") == ["h4", "h2", "h1"]
+    tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN, only=("h1", "h3", "h4"))
+    assert (sources(hubs, "h2", "h3", "h4"), stream(hubs, "h4").joining) == (["h4", "h2", "h1"], "h3")
+    publish(hubs, "h1", 1, 2)
+    hubs.tell("h2")
+    assert sources(hubs, "h2", "h3", "h4") == ["h1", "h2", "h3"]
+    publish(hubs, "h1", 3)
+    assert [heard(client) for client in clients] == [[1, 2, 3]] * 3
+
+
+def test_an_edge_answers_a_subscriber_once_it_is_as_far_as_the_home() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    first = subscribed(hubs, "h3")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h1", 1, 2)
+    comer = hubs["h3"].client()
+    comer.send("SUBSCRIBE", "t")
+    hubs.settle()
+    assert comer.read() == []
+    hubs.release("h2", "h3")
+    publish(hubs, "h1", 3)
+    assert [message[0] for message in comer.read()] == [b"subscribe", b"message"]
+    assert heard(first) == [1, 2, 3]
+
+
+def test_what_those_below_ask_for_is_asked_of_the_parent() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    client = subscribed(hubs, "h3", "PSUBSCRIBE", "$filter t even = 1")
+    asked = hubs["h1"].core.index.topics[b"t"].hub_filters
+    assert asked is not None
+    assert {link.hub: [str(one) for one in of.filters] for link, of in asked.links.items()} == {
+        "h2": ["even = 1"]
+    }
+    before = hubs["h1"].cluster.asked.kept_off
+    publish(hubs, "h1", 1, 2, 3, 4)
+    assert heard(client) == [2, 4]
+    assert hubs["h1"].cluster.asked.kept_off > before
+
+
+def test_a_hub_that_gets_what_filters_match_sends_on_once_it_gets_all_that_is_asked() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2")
+    filtered = subscribed(hubs, "h2", "PSUBSCRIBE", "$filter t even = 1")
+    whole = subscribed(hubs, "h3")
+    publish(hubs, "h1", 1, 2)
+    # h2 says that it needs everything, but not at once.
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    publish(hubs, "h1", 3, 4)
+    assert (sources(hubs, "h3"), stream(hubs, "h3").joining) == (["h1"], "h2")
+    hubs.settle(0.1)
+    assert sources(hubs, "h3") == ["h2"]
+    publish(hubs, "h1", 5, 6)
+    assert (heard(whole), heard(filtered)) == ([1, 2, 3, 4, 5, 6], [2, 4, 6])
+
+
+def test_what_the_home_sends_for_a_pattern_is_not_left_out_when_a_parent_is_followed() -> None:
+    """Seed 254 of content-trees:
+
+    1. h3 has a client with a pattern, and hears the home, h1; messages are under way there;
+    2. h3 becomes a home of the topic, and follows h2, which has those messages already.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2")
+    client = subscribed(hubs, "h3", "PSUBSCRIBE", "t*")
+    publish(hubs, "h1", 1)
+    hubs.held.add(("h1", "h3"))
+    publish(hubs, "h1", 2, 3)
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    # It goes by the home first.
+    assert (sources(hubs, "h3"), stream(hubs, "h3").joining) == ([None], "h1")
+    hubs.release("h1", "h3")
+    assert sources(hubs, "h3") == ["h2"]
+    publish(hubs, "h1", 4)
+    assert heard(client) == [1, 2, 3, 4]

@@ -1,0 +1,72 @@
+"""A token is kept for a party that was refused, for a while, and for one party at a time."""
+
+from __future__ import annotations
+
+from equipoise.limits import TOKEN, Bucket, TokenReserve
+
+S = 10**9
+# One token in a second, and room for one.
+RATE, DEPTH = 1_000_000, TOKEN
+PATIENCE_NS = S // 10
+
+
+def empty() -> tuple[Bucket, TokenReserve[str]]:
+    return Bucket(RATE, DEPTH, 0), TokenReserve()
+
+
+def test_the_next_token_is_kept_until_the_one_after_it_would_be_there() -> None:
+    bucket, reserve = empty()
+    assert reserve.kept(0) == 0
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    assert (reserve.party, reserve.kept(0), reserve.kept(2 * S - 1)) == ("ann", 1, 1)
+    assert (reserve.kept(2 * S), reserve.party) == (0, None)
+
+
+def test_those_who_wait_have_theirs_first() -> None:
+    bucket, reserve = empty()
+    reserve.keep("ann", 2, bucket, 0, PATIENCE_NS)
+    assert reserve.kept(S) == 0
+    reserve.passed(1)
+    assert reserve.kept(S) == 0
+    reserve.passed(1)
+    assert reserve.kept(2 * S) == 1
+
+
+def test_one_token_is_kept_at_most() -> None:
+    bucket, reserve = empty()
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.party == "ann"
+    reserve.end()
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.party == "bob"
+
+
+def test_a_party_that_has_not_come_for_its_token_is_passed_over_once() -> None:
+    bucket, reserve = empty()
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.kept(2 * S) == 0
+    reserve.keep("ann", 0, bucket, 2 * S, PATIENCE_NS)
+    assert reserve.party is None
+    reserve.keep("ann", 0, bucket, 2 * S, PATIENCE_NS)
+    assert reserve.party == "ann"
+
+
+def test_none_is_kept_where_parties_may_wait_for_the_next_one() -> None:
+    bucket, reserve = empty()
+    reserve.keep("ann", 0, bucket, 0, S)
+    assert reserve.party is None
+    reserve.keep("ann", 0, Bucket(0, DEPTH, 0), 0, PATIENCE_NS)
+    assert reserve.party is None
+
+
+def test_others_wait_for_the_token_behind_it_or_until_it_is_kept_no_longer() -> None:
+    bucket, reserve = empty()
+    assert reserve.wait(bucket, 1, "bob", 0) == S
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.wait(bucket, 1, "ann", 0) == S
+    assert reserve.wait(bucket, 1, "bob", 0) == 2 * S
+    assert reserve.wait(bucket, 1, "bob", S) == S
+    bucket.fill(DEPTH)
+    assert reserve.wait(bucket, 1, "bob", 2 * S - 5) == 5
+    assert reserve.wait(bucket, 1, "bob", 2 * S) == 0
