@@ -5,7 +5,9 @@ pipelined and smart publishers and batches (EQ.PUBLISH) at all hubs publish as f
 topic is moved, split among hubs in other shares, and made whole again. A plain subscriber notes when messages arrive.
 
 Told: the most by which any interval of t seconds exceeds r·(t + 20 ms) + b (must not be above 0), and the rate that was
-admitted (at least 0.99 r while there is demand). Exit status 1 if the limit was exceeded.
+admitted (at least 0.99 r while there is demand). Exit status 1 if the limit was exceeded. Where the rest of r·t went is
+told by what hubs say of themselves (EQ.ENVELOPE, 20 times per second): parts of the rate that no hub had, between a hub
+that shrank and one that grew; and parts of hubs at which nothing waited.
 
     python benchmarks/system/envelopes.py [--seconds 60] [--hubs 10] [--rate 10] [--burst 5] [--calm]
 """
@@ -37,6 +39,8 @@ SLACK_S = 0.020
 WARM_UP_S = 2.0
 # Between two changes of the plan.
 CHANGE_S = 8.0
+# Between two looks at the shares of hubs.
+LOOK_S = 0.05
 
 
 class System:
@@ -162,6 +166,39 @@ async def listen(address: str, arrivals: list[float]) -> None:
             arrivals.append(time.monotonic())
 
 
+class Ledger:
+    """What hubs say of their shares of the rate, in messages: the integral of what no hub had, and of what was idle."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self.without_share = 0.0
+        self.idle = 0.0
+        self.seconds = 0.0
+
+    async def watch(self, addresses: list[str]) -> None:
+        connections = [client(address) for address in addresses]
+        last = None
+        while True:
+            found = await asyncio.gather(*(self._ask(connection) for connection in connections))
+            now = time.monotonic()
+            if last is not None:
+                self._add(now - last, found)
+            last = now
+            await asyncio.sleep(LOOK_S)
+
+    @staticmethod
+    async def _ask(connection: redis.Redis) -> dict[str, float]:
+        rows = await connection.execute_command("EQ.ENVELOPE", TOPIC)  # type: ignore[no-untyped-call]
+        words = rows[0] or []
+        return {key.decode(): float(value) for key, value in zip(words[::2], words[1::2], strict=True)}
+
+    def _add(self, seconds: float, found: list[dict[str, float]]) -> None:
+        shares = [(one.get("share_rate_per_s", 0.0), one.get("waiting", 0.0)) for one in found]
+        self.seconds += seconds
+        self.without_share += seconds * max(0.0, self._rate - sum(share for share, _ in shares))
+        self.idle += seconds * sum(share for share, waiting in shares if not waiting)
+
+
 async def watch_loop(lags: list[float]) -> None:
     """How late this very program is: what it notes may have come earlier by that."""
     while True:
@@ -213,11 +250,15 @@ async def measure(system: System, options: Any) -> int:
     tally, changes, arrivals = Counter[str](), Counter[str](), list[float]()
     kinds = (plain, pipelined, batches, smart)
     lags: list[float] = []
+    ledger = Ledger(options.rate)
     tasks = [asyncio.create_task(listen(addresses[hubs[0]], arrivals)), asyncio.create_task(watch_loop(lags))]
     tasks += [asyncio.create_task(kinds[i % 4](addresses[hub], tally)) for i, hub in enumerate(hubs * 2)]
     if not options.calm and len(hubs) >= 3:
         tasks.append(asyncio.create_task(operate(system, hubs, changes)))
-    await asyncio.sleep(options.seconds)
+    clients = len(tasks) - 1
+    await asyncio.sleep(WARM_UP_S)
+    tasks.append(asyncio.create_task(ledger.watch(list(addresses.values()))))
+    await asyncio.sleep(options.seconds - WARM_UP_S)
     for task in tasks:
         task.cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
@@ -227,9 +268,13 @@ async def measure(system: System, options: Any) -> int:
     steady = [at for at in arrivals if at > arrivals[0] + WARM_UP_S]
     lasted = steady[-1] - steady[0] if len(steady) > 1 else 0.0
     rate = (len(steady) - 1) / lasted if lasted else 0.0
-    print(f"{len(hubs)} hubs, {len(tasks) - 1} clients, changes of the plan: {dict(changes) or 'none'}")
+    print(f"{len(hubs)} hubs, {clients} clients, changes of the plan: {dict(changes) or 'none'}")
     print(f"by publishers: {dict(sorted(tally.items()))}")
     print(f"arrived: {len(steady)} in {lasted:.1f} s, {rate:.2f}/s = {rate / options.rate:.3f} r")
+    print(
+        f"of {options.rate * ledger.seconds:.0f} that {ledger.seconds:.1f} s allow: {ledger.without_share:.1f} "
+        f"while no hub had that part of the rate, {ledger.idle:.1f} at hubs where nothing waited"
+    )
     print(f"this program's own loop was late by up to {1e3 * max(lags, default=0.0):.0f} ms")
     print(f"most above r·(t + {1e3 * SLACK_S:.0f} ms) + b in any t: {worst:+.2f} messages")
     for failure in failures:

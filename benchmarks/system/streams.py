@@ -8,9 +8,8 @@ each server, its children included, has used for an append is told too, and the 
 Estimate: a prototype without access rules, index and telemetry, its bookie in another process, reached 0.90 of Redis at
 64 connections, 0.67 with pipelines and 0.88 with one connection; the product is below that.
 
-Finding, on two cores that others kept busy (load 19): medians of 0.88, 0.82 and 2.19. There the disk decides. In CPU
-time an append costs three times what it costs Redis, so on an idle machine the ratios at 64 connections and with
-pipelines are lower than these.
+Finding: docs/results/durable.md. On a busy machine the disk decides, and neighbouring pairs differ tenfold: look at the
+CPU time then, in which an append costs twice what it costs Redis, one publisher's three times.
 
     python benchmarks/system/streams.py [--pairs 5] [--requests 4000] [--out benchmarks/results]
 """
