@@ -55,6 +55,14 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             gt=0, description="Interval between two rounds while a limit is broken: views arrive each second."
         ),
     ] = 1.0
+    join_gather_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long the round that lets a new hub in waits for others that start with it: one plan for "
+            "all of them shares load out at once. A view that starts a round ends the wait.",
+        ),
+    ] = 1.0
     view_age_s_max: Annotated[
         float,
         Meta(
