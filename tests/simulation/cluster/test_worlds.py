@@ -103,6 +103,8 @@ MENDED = [
     ("cluster-everything", 1717),
     # The home's epoch followed a loss, and no message came in it: the next ones came in a lane that began meanwhile.
     ("cluster-everything", 1033),
+    # The log was opened and appended to at a hub before the topic's home was there: subscribers by pattern missed it.
+    ("content-durable", 110),
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.

@@ -97,6 +97,8 @@ class DurableTopic:
         self._is_overdue = False
         # Whether it will be looked soon whether the log is open here.
         self._is_looking = False
+        # The epoch of the log as it was last opened here, and the number up to which its entries were sent.
+        self._log_epoch = self._sent = 0
         # Whether missing messages have been asked for, and the greatest number heard of meanwhile.
         self._is_reading = False
         self._heard = 0
@@ -178,25 +180,39 @@ class DurableTopic:
     def deliver(self, live: LiveLog, added: Sequence[EntryAdded]) -> None:
         """These entries, the last that are committed, go to subscribers if the channel's home is here."""
         topic = self._topic
+        self._meet(live, live.committed_number - len(added))
         if topic.n + len(added) == live.committed_number and topic.is_home and self.is_numbered:
             self._core.publish(topic, [payload_of(entry.body) for entry in added])
+            self._sent = topic.n
         else:
             self.align(live)
 
     def align(self, live: LiveLog) -> None:
         """Send what is committed in the log and has not come to subscribers; then the channel stands where it does."""
         topic, last = self._topic, live.committed_number
-        if live.stage is not LogStage.OPEN or not topic.is_home:
+        if live.stage is not LogStage.OPEN:
             return
-        if self.is_numbered and topic.n < last:
+        self._meet(live, last)
+        if not topic.is_home:
+            return
+        if not self.is_numbered:
+            topic.jump(topic.epoch, self._sent)
+            self._number()
+        if topic.n < last:
             found = [
                 (n, payload_of(body_of(piece))) for n, piece in live.log.entries.behind(topic.n) if n <= last
             ]
             self._pass_on(found, last)
-        elif not self.is_numbered:
-            topic.jump(topic.epoch, last)
-            self._number()
+        self._sent = topic.n
         self._logs.filled(topic)
+
+    def _meet(self, live: LiveLog, committed: int) -> None:
+        """Note how many entries the log had when this hub opened it.
+
+        Its home may get here later than the log. Later entries are sent then: subscribers by pattern wait for them.
+        """
+        if self._log_epoch != live.epoch:
+            self._log_epoch, self._sent = live.epoch, committed
 
     def take_over(self, end: int) -> int:
         """The channel's home is here from now on, the former one ended at this number, 0 if unknown; where it goes on.
