@@ -63,7 +63,10 @@ def command(
     sites: Annotated[
         str, typer.Option(help="Sites whose controllers may lead, separated by commas; empty: all.")
     ] = "",
-    policy: Annotated[str, typer.Option(help=f"Planning policy. {policy_lines()}.")] = "load",
+    # A paragraph is a line of the help.
+    policy: Annotated[
+        str, typer.Option(help="\n\n".join(["Planning policy.", policy_lines("\n\n")]))
+    ] = "load",
     period: Annotated[float, typer.Option(min=0.1, help="Seconds between planning rounds.")] = 5.0,
     intake: Annotated[
         str, typer.Option(help="HOST:PORT to receive views on; port 0 takes a free one.")

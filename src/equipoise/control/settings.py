@@ -17,14 +17,14 @@ POLICIES = {
     "load": "moves, replicates and scales by load and latency limits (Dynamoth and ePulsar together)",
     "epulsar": "ePulsar's topic manager as printed: latency limits and resource thresholds, no replication",
     "all-pairs": "ePulsar's baseline that knows every client's coordinate: experiments only",
-    "hashing": "consistent hashing; asks for a server when one is overloaded, moves nothing (Dynamoth's baseline)",
+    "hashing": "consistent hashing that asks for servers on overload and moves nothing (Dynamoth's baseline)",
     "ring": "consistent hashing over the live hubs, whatever their load",
     "static": "leaves the plan as it is",
 }
 
 
-def policy_lines() -> str:
-    return "; ".join(f"{name}: {line}" for name, line in POLICIES.items())
+def policy_lines(separator: str = "; ") -> str:
+    return separator.join(f"{name}: {line}" for name, line in POLICIES.items())
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
