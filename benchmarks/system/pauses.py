@@ -4,8 +4,9 @@ One hub in a process of its own. A client subscribes to TOPICS topics, so that a
 turn, pipelined, for some seconds. The hub's metrics are read at both ends. Asked: no pause above 1 ms while messages
 flow, at 200,000 topics too.
 
-Estimate: a young collection looks at 500 to 1,500 new objects, 0.05 ms; one of everything would take 75 ms at 200,000 topics,
-and runs only while no message flows.
+Estimate: a young collection looks at 500 to 1,500 new objects, 0.05 ms; one of everything would take 75 ms at 200,000
+topics, and runs only while no message flows. A hub that another process keeps from its core is paused for longer by the
+clock: pauses by CPU time are counted beside it.
 
     python benchmarks/system/pauses.py [--topics 200000] [--seconds 20] [--out benchmarks/results]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from equipoise.limits import TOKEN, Bucket, TokenReserve
+from equipoise.limits.token_reserve import REFUSED_MAX
 
 S = 10**9
 # One token in a second, and room for one.
@@ -37,9 +38,39 @@ def test_one_token_is_kept_at_most() -> None:
     reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
     reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
     assert reserve.party == "ann"
-    reserve.end()
+    reserve.end(0)
     reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
     assert reserve.party == "bob"
+
+
+def test_a_party_that_is_refused_again_has_the_token_after_the_one_that_is_kept() -> None:
+    """
+    1. A token is kept for ann. Bob is refused, comes again and is refused again.
+    2. Ann has her token, and is refused with the next message: the next token is bob's, and the one after it ann's.
+    """
+    bucket, reserve = empty()
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    reserve.keep("bob", 0, bucket, S // 4, PATIENCE_NS)
+    reserve.keep("bob", 0, bucket, S // 2, PATIENCE_NS)
+    bucket.take(1, S)
+    reserve.end(S)
+    reserve.keep("ann", 0, bucket, S + 1, PATIENCE_NS)
+    reserve.keep("ann", 0, bucket, S + 2, PATIENCE_NS)
+    assert (reserve.party, reserve.kept(2 * S)) == ("bob", 1)
+    bucket.take(1, 2 * S)
+    reserve.end(2 * S)
+    assert reserve.party == "ann"
+
+
+def test_no_token_is_kept_for_a_party_that_was_refused_once_and_has_not_come_again() -> None:
+    bucket, reserve = empty()
+    for party in ("ann", "bob", "cat"):
+        reserve.keep(party, 0, bucket, 0, PATIENCE_NS)
+    reserve.end(S)
+    assert reserve.party is None
+    for n in range(200):
+        reserve.keep(f"one {n}", 0, bucket, 0, PATIENCE_NS)
+    assert len(reserve._refused) <= REFUSED_MAX
 
 
 def test_a_party_that_has_not_come_for_its_token_is_passed_over_once() -> None:

@@ -110,6 +110,8 @@ MENDED = [
     # A publisher was put behind one that came back at once, and refused for ever.
     ("limits-everything", 71),
     ("limits-store-everything", 30),
+    # Each token of a slow share was kept for one publisher, and another was refused for ever.
+    ("limits-shares", 112),
 ]
 
 

@@ -135,11 +135,13 @@ class LimitedClients:
         found, session = target.limit or limit, topic.publisher or 0
         if not self.kept(found) or found.reserve.party != session or count != 1:
             return None
-        found.reserve.end()
         has_older = target.stream is not None and () in target.stream.admission.waiting
-        if has_older or session in limit.client_turns:
+        if has_older or session in limit.client_turns or not target.is_home:
             return None
-        return found if target.is_home and self._tokens.has_token(found) else None
+        if not self._tokens.has_token(found):
+            return None
+        found.reserve.end(self._tokens.now())
+        return found
 
     def kept(self, limit: TopicLimit) -> int:
         """Tokens that are kept for a connection that was refused."""
@@ -147,7 +149,7 @@ class LimitedClients:
         if reserve.party is None:
             return 0
         if reserve.party not in self._core.sessions:
-            reserve.end()
+            reserve.end(self._tokens.now())
         return reserve.kept(self._tokens.now())
 
     def _passes(self, topic: Topic, limit: TopicLimit, count: int) -> bool:
@@ -264,6 +266,7 @@ class LimitedClients:
             if len(one.payloads) == 1:
                 self._reserve(topic, limit, one.session, now)
             return self._refusal(topic, limit, wait_ns, one.left)
+        self._release_kept(topic, limit, one.session, now)
         return None
 
     def _reserve(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
@@ -274,6 +277,12 @@ class LimitedClients:
             ahead += found.ring.total - found.ring.weight(CLIENTS)
         bucket = found.bucket if target.is_home else found.mirror
         found.reserve.keep(session, ahead, bucket, now, limit.wait_ns)
+
+    def _release_kept(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
+        """A connection waits for its turn: no token is kept for it any more."""
+        reserve = (self._cluster.ways.stream_now(topic).limit or limit).reserve
+        if reserve.party == session:
+            reserve.end(now)
 
     def _predict(self, topic: Topic, limit: TopicLimit, one: PendingPublish, now: int) -> int | None:
         """Nanoseconds until the last message of a command has its turn; None: unknown."""

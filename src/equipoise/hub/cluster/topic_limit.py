@@ -295,7 +295,7 @@ class TopicLimit:
         self.resize(NOTHING)
         self.wanted, self.is_fresh = NOTHING, True
         self.ring = TurnRing()
-        self.reserve.end()
+        self.reserve.clear()
         self.waiting_at.clear()
 
     def note_delay(self, waited_ns: int) -> None:
