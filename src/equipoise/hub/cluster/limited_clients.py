@@ -135,10 +135,9 @@ class LimitedClients:
         found, session = target.limit or limit, topic.publisher or 0
         if not self.kept(found) or found.reserve.party != session or count != 1:
             return None
-        has_older = target.stream is not None and () in target.stream.admission.waiting
-        if has_older or session in limit.client_turns or not target.is_home:
-            return None
-        if not self._tokens.has_token(found):
+        is_waiting = target.stream is not None and () in target.stream.admission.waiting
+        is_waiting |= session in limit.client_turns
+        if is_waiting or not target.is_home or not self._tokens.has_token(found):
             return None
         found.reserve.end(self._tokens.now())
         return found
@@ -266,7 +265,9 @@ class LimitedClients:
             if len(one.payloads) == 1:
                 self._reserve(topic, limit, one.session, now)
             return self._refusal(topic, limit, wait_ns, one.left)
-        self._release_kept(topic, limit, one.session, now)
+        reserve = (self._cluster.ways.stream_now(topic).limit or limit).reserve
+        if reserve.party == one.session:
+            reserve.end(now)
         return None
 
     def _reserve(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
@@ -277,12 +278,6 @@ class LimitedClients:
             ahead += found.ring.total - found.ring.weight(CLIENTS)
         bucket = found.bucket if target.is_home else found.mirror
         found.reserve.keep(session, ahead, bucket, now, limit.wait_ns)
-
-    def _release_kept(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
-        """A connection waits for its turn: no token is kept for it any more."""
-        reserve = (self._cluster.ways.stream_now(topic).limit or limit).reserve
-        if reserve.party == session:
-            reserve.end(now)
 
     def _predict(self, topic: Topic, limit: TopicLimit, one: PendingPublish, now: int) -> int | None:
         """Nanoseconds until the last message of a command has its turn; None: unknown."""
@@ -320,7 +315,7 @@ class LimitedClients:
                 one.complete(self._refusal(trunk, limit, None, one.left))
                 self._promote(trunk, limit, following)
         target = self._cluster.ways.stream_now(trunk)
-        for stream in self._streams(trunk):
+        for stream in (trunk, *(() if trunk.beside is None else trunk.beside.lanes.values())):
             if stream is not target and stream.limit is not None:
                 stream.limit.ring.leave(CLIENTS)
         if target.is_home and target.limit is not None:
@@ -337,17 +332,13 @@ class LimitedClients:
 
     def tidy(self, trunk: Topic, target: TopicLimit) -> None:
         """A client has had its turn: as many as wait now have the next ones."""
-        limit = trunk.limit
-        queue = None if limit is None else limit.queue
-        if limit is not None and queue is not None and not len(queue):
-            limit.queue = queue = None
+        queue = None if trunk.limit is None else trunk.limit.queue
+        if trunk.limit is not None and queue is not None and not len(queue):
+            trunk.limit.queue = queue = None
         if queue is None:
             target.ring.leave(CLIENTS)
         elif CLIENTS in target.ring:
             target.ring.join(CLIENTS, len(queue))
-
-    def _streams(self, trunk: Topic) -> list[Topic]:
-        return [trunk, *(() if trunk.beside is None else trunk.beside.lanes.values())]
 
     def release(self, trunk: Topic, queue: ClientQueue) -> bool:
         """One message of the connection whose turn it is."""
