@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from equipoise.limits import TOKEN, Bucket, TokenReserve
-from equipoise.limits.token_reserve import REFUSED_MAX
+from equipoise.limits.token_reserve import LINE_MAX
 
 S = 10**9
 # One token in a second, and room for one.
@@ -38,39 +38,39 @@ def test_one_token_is_kept_at_most() -> None:
     reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
     reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
     assert reserve.party == "ann"
-    reserve.end(0)
+    reserve.end()
     reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
     assert reserve.party == "bob"
 
 
-def test_a_party_that_is_refused_again_has_the_token_after_the_one_that_is_kept() -> None:
+def test_the_next_one_is_for_the_party_that_was_refused_first() -> None:
     """
-    1. A token is kept for ann. Bob is refused, comes again and is refused again.
-    2. Ann has her token, and is refused with the next message: the next token is bob's, and the one after it ann's.
+    1. bob is refused, and has the next token. ann is refused meanwhile.
+    2. bob has his token, and is refused again before ann is.
+    3. The next token is kept for ann, the one after it for bob.
     """
     bucket, reserve = empty()
-    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
-    reserve.keep("bob", 0, bucket, S // 4, PATIENCE_NS)
-    reserve.keep("bob", 0, bucket, S // 2, PATIENCE_NS)
-    bucket.take(1, S)
-    reserve.end(S)
-    reserve.keep("ann", 0, bucket, S + 1, PATIENCE_NS)
-    reserve.keep("ann", 0, bucket, S + 2, PATIENCE_NS)
-    assert (reserve.party, reserve.kept(2 * S)) == ("bob", 1)
-    bucket.take(1, 2 * S)
-    reserve.end(2 * S)
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
+    reserve.keep("ann", 1, bucket, 0, PATIENCE_NS)
+    reserve.end()
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
     assert reserve.party == "ann"
+    reserve.end()
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.party == "bob"
 
 
-def test_no_token_is_kept_for_a_party_that_was_refused_once_and_has_not_come_again() -> None:
+def test_a_long_line_is_bounded() -> None:
     bucket, reserve = empty()
-    for party in ("ann", "bob", "cat"):
-        reserve.keep(party, 0, bucket, 0, PATIENCE_NS)
-    reserve.end(S)
-    assert reserve.party is None
-    for n in range(200):
-        reserve.keep(f"one {n}", 0, bucket, 0, PATIENCE_NS)
-    assert len(reserve._refused) <= REFUSED_MAX
+    for number in range(1000):
+        reserve.keep(str(number), 0, bucket, 0, PATIENCE_NS)
+    served = []
+    while reserve.party is not None:
+        served.append(reserve.party)
+        reserve.end()
+        if len(served) <= LINE_MAX:
+            reserve.keep(str(2000 + len(served)), 0, bucket, 0, PATIENCE_NS)
+    assert served == [str(number) for number in range(LINE_MAX + 1)]
 
 
 def test_a_party_that_has_not_come_for_its_token_is_passed_over_once() -> None:

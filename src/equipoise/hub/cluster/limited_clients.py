@@ -110,8 +110,7 @@ class LimitedClients:
 
     def ready(self, topic: Topic) -> int:
         """Messages of a pipelined client that may go at once, in one run."""
-        limit = topic.limit
-        is_simple = topic.stream is None and limit is not None and limit.queue is None
+        is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None
         return self._tokens.room(topic) if is_simple else 0
 
     def _try(
@@ -135,12 +134,11 @@ class LimitedClients:
         found, session = target.limit or limit, topic.publisher or 0
         if not self.kept(found) or found.reserve.party != session or count != 1:
             return None
-        is_waiting = target.stream is not None and () in target.stream.admission.waiting
-        is_waiting |= session in limit.client_turns
-        if is_waiting or not target.is_home or not self._tokens.has_token(found):
+        found.reserve.end()
+        has_older = target.stream is not None and () in target.stream.admission.waiting
+        if has_older or session in limit.client_turns:
             return None
-        found.reserve.end(self._tokens.now())
-        return found
+        return found if target.is_home and self._tokens.has_token(found) else None
 
     def kept(self, limit: TopicLimit) -> int:
         """Tokens that are kept for a connection that was refused."""
@@ -148,7 +146,7 @@ class LimitedClients:
         if reserve.party is None:
             return 0
         if reserve.party not in self._core.sessions:
-            reserve.end(self._tokens.now())
+            reserve.end()
         return reserve.kept(self._tokens.now())
 
     def _passes(self, topic: Topic, limit: TopicLimit, count: int) -> bool:
@@ -251,8 +249,8 @@ class LimitedClients:
         if one.after and following is not None:
             following.after = (*one.after, *following.after)
         elif one.after:
-            sessions = self._core.sessions
-            limit.owed_after = {key: after for key, after in limit.owed_after.items() if key in sessions}
+            owed = limit.owed_after.items()
+            limit.owed_after = {key: after for key, after in owed if key in self._core.sessions}
             limit.owed_after[one.session] = one.after
 
     # When it is whose turn.
@@ -261,18 +259,16 @@ class LimitedClients:
         """Refuse a command, as the first of its connection, that cannot have its turn within the time it may wait."""
         one.head_at = now = self._tokens.now()
         wait_ns = self._predict(topic, limit, one, now)
-        if wait_ns is not None and wait_ns > limit.wait_ns:
-            if len(one.payloads) == 1:
-                self._reserve(topic, limit, one.session, now)
-            return self._refusal(topic, limit, wait_ns, one.left)
-        reserve = (self._cluster.ways.stream_now(topic).limit or limit).reserve
-        if reserve.party == one.session:
-            reserve.end(now)
-        return None
-
-    def _reserve(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
-        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
         target = self._cluster.ways.stream_now(topic)
+        if wait_ns is None or wait_ns <= limit.wait_ns:
+            (target.limit or limit).reserve.leave(one.session)
+            return None
+        if len(one.payloads) == 1:
+            self._reserve(target, limit, one.session, now)
+        return self._refusal(topic, limit, wait_ns, one.left)
+
+    def _reserve(self, target: Topic, limit: TopicLimit, session: int, now: int) -> None:
+        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
         found, ahead = target.limit or limit, max(0, len(limit.client_turns) - 1)
         if target.is_home:
             ahead += found.ring.total - found.ring.weight(CLIENTS)
@@ -315,7 +311,7 @@ class LimitedClients:
                 one.complete(self._refusal(trunk, limit, None, one.left))
                 self._promote(trunk, limit, following)
         target = self._cluster.ways.stream_now(trunk)
-        for stream in (trunk, *(() if trunk.beside is None else trunk.beside.lanes.values())):
+        for stream in self._streams(trunk):
             if stream is not target and stream.limit is not None:
                 stream.limit.ring.leave(CLIENTS)
         if target.is_home and target.limit is not None:
@@ -332,13 +328,17 @@ class LimitedClients:
 
     def tidy(self, trunk: Topic, target: TopicLimit) -> None:
         """A client has had its turn: as many as wait now have the next ones."""
-        queue = None if trunk.limit is None else trunk.limit.queue
-        if trunk.limit is not None and queue is not None and not len(queue):
-            trunk.limit.queue = queue = None
+        limit = trunk.limit
+        queue = None if limit is None else limit.queue
+        if limit is not None and queue is not None and not len(queue):
+            limit.queue = queue = None
         if queue is None:
             target.ring.leave(CLIENTS)
         elif CLIENTS in target.ring:
             target.ring.join(CLIENTS, len(queue))
+
+    def _streams(self, trunk: Topic) -> list[Topic]:
+        return [trunk, *(() if trunk.beside is None else trunk.beside.lanes.values())]
 
     def release(self, trunk: Topic, queue: ClientQueue) -> bool:
         """One message of the connection whose turn it is."""
