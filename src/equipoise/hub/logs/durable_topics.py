@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.hub_logs import for_each
 from equipoise.hub.logs.live_log import LogStage
+from equipoise.hub.logs.log_refusals import no_topic_room
 from equipoise.hub.logs.log_request import (
     PUBLISH,
     PUBLISH_NUMBERED,
@@ -32,7 +33,7 @@ from equipoise.log.append import add_entry
 from equipoise.log.entries import body_of, payload_body, payload_of
 from equipoise.log.numbered import add_numbered
 from equipoise.log.records import EntryAdded
-from equipoise.resp.replies import array, bulk, error, integer
+from equipoise.resp.replies import array, bulk, integer
 from equipoise.stream.position import DURABLE_EPOCH
 from equipoise.stream.submission import NOWHERE
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableTopic", "DurableTopics"]
 
-NO_TOPIC_ROOM = "TRYAGAIN the owner of the log has no room for the topic"
 # How long subscribers wait for the log to say where the topic stands, in seconds; then they begin without.
 PATIENCE_S = 2.0
 # How soon the owner is asked again for what is missing.
@@ -375,7 +375,7 @@ class DurableTopics:
         """Publish for a client of another hub, or of this one, to the log that this hub owns."""
         topic = self._core.make_topic(live.name)
         if topic is None:
-            return error(NO_TOPIC_ROOM)
+            return no_topic_room(live.name)
         known = topic.log
         channel = known if isinstance(known, DurableTopic) else DurableTopic(self._core, topic, self._logs)
         if request.name == PUBLISH:

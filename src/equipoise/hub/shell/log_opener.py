@@ -52,6 +52,8 @@ __all__ = ["FoundLog", "LogOpener", "logs_of", "opener_of"]
 log = logging.getLogger("equipoise.hub")
 
 _RELEASE_AGAIN_S = 0.2
+# How long a claim waits for the present owner to release the topic: longer than a move takes.
+_RELEASED_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class LogOpener:
         try:
             if self.may_open is not None and not await self.may_open(live.name):
                 raise _OwnedElsewhereError("another hub takes the topic in the place of its home")
-            found = await self.find(live.name)
+            found = await self.find(live.name, is_wanted=lambda: not live.is_sealing)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
             if live.problem != str(problem):
                 log.warning("log of topic %r not opened: %s", live.name, problem)
@@ -174,9 +176,9 @@ class LogOpener:
         else:
             tell([name for names in found for name in names])
 
-    async def find(self, topic: bytes) -> FoundLog:
+    async def find(self, topic: bytes, is_wanted: Callable[[], bool] = lambda: True) -> FoundLog:
         """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
-        claimed = await self._claim(topic)
+        claimed = await self._claim(topic, is_wanted)
         node = claimed.node
         state = TopicLog()
         ledgers: list[LogLedger] = []
@@ -208,12 +210,15 @@ class LogOpener:
             if self.on_rolled is not None:
                 self.on_rolled(live.name)
 
-    async def _claim(self, topic: bytes) -> StoredLog:
+    async def _claim(self, topic: bytes, is_wanted: Callable[[], bool]) -> StoredLog:
+        """Own the topic. An owner that is alive is given a moment to release it: in a move it is about to."""
         while True:
             known = await self._records.load(topic)
             node = known.node
             is_own = node.owner == self._hub and node.incarnation == self._incarnation()
             if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
+                if is_wanted() and await self._records.changed(topic, known.version, _RELEASED_S):
+                    continue
                 raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
             claim = msgspec.structs.replace(
                 node,

@@ -70,6 +70,13 @@ class TopicLogsStore:
         except msgspec.MsgspecError as problem:
             raise DamagedError(path, str(problem)) from problem
 
+    async def changed(self, topic: bytes, version: int | None, timeout_s: float) -> bool:
+        """Wait until the node has, or may have, another version than this; False if the time is up first."""
+        async with self._store.watch(self._tree.topic(topic)) as watch:
+            if (await self.load(topic)).version != version:
+                return True
+            return await watch.changed(timeout_s)
+
     async def save(self, topic: bytes, node: LogNode, version: int | None) -> StoredLog | None:
         """Set the node if it still has this version; None if another hub was first."""
         path, data = self._tree.topic(topic), _encoder.encode(node)
