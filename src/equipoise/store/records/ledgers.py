@@ -109,10 +109,10 @@ class LedgersStore:
         path = self._path(metadata.ledger)
         try:
             while True:
-                await self._store.ensure(path.rpartition("/")[0])
-                # The folder may go in between: another process deleted the last ledger in it.
                 with suppress(NoNodeError):
                     return (await self._store.create(path, encode_metadata(metadata))).version
+                # The first in its folder, which may go again: another process deletes the last ledger in it.
+                await self._store.ensure(path.rpartition("/")[0])
         except NodeExistsError:
             found, version = await self.load(metadata.ledger)
             if found != metadata:
