@@ -147,9 +147,7 @@ def show(
         typer.echo("no spec" if spec is None else f"spec {name_of(spec.pattern)}: {spec_words(spec)}")
         if latency is not None or (spec is not None and spec.latency_ms is not None):
             typer.echo(latency_words(latency))
-        if log is not None:
-            typer.echo(log_words(log))
-        typer.echo()
+        typer.echo(log_words(log))
         show_rows(("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED"), rows)
         if edges:
             typer.echo()

@@ -75,8 +75,11 @@ async def log_facts(store: Store, region: str, name: bytes) -> dict[str, Any] | 
     }
 
 
-def log_words(log: Mapping[str, Any]) -> str:
+def log_words(log: Mapping[str, Any] | None) -> str:
+    """A line, and the end of the paragraph; only that without a log."""
+    if log is None:
+        return ""
     if "problem" in log:
-        return f"log: refused, its node in the store is damaged: {log['problem']}"
+        return f"log: refused, its node in the store is damaged: {log['problem']}\n"
     owner = f"owner {log['owner']}" if log["owner"] else "no owner: the next hub that needs it opens it"
-    return f"log: {owner}, epoch {log['epoch']}, ledgers {', '.join(map(str, log['ledgers']))}"
+    return f"log: {owner}, epoch {log['epoch']}, ledgers {', '.join(map(str, log['ledgers']))}\n"
