@@ -176,6 +176,12 @@ METRICS = (
         "Young collections of garbage; those of everything run while no message flows.",
     ),
     ("equipoise_hub_gc_pauses_long_total", "hub", "gc_pauses_long", "Those that took more than 1 ms."),
+    (
+        "equipoise_hub_gc_pauses_long_cpu_total",
+        "hub",
+        "gc_pauses_long_cpu",
+        "Those that took more than 1 ms of CPU time; the rest of the long ones waited for the core.",
+    ),
     ("equipoise_hub_gc_pause_seconds_total", "hub", "gc_pause_s", "Time that young collections took."),
     ("equipoise_hub_gc_pause_seconds_max", "hub", "gc_pause_s_max", "The longest of them."),
     ("equipoise_hub_gc_full_total", "hub", "gc_full", "Collections of everything, at quiet moments."),
