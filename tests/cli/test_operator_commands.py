@@ -165,7 +165,7 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("topics", "set", "t", "--latency", "40"), "such as 40ms"),
         (("topics", "set", "t", "--durable", "3"), "such as 3/3/2"),
         (("topics", "set", "t", "--attributes", "headers"), "give one of payload, first-line"),
-        (("topics", "set", "t", "--quantile", "0.9"), "a quantile is of a latency limit: give --latency too"),
+        (("topics", "set", "t", "--quantile", "0.9"), "a quantile needs a latency limit: give --latency too"),
         (("topics", "set", "t", "--latency", "40ms", "--quantile", "1"), "between 0 and 1"),
         (("topics", "set", "t", "--rate", "0/s"), "between 0.001 and 10000000 messages per second"),
         (("topics", "set", "t", "--rate", "-5/s"), "between 0.001 and 10000000 messages per second"),

@@ -52,7 +52,7 @@ def test_the_overview_names_a_command_that_could_not_start_a_hub() -> None:
             status, found = await site.ask("/api/overview")
             assert status == 200
             problem = found["provisioner_problem"]
-        assert problem == "/bin/false start hub-1 ended with status 1: no word"
+        assert problem == "/bin/false start hub-1 ended with status 1: no output"
 
     play(scenario, provision="/bin/false")
 

@@ -57,7 +57,7 @@ def parse_users(text: str) -> Users:
     tables = document.pop("users", {})
     if document:
         raise SettingsError(
-            f"the users file: unknown key {_first(document)!r}; all it holds is [users.NAME] tables"
+            f"the users file: unknown key {_first(document)!r}; it has [users.NAME] tables only"
         )
     if not isinstance(tables, dict):
         raise SettingsError("the users file: `users` is not a table; write [users.NAME] for each user")
@@ -155,7 +155,7 @@ def _parse_strings(
 
 def _common_name(text: str) -> str:
     if not 1 <= len(text) <= COMMON_NAME_CHARS_MAX:
-        raise SettingsError(f"the common name {text!r} has to have 1 to {COMMON_NAME_CHARS_MAX} characters")
+        raise SettingsError(f"the common name {text!r} must have 1 to {COMMON_NAME_CHARS_MAX} characters")
     return text
 
 

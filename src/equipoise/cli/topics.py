@@ -161,7 +161,7 @@ Attributes = Annotated[
 Retain = Annotated[
     str | None,
     typer.Option(
-        help="What a durable topic keeps: an age, a size, or until consumed, such as 7d,10GB,consumed.",
+        help="Retention of a durable topic: an age, a size, or until consumed, such as 7d,10GB,consumed.",
         metavar="LIMITS",
     ),
 ]
@@ -188,15 +188,18 @@ def set_spec(
     wait: Annotated[
         str | None,
         typer.Option(
-            help="How long a message may wait for its turn before it is refused; default 1s.", metavar="TIME"
+            help="How long a message may wait for its turn before it is rejected; default 1s.", metavar="TIME"
         ),
     ] = None,
     durable: Annotated[
         str | None,
-        typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
+        typer.Option(
+            help="Store messages with quorums E/W/A, such as 3/3/2; 1/1/1 on a standalone hub.",
+            metavar="E/W/A",
+        ),
     ] = None,
     retain: Retain = None,
-    pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
+    pin: Annotated[str | None, typer.Option(help="Site of the topics' homes.", metavar="SITE")] = None,
     attributes: Attributes = None,
     timeout: Timeout = 10.0,
     as_json: AsJson = False,

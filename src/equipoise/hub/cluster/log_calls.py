@@ -46,9 +46,9 @@ _PIECE_BYTES = 1024 * 1024
 # A hub that holds a batch says so this long before the hub that sent it gives up.
 _MARGIN_S = 0.5
 _TOO_LATE = (
-    f"UNCERTAIN the owner of the log has not answered within {REPLY_S:.0f} s; it may or may not be stored"
+    f"UNCERTAIN the owner of the log did not reply within {REPLY_S:.0f} s; it may or may not be stored"
 )
-_NOT_TAKEN = f"TRYAGAIN the log could not be reached at its home within {REPLY_S:.0f} s; nothing is stored"
+_NOT_TAKEN = f"TRYAGAIN the home of the log could not be reached within {REPLY_S:.0f} s; nothing is stored"
 _OLD_HOME = "ERR hub {} is the home of the topic and runs a release without logs: upgrade it"
 
 

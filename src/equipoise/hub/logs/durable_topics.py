@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableTopics"]
 
-NO_TOPIC_ROOM = "TRYAGAIN the owner of the log has no room for the topic"
+NO_TOPIC_ROOM = "TRYAGAIN the owner of the log has no capacity for the topic"
 
 
 def _receipt(epoch: int, n: int, receivers: int) -> bytes:
@@ -48,7 +48,7 @@ class DurableTopics:
             for subscriber, kinds in list(topic.members.items()):
                 if any(kind.is_positioned for kind in kinds):
                     # Its positions mean nothing any more: it comes again, and is told.
-                    reason = "its topic has become durable, or is so no longer"
+                    reason = "durability of its topic has changed"
                     self._core.cut_subscriber(subscriber, reason, is_slow=False)
             if is_durable:
                 # Published before this hub knew: they are not in the log, and have not been acknowledged.

@@ -6,10 +6,7 @@ from equipoise.hub.data.reply import REPLY_S
 
 __all__ = ["LATE", "UNCERTAIN", "not_open"]
 
-UNCERTAIN = (
-    "UNCERTAIN the append was not confirmed; it may or may not be stored: look before you repeat it, or repeat it with "
-    "IDMP"
-)
+UNCERTAIN = "UNCERTAIN the append is not confirmed; it may or may not be stored: check before you repeat it, or use IDMP"
 LATE = f"UNCERTAIN the log has not confirmed within {REPLY_S:.0f} s; what the command changes may or may not be stored"
 
 

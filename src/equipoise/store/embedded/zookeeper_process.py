@@ -250,7 +250,7 @@ class EmbeddedZooKeeper:
                 while not await self.is_well():
                     if self._process is None or self._process.poll() is not None:
                         raise StoreUnavailableError(
-                            f"ZooKeeper ended at once: {self.last_words() or 'no word'}"
+                            f"ZooKeeper ended at once: {self.last_words() or 'no output'}"
                         )
                     await asyncio.sleep(0.02)
         except TimeoutError as problem:
