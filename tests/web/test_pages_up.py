@@ -92,7 +92,7 @@ def test_every_page_shows_the_system_and_fits_the_screen(
         await go_to(page, "Topics")
         await page.get_by_role("link", name=TILE).click()
         await expect(main).to_contain_text("lives at")
-        await expect(main).to_contain_text("Where it lived, and why it moved")
+        await expect(main).to_contain_text("Homes and reasons of moves")
         assert not await is_too_wide(page)
 
     look(chromium, up, scenario, size)

@@ -37,7 +37,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         str,
         Meta(
             max_length=256,
-            description="Publishers that fire together state the same group: where a topic with a rate limit is "
+            description="Group of publishers that publish at the same moments: if a topic with a rate limit is "
             "split, they are sent to different hubs. At most 256 bytes. Empty: none.",
         ),
     ] = ""

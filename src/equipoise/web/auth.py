@@ -21,7 +21,7 @@ class AuthVerdict(Enum):
     ALLOWED = "allowed"
     NEEDS_TOKEN = "a token is required: Authorization: Bearer TOKEN"
     READ_ONLY = "read-only without a token: start the controller with --token-file"
-    FOREIGN = "without a token only loopback may look: start the controller with --token-file"
+    FOREIGN = "without a token only loopback may read: start the controller with --token-file"
 
 
 def judge(

@@ -6,7 +6,9 @@ from equipoise.hub.data.reply import REPLY_S
 
 __all__ = ["LATE", "UNCERTAIN", "not_open"]
 
-UNCERTAIN = "UNCERTAIN the append is not confirmed; it may or may not be stored: check before you repeat it, or use IDMP"
+UNCERTAIN = (
+    "UNCERTAIN the append is not confirmed; it may or may not be stored: check before a retry, or use IDMP"
+)
 LATE = f"UNCERTAIN the log has not confirmed within {REPLY_S:.0f} s; what the command changes may or may not be stored"
 
 

@@ -49,7 +49,7 @@ function refused(problem) {
   if (problem.shown !== token()) return;
   isTold = true;
   keepToken("");
-  notice("the token does not hold any more: log in again");
+  notice("the token is no longer valid: log in again");
   again();
 }
 
