@@ -79,7 +79,7 @@ login.addEventListener("click", async () => {
     notice("logged out");
     return again();
   }
-  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` keeps it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
+  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` stores it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
   if (!values) return;
   try {
     await get("/api/overview", values.Token);
