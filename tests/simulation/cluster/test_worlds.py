@@ -105,6 +105,8 @@ MENDED = [
     ("cluster-everything", 1033),
     # The log was opened and appended to at a hub before the topic's home was there: subscribers by pattern missed it.
     ("content-durable", 110),
+    # A hub took a filtered run of a hub that it had left, which did not know its filters any more.
+    ("content-trees-routed", 174),
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
