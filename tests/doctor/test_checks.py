@@ -42,17 +42,17 @@ OK, WARNING, FAILURE = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.FAILURE
         (checks.check_directory("/x", is_writable=True, free_bytes=GIB // 2), WARNING, "--no-lake"),
         (checks.check_directory("/x", is_writable=False, free_bytes=2 * GIB), FAILURE, "--dir"),
         (checks.check_store("zk://a", answer_s=0.002), OK, "in 2 ms"),
-        (checks.check_store("zk://a", answer_s=0.9), WARNING, "taken for dead"),
+        (checks.check_store("zk://a", answer_s=0.9), WARNING, "declared dead"),
         (checks.check_store("zk://a", answer_s=None, problem="nobody"), FAILURE, "`equipoise store`"),
         (
             checks.check_limits("default", ["x"], []),
             OK,
             "1 pattern has a rate limit, and every live hub enforces it",
         ),
-        (checks.check_limits("default", ["x", "y"], ["b", "a"]), WARNING, "a, b cannot keep"),
+        (checks.check_limits("default", ["x", "y"], ["b", "a"]), WARNING, "a, b cannot enforce"),
         (checks.check_clock(0.1, 0.0), OK, "behind the store's"),
         (checks.check_clock(-2.0, 0.1), WARNING, "timedatectl"),
-        (checks.check_clock(60.0, 0.1), FAILURE, "not believed"),
+        (checks.check_clock(60.0, 0.1), FAILURE, "views from here are rejected"),
     ],
 )
 def test_a_finding_says_what_is_so_and_what_to_do(

@@ -157,7 +157,7 @@ def test_the_number_of_arguments_is_fixed(world: MeteredWorld, count: int) -> No
 def test_a_number_beyond_the_end_is_a_mistake_that_says_where_the_end_is(world: MeteredWorld) -> None:
     world.end_window()
     reply = world.client().do("EQ.TELEMETRY", str(world.core.incarnation), str(2**62), "1000")
-    assert reply == Error(f"ERR there is no record {2**62} yet; go on from 1")
+    assert reply == Error(f"ERR there is no record {2**62} yet; continue from 1")
 
 
 def test_a_hub_that_records_nothing_says_so() -> None:

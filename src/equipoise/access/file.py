@@ -165,7 +165,7 @@ def _check_proof(user: User) -> None:
         raise SettingsError(f"user {user.name!r}: it has both secret and nopass = true; remove one of them")
     if not user.is_anonymous and user.secret is None and not user.certificates:
         raise SettingsError(
-            f"user {user.name!r}: no client can log in as it; "
+            f"user {user.name!r}: no client can log in; "
             f"run `equipoise users passwd {user.name}` or add certificates"
         )
 
