@@ -111,6 +111,8 @@ MENDED = [
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
     ("cluster-store-everything", 120),
+    # The token that is kept for a refused publisher was kept for the same one every time.
+    ("limits-shares", 112),
     # A publisher was put behind one that came back at once, and refused for ever.
     ("limits-everything", 71),
     ("limits-store-everything", 30),
