@@ -54,13 +54,7 @@ def _greetings() -> list[CommandSpec]:
         )
 
     return [
-        of(
-            "hello",
-            -1,
-            connection.hello,
-            "6.0.0",
-            "Selects the protocol version, with optional authentication.",
-        ),
+        of("hello", -1, connection.hello, "6.0.0", "Selects the protocol version."),
         of("auth", -2, connection.auth, "1.0.0", "Authenticates the client."),
         of("quit", -1, connection.quit_, "1.0.0", "Ends the connection once all replies are sent."),
         of("reset", 1, connection.reset, "6.2.0", "Resets the connection."),
@@ -85,10 +79,7 @@ def _small_talk() -> list[CommandSpec]:
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
         of(
-            "eq.correlate",
-            2,
-            connection.correlate,
-            "Names the group of publishers that publish at the same moments.",
+            "eq.correlate", 2, connection.correlate, "Sets the group of publishers with correlated arrivals."
         ),
         of("eq.defer", 1, connection.defer, "Enables deferred replies to publishes that wait for tokens."),
         of("eq.link", -2, connection.link, "Names the link that this connection continues."),

@@ -285,9 +285,7 @@ class Session(ClientState):
             # Its pings wait behind what it is owed: it must not take this hub for dead.
             self.write(push((bulk(b"eq.wait"), integer(len(owed))), 3))
         if self._is_paused and core.shell.has_hung_up(self.wire):
-            core.cut(
-                self, "the client has disconnected"
-            )  # A transport whose reading is paused would not tell.
+            core.cut(self, "client disconnected")  # A transport with paused reading does not report it.
 
     def stand_by(self) -> None:
         """Serve the client only after `proceed`."""
