@@ -127,7 +127,8 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     global_quiet_s: Annotated[
         _Seconds,
         Meta(
-            description="A session of two clusters ends when none of their edges has been in a session for this time."
+            description="A session of two clusters ends when no session of their edges has moved a subscriber for this "
+            "time."
         ),
     ] = 60.0
     estimate: Annotated[

@@ -78,9 +78,7 @@ def _small_talk() -> list[CommandSpec]:
         ),
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
-        of(
-            "eq.correlate", 2, connection.correlate, "Sets the group of publishers with correlated arrivals."
-        ),
+        of("eq.correlate", 2, connection.correlate, "Sets the group of publishers with correlated arrivals."),
         of("eq.defer", 1, connection.defer, "Enables deferred replies to publishes that wait for tokens."),
         of("eq.link", -2, connection.link, "Names the link that this connection continues."),
         of(

@@ -110,8 +110,26 @@ METRICS = (
     (
         "equipoise_hub_content_matching_delay_seconds",
         "hub",
-        "content_matching_delay_s",
+        "content_delay_s",
         "Matching delay of a content edge, from taking a message to having written its outputs; mean of 30 s.",
+    ),
+    (
+        "equipoise_hub_content_subscriptions",
+        "hub",
+        "content_subscriptions",
+        "Subscriptions by filter of a content edge, without those that are leaving.",
+    ),
+    *(
+        (f"equipoise_hub_content_{when}_{name}", "hub", f"content_{when}_{column}", f"{text} {what}.")
+        for when, text in (
+            ("estimated", "Estimate of the latest compared session:"),
+            ("realised", "One window after the latest compared session:"),
+        )
+        for name, column, what in (
+            ("input_ratio", "input_ratio", "input ratio"),
+            ("output_ratio", "output_ratio", "output ratio"),
+            ("matching_delay_seconds", "delay_s", "matching delay"),
+        )
     ),
     (
         "equipoise_hub_content_sessions_total",
@@ -167,6 +185,12 @@ METRICS = (
         "hub",
         "gc_pauses_long",
         "Young collections that took more than 1 ms.",
+    ),
+    (
+        "equipoise_hub_gc_pauses_long_cpu_total",
+        "hub",
+        "gc_pauses_long_cpu",
+        "Young collections that took more than 1 ms of CPU time; other long ones waited for the core.",
     ),
     ("equipoise_hub_gc_pause_seconds_total", "hub", "gc_pause_s", "Total time of young collections."),
     ("equipoise_hub_gc_pause_seconds_max", "hub", "gc_pause_s_max", "Longest young collection."),
