@@ -44,12 +44,7 @@ METRICS = (
         "cuts",
         "Clients disconnected because they read too slowly.",
     ),
-    (
-        "equipoise_hub_messages_missed_total",
-        "hub",
-        "messages_missed",
-        "Messages lost on the way to this hub.",
-    ),
+    ("equipoise_hub_messages_missed_total", "hub", "messages_missed", "Messages lost before this hub."),
     ("equipoise_hub_gaps_unknown_total", "hub", "gaps_unknown", "Gaps of unknown size in topics."),
     ("equipoise_hub_hubs_lost_total", "hub", "hubs_lost", "Hubs that died, or whose link lost frames."),
     (
@@ -180,12 +175,7 @@ METRICS = (
         "gc_pauses",
         "Young garbage collections; full ones run while no message flows.",
     ),
-    (
-        "equipoise_hub_gc_pauses_long_total",
-        "hub",
-        "gc_pauses_long",
-        "Young collections that took more than 1 ms.",
-    ),
+    ("equipoise_hub_gc_pauses_long_total", "hub", "gc_pauses_long", "Young collections above 1 ms."),
     (
         "equipoise_hub_gc_pauses_long_cpu_total",
         "hub",
@@ -202,12 +192,7 @@ METRICS = (
         "coordinate_error",
         "Estimated relative error of the coordinate.",
     ),
-    (
-        "equipoise_hub_coordinate_resets_total",
-        "hub",
-        "coordinate_resets",
-        "Coordinate resets.",
-    ),
+    ("equipoise_hub_coordinate_resets_total", "hub", "coordinate_resets", "Coordinate resets."),
     ("equipoise_hub_probed_hubs", "hub", "probed_hubs", "Live hubs that have answered a probe."),
     ("equipoise_hub_probes_total", "hub", "probes_sent", "Probes sent to other hubs."),
     ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes whose answer was used."),
@@ -233,18 +218,8 @@ METRICS = (
     ),
     ("equipoise_hub_links", "cluster", "links", "Links to other hubs."),
     ("equipoise_hub_links_connected", "cluster", "links_connected", "Links that are connected."),
-    (
-        "equipoise_hub_filter_covers",
-        "cluster",
-        "filter_covers",
-        "Filters that this hub requests from other hubs.",
-    ),
-    (
-        "equipoise_hub_filters_asked",
-        "cluster",
-        "filters_asked",
-        "Filters that other hubs request from this hub.",
-    ),
+    ("equipoise_hub_filter_covers", "cluster", "filter_covers", "Filters requested from other hubs."),
+    ("equipoise_hub_filters_asked", "cluster", "filters_asked", "Filters requested by other hubs."),
     (
         "equipoise_hub_messages_kept_off_links_total",
         "cluster",
@@ -312,12 +287,7 @@ METRICS = (
         "limits_admitted",
         "Messages admitted to limited topics.",
     ),
-    (
-        "equipoise_hub_limits_refused_total",
-        "cluster",
-        "limits_refused",
-        "Messages rejected with LIMITED.",
-    ),
+    ("equipoise_hub_limits_refused_total", "cluster", "limits_refused", "Messages rejected with LIMITED."),
     (
         "equipoise_hub_limits_waiting_messages",
         "cluster",
@@ -356,7 +326,7 @@ METRICS = (
         "equipoise_hub_topic_messages_missed_total",
         "topic",
         "messages_missed",
-        "Messages lost on the way to this hub.",
+        "Messages lost before this hub.",
     ),
     ("equipoise_hub_topic_gaps_unknown_total", "topic", "gaps_unknown", "Gaps of unknown size."),
     (
