@@ -46,8 +46,7 @@ def profile_split(
     topic: Annotated[str, typer.Argument(help="Topic name.", autocompletion=topic_names)],
     *,
     record: Annotated[
-        str | None,
-        typer.Option(help="Record arrivals at all hubs for this time, such as 10s.", metavar="TIME"),
+        str | None, typer.Option(help="Record arrivals at all hubs this long, such as 10s.", metavar="TIME")
     ] = None,
     trace: Annotated[
         Path | None,

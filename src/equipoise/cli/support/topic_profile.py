@@ -40,7 +40,7 @@ def profile_topic(
     *,
     record: Annotated[
         str | None,
-        typer.Option(help="Record arrivals at all hubs for this time, such as 60s.", metavar="TIME"),
+        typer.Option(help="Record arrivals at all hubs this long, such as 60s.", metavar="TIME"),
     ] = None,
     trace: Annotated[
         Path | None,
