@@ -13,6 +13,7 @@ from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.cli.support.spark_options import Master
 from equipoise.errors import SettingsError
+from equipoise.pipeline.sums_choice import SumsAt
 
 
 def command(
@@ -38,6 +39,13 @@ def command(
             "the route to the master."
         ),
     ] = "",
+    sums: Annotated[
+        SumsAt,
+        typer.Option(
+            help="Where windows are summed: driver, in one thread; executors, in parallel, by hub; auto: executors "
+            "above 100,000 records a second."
+        ),
+    ] = SumsAt.AUTO,
     memory: Annotated[int, typer.Option(min=256, help="JVM heap of the driver, in MiB.")] = 640,
     user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `observe`.")] = "",
     secret_file: Annotated[Path | None, typer.Option(help="File with the secret of --user.")] = None,
@@ -79,6 +87,7 @@ def command(
             source=source,
             directory=directory.absolute(),
             lake_enabled=lake,
+            sums=sums,
             keeping=KeepingSettings(retention_h=retention_hours),
         )
         host = driver_host or address_towards(master)
