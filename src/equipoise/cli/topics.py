@@ -16,11 +16,12 @@ from equipoise.cli.support.latency_status import PagesCa, TokenFile, latency_wor
 from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
+from equipoise.cli.support.topic_status import EDGE_HEADERS, edge_facts, edge_row, limit_facts, limit_row
 from equipoise.cli.support.units import parse_milliseconds, parse_rate, parse_retention
 from equipoise.content.attributes import AttributeSource
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
-from equipoise.model import Durability, TopicSpec
+from equipoise.model import Durability, Mode, TopicSpec
 
 app = typer.Typer(
     help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
@@ -111,10 +112,13 @@ def show(
         rows = [
             {"hub": hub, "state": "unused"}
             if answer is None
-            else {"hub": hub, **_row_facts(answer)}
-            | ({} if limit is None else {"limit": _limit_facts(limit)})
+            else {"hub": hub, **_row_facts(answer)} | ({} if limit is None else {"limit": limit_facts(limit)})
             for hub, (answer, limit) in sorted(_successes(await ask_all(living, login, question)).items())
         ]
+        edges: dict[str, Any] = {}
+        if placement.mode is Mode.CONTENT:
+            homes = {hub: seen for hub, seen in living.items() if hub in placement.homes}
+            edges = _successes(await ask_all(homes, login, edge_facts))
         latency = await topic_latency(metadata.store, region, name, token_file, tls_ca)
         facts = {
             "topic": topic,
@@ -126,6 +130,7 @@ def show(
             "spec": None if spec is None else spec_facts(spec),
             "latency": latency,
             "hubs": rows,
+            "edges": edges,
         }
         if as_json:
             show_json(facts)
@@ -136,9 +141,14 @@ def show(
             typer.echo(latency_words(latency))
         typer.echo()
         show_rows(("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED"), rows)
+        if edges:
+            typer.echo()
+            show_table(
+                EDGE_HEADERS, [edge_row(hub, placement, edges.get(hub, {})) for hub in placement.homes]
+            )
         if any("limit" in row for row in rows):
             typer.echo()
-            show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(_limit_row, rows)])
+            show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(limit_row, rows)])
 
     run(store, region, main, is_quiet=as_json)
 
@@ -370,23 +380,6 @@ def _row_facts(row: Any) -> dict[str, Any]:
         "waiting_for": later[0].decode() or None if later else None,
         "filters": later[1] if len(later) > 1 else 0,
     }
-
-
-def _limit_facts(row: list[bytes]) -> dict[str, float]:
-    return {name.decode(): float(number) for name, number in zip(row[::2], row[1::2], strict=True)}
-
-
-def _limit_row(row: Mapping[str, Any]) -> list[Any]:
-    """What a rate limit does at one hub: its share, messages, and what those that were admitted have waited."""
-    limit = row.get("limit")
-    if limit is None:
-        return [row["hub"], *[None] * 5]
-    share = (
-        f"{limit['share_rate_per_s']:g}/s, {limit['share_burst']:g}" if limit["share_rate_per_s"] else None
-    )
-    delay_ms = 1e3 * limit["delay_s"] / max(1.0, limit["admitted"])
-    counts = [int(limit[name]) for name in ("admitted", "waiting", "refused")]
-    return [row["hub"], share, *counts, f"{delay_ms:.1f} ms"]
 
 
 def _successes(answers: Mapping[str, Any]) -> dict[str, Any]:

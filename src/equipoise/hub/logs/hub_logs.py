@@ -22,7 +22,8 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.data.topics import Topic
-    from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
+    from equipoise.hub.logs.durable_topic import DurableTopic
+    from equipoise.hub.logs.durable_topics import DurableTopics
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.read import LogRead
     from equipoise.log.records import LogRecord

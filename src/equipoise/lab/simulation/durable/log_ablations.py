@@ -12,7 +12,8 @@ from equipoise.errors import LedgerError
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.data.topic import Topic
-from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
+from equipoise.hub.logs.durable_topic import DurableTopic
+from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.membership import topic_giving
 from equipoise.hub.membership.membership import Membership
