@@ -15,6 +15,21 @@ from equipoise.cli.support.spark_options import Master
 from equipoise.errors import SettingsError
 from equipoise.pipeline.sums_choice import SumsAt
 
+DriverHost = Annotated[
+    str,
+    typer.Option(
+        help="Address at which the executors of a Spark cluster reach this machine. Without it, the address of "
+        "the route to the master."
+    ),
+]
+Sums = Annotated[
+    SumsAt,
+    typer.Option(
+        help="Where windows are summed: driver, in one thread; executors, in parallel, by hub; auto: executors "
+        "above 100,000 records a second."
+    ),
+]
+
 
 def command(
     store: Annotated[
@@ -32,20 +47,8 @@ def command(
         "equipoise-pipeline"
     ),
     master: Master = "local[*]",
-    driver_host: Annotated[
-        str,
-        typer.Option(
-            help="Address at which the executors of a Spark cluster reach this machine. Without it, the address of "
-            "the route to the master."
-        ),
-    ] = "",
-    sums: Annotated[
-        SumsAt,
-        typer.Option(
-            help="Where windows are summed: driver, in one thread; executors, in parallel, by hub; auto: executors "
-            "above 100,000 records a second."
-        ),
-    ] = SumsAt.AUTO,
+    driver_host: DriverHost = "",
+    sums: Sums = SumsAt.AUTO,
     memory: Annotated[int, typer.Option(min=256, help="JVM heap of the driver, in MiB.")] = 640,
     user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `observe`.")] = "",
     secret_file: Annotated[Path | None, typer.Option(help="File with the secret of --user.")] = None,
