@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from equipoise.cli.plan import placement_words
@@ -17,11 +16,18 @@ from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
 from equipoise.cli.support.topic_status import EDGE_HEADERS, edge_facts, edge_row, limit_facts, limit_row
+from equipoise.cli.support.topic_words import (
+    log_facts,
+    log_words,
+    parse_attributes,
+    parse_durability,
+    spec_facts,
+    spec_words,
+)
 from equipoise.cli.support.units import parse_milliseconds, parse_rate, parse_retention
-from equipoise.content.attributes import AttributeSource
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
-from equipoise.model import Durability, Mode, TopicSpec
+from equipoise.model import Mode
 
 app = typer.Typer(
     help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
@@ -95,7 +101,7 @@ def show(
     token_file: TokenFile = "",
     tls_ca: PagesCa = "",
 ) -> None:
-    """Show one topic: its homes and why, its spec, whether its latency limit is met, and its state on each hub."""
+    """Show one topic: homes, spec, whether its latency limit is met, owner and ledgers of its log, state on hubs."""
 
     async def main(metadata: ClusterRecords) -> None:
         login, name = read_login(user, password_file), topic.encode()
@@ -120,6 +126,7 @@ def show(
             homes = {hub: seen for hub, seen in living.items() if hub in placement.homes}
             edges = _successes(await ask_all(homes, login, edge_facts))
         latency = await topic_latency(metadata.store, region, name, token_file, tls_ca)
+        log = await log_facts(metadata.store, region, name)
         facts = {
             "topic": topic,
             "homes": list(placement.homes),
@@ -129,6 +136,7 @@ def show(
             "is_pinned": entry is not None and entry.is_pinned,
             "spec": None if spec is None else spec_facts(spec),
             "latency": latency,
+            "log": log,
             "hubs": rows,
             "edges": edges,
         }
@@ -139,7 +147,7 @@ def show(
         typer.echo("no spec" if spec is None else f"spec {name_of(spec.pattern)}: {spec_words(spec)}")
         if latency is not None or (spec is not None and spec.latency_ms is not None):
             typer.echo(latency_words(latency))
-        typer.echo()
+        typer.echo(log_words(log))
         show_rows(("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED"), rows)
         if edges:
             typer.echo()
@@ -168,6 +176,14 @@ Attributes = Annotated[
     ),
 ]
 
+Durable = Annotated[
+    str | None,
+    typer.Option(
+        help="Store messages before they are acknowledged: each on W of E bookies, acknowledged by A of them, such as "
+        "3/3/2; 1/1/1 for a lone hub (--data). An empty value ends it.",
+        metavar="E/W/A",
+    ),
+]
 Retain = Annotated[
     str | None,
     typer.Option(
@@ -201,10 +217,7 @@ def set_spec(
             help="How long a message may wait for its turn before it is refused; default 1s.", metavar="TIME"
         ),
     ] = None,
-    durable: Annotated[
-        str | None,
-        typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
-    ] = None,
+    durable: Durable = None,
     retain: Retain = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
     attributes: Attributes = None,
@@ -224,10 +237,10 @@ def set_spec(
             ("latency_ms", latency, parse_milliseconds),
             ("rate_per_s", rate, parse_rate),
             ("wait_ms", wait, parse_milliseconds),
-            ("durability", durable, _durability),
+            ("durability", durable, parse_durability),
             ("retention", retain, parse_retention),
             ("site", pin, str),
-            ("attributes", attributes, _attributes),
+            ("attributes", attributes, parse_attributes),
         ):
             if text is not None:
                 given[field] = read(text) if text else None
@@ -290,47 +303,6 @@ async def _wait_for_hubs(metadata: ClusterRecords, pattern: str, timeout_s: floa
             "Each hub applies it as soon as it reaches the store",
             behind,
         )
-
-
-def spec_facts(spec: TopicSpec) -> dict[str, Any]:
-    facts: dict[str, Any] = {"pattern": name_of(spec.pattern)}
-    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "wait_ms", "site", "attributes"):
-        facts[field] = getattr(spec, field)
-    for name, value in (("durability", spec.durability), ("retention", spec.retention)):
-        facts[name] = None if value is None else msgspec.structs.asdict(value)
-    return facts
-
-
-def spec_words(spec: TopicSpec) -> str:
-    parts = []
-    if spec.latency_ms is not None:
-        parts.append(f"latency {spec.latency_ms:g} ms at quantile {spec.quantile:g}")
-    if spec.envelope is not None:
-        parts.append(f"rate {spec.rate_per_s:g}/s, bursts of {spec.envelope.burst}, wait {spec.wait_s:g} s")
-    if spec.durability is not None:
-        quorums = spec.durability
-        parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")
-    if spec.retention is not None:
-        parts.append(f"retain {spec.retention}")
-    if spec.site is not None:
-        parts.append(f"site {spec.site}")
-    if spec.attributes is not None:
-        parts.append(f"attributes in {spec.attributes}")
-    return ", ".join(parts) or "no limits"
-
-
-def _attributes(text: str) -> AttributeSource:
-    if text not in list(AttributeSource):
-        raise SettingsError(f"--attributes {text}: give one of {', '.join(AttributeSource)}")
-    return AttributeSource(text)
-
-
-def _durability(text: str) -> Durability:
-    try:
-        ensemble, write_quorum, ack_quorum = map(int, text.split("/"))
-    except ValueError as problem:
-        raise SettingsError(f"--durable {text}: give three numbers, such as 3/3/2") from problem
-    return Durability(ensemble, write_quorum, ack_quorum)
 
 
 async def _listed(hub: CommandConnection, match: bytes) -> list[Any]:

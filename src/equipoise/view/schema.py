@@ -188,7 +188,7 @@ class TopicFields(Generic[NumberT, PlaceT]):
     # Change of `out_bytes_per_s` in a second.
     out_bytes_trend: NumberT = _trend("out_bytes", "bytes/s²")
     # E(t) of ePulsar: one way from the farthest publisher to the farthest subscriber by way of the home, from clients'
-    # coordinates and what smart clients observe. NaN: not known.
+    # coordinates and what smart clients observe, with the home's lag and the longest wait in a backlog. NaN: not known.
     latency_s_worst: NumberT = _located("s", UNKNOWN, Sign.OPTIONAL)
     # What messages took as measured, at quantiles of pairs of a publisher and a subscriber: round trips of connections
     # in use, time in hubs, queueing. NaN: not measured.
