@@ -127,8 +127,8 @@ class Pipeline:
         try:
             status = self._driver.jvm.wait(_JVM_END_S)
         except subprocess.TimeoutExpired:
-            return PipelineError("Spark does not answer: start the pipeline again")
-        return PipelineError(f"the JVM has ended with status {status}: start the pipeline again")
+            return PipelineError("Spark does not reply: restart the pipeline")
+        return PipelineError(f"the JVM has ended with status {status}: restart the pipeline")
 
     @property
     def is_running(self) -> bool:
@@ -241,7 +241,7 @@ class Pipeline:
                 kept = keep(self._driver.session, self._lake, settings)
             except Exception as problem:
                 # Nothing is lost by leaving it for the next round, and no problem of it may end the pipeline.
-                log.warning("the lake could not be kept in order: %s", _first_words(problem))
+                log.warning("compaction of the lake failed: %s", _first_words(problem))
             else:
                 log.debug("lake: %s", kept)
 
