@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.logs.durable_topic import DurableCore, DurableTopic
+from equipoise.hub.logs.log_refusals import no_topic_room
 from equipoise.hub.logs.log_request import PUBLISH, PUBLISH_NUMBERED, LogRequest
 from equipoise.log.records import EntryAdded
-from equipoise.resp.replies import array, bulk, error, integer
+from equipoise.resp.replies import array, bulk, integer
 
 if TYPE_CHECKING:
     from equipoise.hub.data.reply import Reply
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from equipoise.log.records import LogRecord
 
 __all__ = ["DurableTopics"]
-
-NO_TOPIC_ROOM = "TRYAGAIN the owner of the log has no room for the topic"
 
 
 def _receipt(epoch: int, n: int, receivers: int) -> bytes:
@@ -67,7 +66,7 @@ class DurableTopics:
         """Publish for a client of another hub, or of this one, to the log that this hub owns."""
         topic = self._core.make_topic(live.name)
         if topic is None:
-            return error(NO_TOPIC_ROOM)
+            return no_topic_room(live.name)
         known = topic.log
         channel = known if isinstance(known, DurableTopic) else DurableTopic(self._core, topic, self._logs)
         if request.name == PUBLISH:

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "combined", "for_each"]
 
+_NOT_ALL = (
+    f"UNCERTAIN not all of the topics' logs have confirmed within {REPLY_S:.0f} s; what the command changes may or may "
+    "not be stored: look before you repeat it"
+)
+
 # The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
 ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
 
@@ -256,7 +261,7 @@ def combined(
 
     if not owed:
         return joined()
-    whole = Reply(expired=lambda: error(f"UNCERTAIN not all logs have confirmed within {REPLY_S:.0f} s"))
+    whole = Reply(expired=lambda: error(_NOT_ALL))
     left = len(owed)
 
     def completed() -> None:

@@ -190,7 +190,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         replacing(Lease, "is_sole", Lease.is_valid),
-        seed=108,
+        seed=35,
     ),
     Ablation(
         "log-seal",
@@ -213,7 +213,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(Topic, "has_followers", property(lambda topic: False)),
-        seed=5,
+        seed=15,
     ),
     Ablation(
         "log-resume",
@@ -221,7 +221,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(TopicChannel, "resume_at", None),
-        seed=5,
+        seed=15,
     ),
     Ablation(
         "log-numbers",
