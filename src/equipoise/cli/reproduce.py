@@ -33,7 +33,9 @@ def command(
     name: Annotated[
         str, typer.Argument(help="Experiment, or paper for all its experiments; --list names them.")
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller size: at most two minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller size; --list tells how long each takes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the page, the figures and the JSON result.")
