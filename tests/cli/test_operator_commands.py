@@ -176,15 +176,15 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("topics", "set", "t", "--latency", "40"), "such as 40ms"),
         (("topics", "set", "t", "--durable", "3"), "such as 3/3/2"),
         (("topics", "set", "t", "--attributes", "headers"), "give one of payload, first-line"),
-        (("topics", "set", "t", "--quantile", "0.9"), "a quantile is of a latency limit: give --latency too"),
+        (("topics", "set", "t", "--quantile", "0.9"), "a quantile needs a latency limit: give --latency too"),
         (("topics", "set", "t", "--latency", "40ms", "--quantile", "1"), "between 0 and 1"),
         (("topics", "set", "t", "--rate", "0/s"), "between 0.001 and 10000000 messages per second"),
         (("topics", "set", "t", "--rate", "-5/s"), "between 0.001 and 10000000 messages per second"),
         (("topics", "set", "t", "--rate", "nan/s"), "between 0.001 and 10000000 messages per second"),
         (("topics", "set", "t", "--rate", "inf/s"), "between 0.001 and 10000000 messages per second"),
         (("topics", "set", "t", "--rate", "5"), "such as 500/s"),
-        (("topics", "set", "t", "--burst", "5"), "it goes with a rate"),
-        (("topics", "set", "t", "--wait", "5s"), "it goes with a rate"),
+        (("topics", "set", "t", "--burst", "5"), "it needs a rate"),
+        (("topics", "set", "t", "--wait", "5s"), "it needs a rate"),
         (("topics", "set", "t", "--rate", "5/s", "--burst", "0"), "between 1 and 10000000 messages"),
         (("topics", "set", "t", "--rate", "5/s", "--wait", "61s"), "between 0 and 60000 ms"),
         (("topics", "set", "t"), "nothing to change"),
@@ -227,5 +227,7 @@ def test_edges_of_content_topics_are_told_with_what_they_compare() -> None:
     told = "0.46/0.30/23.40 ms"
     assert edge_row("h1", placement, numbers) == ["h1", "h0", "ok", 12, told, 3, told, told]
     assert edge_row("h0", placement, {"state": ""}) == ["h0", None, "head", *[None] * 5]
+    joined = {"state": "", "cluster_state": "joined"}
+    assert edge_row("h0", placement, joined) == ["h0", None, "head joined", *[None] * 5]
     not_compared = numbers | {"realised_delay_s": 0.0}
     assert edge_row("h1", placement, not_compared)[-2:] == [None, None]

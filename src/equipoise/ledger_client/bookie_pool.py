@@ -177,7 +177,7 @@ class BookiePool:
         access = self._access
         if facts.is_secured and access is None:
             raise DisconnectedError(
-                "it asks for a login over TLS: give --cluster-user, --cluster-password-file and --link-tls-ca"
+                "it requires a login over TLS: give --cluster-user, --cluster-password-file and --link-tls-ca"
             )
         _, link = await asyncio.get_running_loop().create_connection(
             lambda: BookieLink(partial(self._lost, facts.name), timeout_s=self.settings.answer_timeout_s),

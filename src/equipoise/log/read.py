@@ -259,7 +259,7 @@ def _require_room(log: TopicLog, group: ConsumerGroup, name: bytes, key: bytes) 
     if next(log.entries.range(start), None) is not None:
         pending = reader.pending
         raise LogCommandError(
-            f"WINDOW {len(pending)} entries ({pending.bytes} bytes) of '{show(key)}' wait to be acknowledged by "
+            f"WINDOW {len(pending)} entries ({pending.bytes} bytes) of '{show(key)}' are not acknowledged by "
             f"'{show(group.name)}': acknowledge some of them to get more"
         )
 

@@ -94,6 +94,7 @@ def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
         "pubsubshard_channels": len(index.shards),
         **{f"eq_{name}": fact for name, fact in core.filtering.facts().items()},
         "eq_content_state": core.cluster.edge.state,
+        "eq_content_cluster_state": core.cluster.edge.cluster_state,
         **{f"eq_{name}": fact for name, fact in core.cluster.edge.facts._asdict().items()},
     }
 
