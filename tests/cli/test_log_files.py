@@ -49,7 +49,7 @@ def test_a_topic_without_a_log_is_not_exported(server: ServerProcess, tmp_path: 
     file = tmp_path / "none.jsonl"
     words = ["export", "none", str(file), "--hub", f"{server.host}:{server.port}"]
     done = CliRunner().invoke(app, words)
-    assert (done.exit_code, file.exists()) == (1, False)
+    assert (done.exit_code, file.exists()) == (2, False)
     assert "topic none has no log" in done.output
 
 
