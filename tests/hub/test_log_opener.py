@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from equipoise.errors import LedgerError
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.shell.log_opener import LogOpener
+from equipoise.ledger.log import OpenLedger
 from equipoise.ledger.memory import MemoryLedgers
 from equipoise.ledger.quorum import Quorum
 from equipoise.log.call import LogCall
@@ -150,6 +152,33 @@ def test_a_log_with_many_ledgers_is_folded_in_their_order() -> None:
         found = [at for at, _ in last.of(TOPIC).log.entries.range()]
         assert found == [(turn + 1, 1) for turn in range(20)]
         last.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_claim_is_released_if_opening_fails_and_the_log_is_not_wanted_any_more() -> None:
+    """1. A hub claims a topic. 2. The plan names another home. 3. No ledger can be made, so it is not opened here.
+
+    Found by `equipoise simulate --case durable-sites --replay 7002`: the topic stayed claimed for good.
+    """
+
+    async def main() -> None:
+        world = await place()
+        first, second = world.hub("h1"), world.hub("h2")
+        create = world.ledgers.create
+
+        async def fail(topic: bytes, epoch: int, quorum: Quorum) -> OpenLedger:
+            assert (await world.node()).owner == "h1"
+            first.seal(first.of(TOPIC))
+            raise LedgerError(0, "too few bookies")
+
+        world.ledgers.create = fail  # type: ignore[method-assign]
+        first.of(TOPIC)
+        await until(lambda: not first.by_name)
+        world.ledgers.create = create  # type: ignore[method-assign]
+        assert await run(second, "XADD", "t", "1-1", "f", "v") == b"$3\r\n1-1\r\n"
+        second.close()
         await world.store.close()
 
     asyncio.run(main())

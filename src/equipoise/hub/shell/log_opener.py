@@ -183,6 +183,16 @@ class LogOpener:
     async def find(self, topic: bytes, is_wanted: Callable[[], bool] = lambda: True) -> FoundLog:
         """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
         claimed = await self._claim(topic, is_wanted)
+        try:
+            return await self._take_up(topic, claimed)
+        except (StoreError, LedgerError):
+            if not is_wanted():
+                # It is not tried again: what was claimed would stay so for as long as this hub lives.
+                await self._release(topic, None, claimed.node.epoch, self._incarnation(), lambda: None)
+            raise
+
+    async def _take_up(self, topic: bytes, claimed: StoredLog) -> FoundLog:
+        """Fence, fold, begin, list."""
         node = claimed.node
         state = TopicLog()
         ledgers: list[LogLedger] = []
