@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.keys import unknown_command
+from equipoise.hub.commands.log_commands import read_together
 from equipoise.hub.commands.plain_adds import add_gathered, add_several
 from equipoise.hub.commands.spec import CommandSpec, wrong_arity
 from equipoise.hub.commands.table import COMMANDS
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from equipoise.resp import Command
 
 __all__ = ["Dispatch"]
+
+_READS = frozenset((b"XREAD", b"xread"))
 
 
 class Dispatch:
@@ -44,12 +47,14 @@ class Dispatch:
         reply = spec.run(core, session, command)
         return core.refuse(reply) if isinstance(reply, str) else reply
 
-    def add_several(self, session: Session, commands: list[Command], size: int) -> bool:
-        """Carry out XADDs in a row, of so many bytes, as one; False, with nothing done, if they are not such a run.
+    def combine(self, session: Session, commands: list[Command], size: int) -> bool:
+        """Carry out XADDs in a row, of so many bytes, as one, or let an XREAD wait with those of other sessions.
 
-        Only for a session outside of transactions that owes nothing.
+        False, with nothing done, for all other commands. Only for a session outside of transactions that owes nothing.
         """
-        is_run = len(commands) > 1 and commands[0][0] == b"XADD"
+        if len(commands) == 1:
+            return commands[0][0] in _READS and read_together(self._core, session, commands[0])
+        is_run = commands[0][0] == b"XADD"
         reply = add_several(self._core, session, commands) if is_run else None
         if reply is None:
             return False

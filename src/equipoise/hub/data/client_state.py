@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
     from equipoise.hub.content.topic_filters import TopicFilter
     from equipoise.hub.data.deferred_replies import DeferredReplies
+    from equipoise.hub.data.gathered_replies import Gathered
     from equipoise.hub.data.held_subscriptions import HeldSubscriptions
     from equipoise.hub.data.other_hubs import SentRedirect
     from equipoise.hub.data.patterns import Pattern
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["ClientState", "Transaction"]
+__all__ = ["LINGER_S", "ClientState", "Transaction"]
+
+# How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
+LINGER_S = 5.0
 
 
 class Transaction:
@@ -53,6 +57,7 @@ class ClientState:
         "command",
         "created_at",
         "deferred",
+        "gathered",
         "group",
         "id",
         "input_bytes",
@@ -98,6 +103,8 @@ class ClientState:
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
         # Replies that come apart from the order of commands; None: the client has not asked for that.
         self.deferred: DeferredReplies | None = None
+        # What is owed together with other sessions.
+        self.gathered: Gathered | None = None
         # What the client has stated: those of one group publish together.
         self.group = b""
         # By topic, the last redirect that a smart client received; None: it has not asked for redirects.

@@ -16,18 +16,26 @@ from equipoise.hub.data.reply import REPLY_S, Reply
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell
+    from equipoise.hub.data.session import Session
     from equipoise.hub.telemetry.stats import Stats
 
-__all__ = ["GatheredReplies"]
+__all__ = ["Gathered", "GatheredReplies"]
 
 # When sessions are looked after each for itself.
 _APART_S = 1.0
 
 
+class Gathered(Protocol):
+    """What a session is owed together with others: replies to XADDs, or to a read (`hub/logs/shared_read.py`)."""
+
+    def set_apart(self, session: Session, /) -> None: ...
+    def leave(self, session: Session, /) -> None: ...
+
+
 class _Client(Protocol):
     """The session, as far as replies go."""
 
-    gathered: GatheredReplies | None
+    gathered: Gathered | None
 
     @property
     def is_closing(self) -> bool: ...
@@ -95,6 +103,10 @@ class GatheredReplies:
         session.gathered = None
         session.answer(reply, 0, is_muted=False)
         reply.due_at = self._owed_at + REPLY_S
+
+    def leave(self, session: _Client) -> None:
+        """The session has ended: nothing is written to it."""
+        session.gathered = None
 
     def _set_all_apart(self) -> None:
         for session, _, _ in self._rows:

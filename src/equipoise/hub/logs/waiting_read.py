@@ -45,19 +45,23 @@ class WaitingRead:
         is_allowed: Callable[[], str | None],
         *,
         may_wait: bool,
+        watched: Callable[[bool], None] = lambda is_watched: None,
     ) -> None:
+        """`watched`: called when it begins to wait for a wake-up, and when it is woken."""
         self._logs = logs
         self._read = read
         self._proto = proto
         self._is_allowed = is_allowed
         self._may_wait = may_wait and read.block_ms is not None
+        self._watched = watched
         # From where on each log is read, as it is asked for next.
         self._starts = dict(zip(read.keys, read.starts, strict=True))
         # Those to begin with from the second pass on.
         self._later: dict[bytes, bytes] = {}
         self._watches: list[Callable[[], None]] = []
         self._timer: Timer | None = None
-        self._is_asking = False
+        # Whether a pass is under way.
+        self.is_asking = False
         # The time to wait is over: what the pass under way brings is the answer.
         self._is_late = False
         self.reply = Reply(wait_s=None, abandoned=self._end)
@@ -81,6 +85,11 @@ class WaitingRead:
             self._ask()
 
         self._gather([(key, LogRequest(LAST_ID, [], self._proto)) for key in unresolved], resolved)
+
+    def begin_watching(self) -> None:
+        """Begin without a pass: the caller knows that it would find nothing. The caller ends the wait, too."""
+        self._logs.begins_to_wait(self)
+        self._watch()
 
     # Passes.
 
@@ -113,17 +122,22 @@ class WaitingRead:
             return
         self._starts.update(self._later)
         self._later.clear()
+        self._watch()
+
+    def _watch(self) -> None:
         for key, start in self._starts.items():
             self._watches.append(self._logs.watch(key, start, self._read.group, self._woken))
+        self._watched(True)
 
     def _woken(self) -> None:
-        if not self._is_asking:
+        if not self.is_asking:
+            self._watched(False)
             self._unwatch()
             self._ask()
 
     def _gather(self, requests: list[tuple[bytes, LogRequest]], done: Callable[[list[bytes]], None]) -> None:
         """Run all of them; `done` with the replies, unless one is an error, which then is the answer."""
-        self._is_asking = True
+        self.is_asking = True
         outcomes = [self._logs.submit(key, request) for key, request in requests]
         left = 1 + sum(isinstance(outcome, Reply) and outcome.pieces is None for outcome in outcomes)
 
@@ -132,7 +146,7 @@ class WaitingRead:
             left -= 1
             if left:
                 return
-            self._is_asking = False
+            self.is_asking = False
             replies = [o if isinstance(o, bytes) else b"".join(o.pieces or ()) for o in outcomes]
             problem = next((reply for reply in replies if reply[:1] == b"-"), None)
             if problem is not None:
@@ -157,7 +171,7 @@ class WaitingRead:
     def _time_is_up(self) -> None:
         self._timer = None
         self._is_late = True
-        if not self._is_asking:
+        if not self.is_asking:
             self._answer(assemble([], self._proto))
 
     def _answer(self, answer: bytes) -> None:
