@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from equipoise.hub.commands.spec import CommandSpec
     from equipoise.hub.content.topic_filters import TopicFilter
     from equipoise.hub.data.deferred_replies import DeferredReplies
-    from equipoise.hub.data.gathered_replies import Gathered
     from equipoise.hub.data.held_subscriptions import HeldSubscriptions
     from equipoise.hub.data.other_hubs import SentRedirect
     from equipoise.hub.data.patterns import Pattern
-    from equipoise.hub.data.ports import LinkEnd, Timer
+    from equipoise.hub.data.ports import LinkEnd, SharedReply, Timer
     from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
 
@@ -104,7 +103,7 @@ class ClientState:
         # Replies that come apart from the order of commands; None: the client has not asked for that.
         self.deferred: DeferredReplies | None = None
         # What is owed together with other sessions.
-        self.gathered: Gathered | None = None
+        self.gathered: SharedReply | None = None
         # What the client has stated: those of one group publish together.
         self.group = b""
         # By topic, the last redirect that a smart client received; None: it has not asked for redirects.

@@ -15,27 +15,19 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.data.reply import REPLY_S, Reply
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.ports import Shell
-    from equipoise.hub.data.session import Session
+    from equipoise.hub.data.ports import SharedReply, Shell
     from equipoise.hub.telemetry.stats import Stats
 
-__all__ = ["Gathered", "GatheredReplies"]
+__all__ = ["GatheredReplies"]
 
 # When sessions are looked after each for itself.
 _APART_S = 1.0
 
 
-class Gathered(Protocol):
-    """What a session is owed together with others: replies to XADDs, or to a read (`hub/logs/shared_read.py`)."""
-
-    def set_apart(self, session: Session, /) -> None: ...
-    def leave(self, session: Session, /) -> None: ...
-
-
 class _Client(Protocol):
     """The session, as far as replies go."""
 
-    gathered: Gathered | None
+    gathered: SharedReply | None
 
     @property
     def is_closing(self) -> bool: ...
