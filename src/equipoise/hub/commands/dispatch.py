@@ -13,6 +13,7 @@ from equipoise.hub.commands.plain_adds import add_gathered, add_several
 from equipoise.hub.commands.spec import CommandSpec, wrong_arity
 from equipoise.hub.commands.table import COMMANDS
 from equipoise.hub.commands.transactions import enqueue, rejected
+from equipoise.hub.data.gathered_replies import UnsettledReplies
 from equipoise.resp.requests import text_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Dispatch:
 
     def __init__(self, core: HubCore) -> None:
         self._core = core
+        self._unsettled: UnsettledReplies | None = None
 
     def execute(self, session: Session, command: Command) -> bytes | Reply:
         """One command's reply; empty if it has none or has pushed its own."""
@@ -76,7 +78,9 @@ class Dispatch:
 
         `is_last`: no other command comes in this turn.
         """
-        live = add_gathered(self._core, topic, sessions, counts, bodies, size)
+        if self._unsettled is None:
+            self._unsettled = UnsettledReplies(self._core)
+        live = add_gathered(self._core, self._unsettled, topic, sessions, counts, bodies, size)
         if live is None:
             return
         if is_last:

@@ -18,6 +18,7 @@ from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
+    from equipoise.hub.data.gathered_replies import UnsettledReplies
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
     from equipoise.hub.logs.live_log import LiveLog
@@ -51,7 +52,13 @@ def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) ->
 
 
 def add_gathered(
-    core: HubCore, name: bytes, sessions: list[Session], counts: list[int], bodies: list[bytes], size: int
+    core: HubCore,
+    unsettled: UnsettledReplies,
+    name: bytes,
+    sessions: list[Session],
+    counts: list[int],
+    bodies: list[bytes],
+    size: int,
 ) -> LiveLog | None:
     """XADDs that have no options and concern one log, so many of each session in turn, as one.
 
@@ -75,7 +82,7 @@ def add_gathered(
         seq += count
     stats.commands += len(bodies)
     stats.input_bytes += size
-    owed = GatheredReplies(core, rows, late=_LATE, failed=_UNCERTAIN)
+    owed = GatheredReplies(unsettled, rows, late=_LATE, failed=_UNCERTAIN)
     live.when_committed(owed.settle)
     return live
 
