@@ -43,9 +43,9 @@ screenshots: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/equipoise bench fanout --against redis,nats
 
-# Ten minutes of kill -9 and SIGSTOP on a system under load, and what became of its messages.
+# Ten minutes of kill -9, SIGSTOP and full disks on a system under load, and what became of its messages.
 kill: $(STAMP)
-	$(BIN)/python benchmarks/system/kill.py --pipeline
+	$(BIN)/python benchmarks/system/kill.py --pipeline --durable
 
 # A rate limit over ten live hubs, under every kind of publisher and changes of the plan: prints what arrived.
 envelopes: $(STAMP)

@@ -123,6 +123,8 @@ SMALL_LINES = 60
 SMALL_MODULES = {
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
+    "content/balancing/session_loads": "how sessions turn out, apart from how they are agreed on: an idea of its own",
+    "web/content_status": "one file for each kind of status",
     "hub/commands/content": "one file per group of commands",
     "hub/commands/where": "one file per group of commands",
     "hub/membership/join": "to be merged",

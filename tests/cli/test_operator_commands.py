@@ -8,7 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.two_hubs import TIMEOUT_S, System
+from equipoise.cli.hubs import hub_rows
 from equipoise.cli.main import app
+from equipoise.cli.support.topic_status import edge_row
+from equipoise.model import Mode, Placement, Plan
+from equipoise.store.records.hubs import HubAlive, HubFacts, HubSeen
+from equipoise.store.records.hubs_snapshot import EdgeReport
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +114,13 @@ def test_a_topic_is_replicated_over_hubs(system: System) -> None:
     shown = system.json("topics", "show", "hot")
     assert (shown["homes"], shown["mode"]) == (["h2", "h1"], "all-publishers")
     system.run("replicate", "hot", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2=h1")
-    assert system.json("topics", "show", "hot")["tree"] == {"h2": "h1"}
+    shown = system.json("topics", "show", "hot")
+    assert shown["tree"] == {"h2": "h1"} and set(shown["edges"]) == {"h1", "h2"}
+    assert {"state", "input_ratio", "output_ratio", "delay_s", "realised_delay_s"} <= shown["edges"][
+        "h2"
+    ].keys()
+    text = system.run("topics", "show", "hot")
+    assert "FOLLOWS" in text and "head" in text
     assert "hot: home h1 h2 (content), placed by a plan entry, pinned, h2 follows h1" in system.run(
         "topics", "show", "hot"
     )
@@ -194,3 +205,27 @@ def test_a_command_without_a_store_says_how_to_give_one(monkeypatch: pytest.Monk
     assert result.exit_code == 2
     assert "--store" in result.output
     assert "EQUIPOISE_STORE" in result.output
+
+
+def test_edges_of_content_topics_are_told_with_what_they_compare() -> None:
+    edge = EdgeReport("sampling", 0.456, 0.3, 0.0234, 12)
+    facts = HubFacts(hub="h1", address="h1:1", incarnation=1)
+    (row,) = hub_rows(Plan.of(), {"h1": HubSeen(facts, HubAlive(facts=facts, edge=edge))})
+    assert row["edge"] == {
+        "state": "sampling",
+        "input_ratio": 0.456,
+        "output_ratio": 0.3,
+        "delay_s": 0.0234,
+        "subscriptions": 12,
+    }
+    placement = Placement(("h0", "h1"), Mode.CONTENT)
+    numbers = {"state": "ok", "subscriptions": 12.0, "sessions": 3.0} | {
+        f"{when}{name}": value
+        for when in ("", "estimated_", "realised_")
+        for name, value in (("input_ratio", 0.456), ("output_ratio", 0.3), ("delay_s", 0.0234))
+    }
+    told = "0.46/0.30/23.40 ms"
+    assert edge_row("h1", placement, numbers) == ["h1", "h0", "ok", 12, told, 3, told, told]
+    assert edge_row("h0", placement, {"state": ""}) == ["h0", None, "head", *[None] * 5]
+    not_compared = numbers | {"realised_delay_s": 0.0}
+    assert edge_row("h1", placement, not_compared)[-2:] == [None, None]

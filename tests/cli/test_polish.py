@@ -19,6 +19,7 @@ from equipoise.cli.main import COMMANDS, make_app, named_command
 from equipoise.cli.support import progress, store_options
 from equipoise.cli.support.store_options import local_store_url
 from equipoise.cli.support.tables import table_lines
+from equipoise.control.settings import POLICIES
 
 # Ours, wherever a command is run from.
 SOURCES = str(Path(equipoise.__file__).parents[1])
@@ -49,6 +50,14 @@ def test_every_command_that_tells_facts_tells_them_to_programs() -> None:
         if not any("--json" in parameter.opts for parameter in command.params)
     }
     assert without == WITHOUT_JSON
+
+
+def test_the_help_of_a_controller_has_a_line_for_each_policy() -> None:
+    shown = (
+        CliRunner().invoke(make_app(["controller"]), ["controller", "--help"], env={"COLUMNS": "250"}).stdout
+    )
+    lines = [line.strip("│ ") for line in shown.splitlines()]
+    assert all(f"{name}: {line}" in lines for name, line in POLICIES.items()), shown
 
 
 def test_what_help_lists_is_what_the_commands_say_themselves() -> None:

@@ -30,6 +30,35 @@ def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None
     play(scenario)
 
 
+def test_hubs_that_come_right_after_each_other_join_in_one_plan() -> None:
+    async def scenario(world: World) -> None:
+        controller = await world.controller()
+        await world.hub("a")
+        world.feed({"a": {b"t": 1.0}})
+        await until(lambda: controller.status.state is ControllerState.LEADING)
+        version = controller.knowledge.plan.version
+        for name in ("b", "c", "d"):
+            await world.hub(name)
+            await asyncio.sleep(0.2)
+        await until(lambda: members_of(controller.knowledge.plan) == ["a", "b", "c", "d"])
+        assert controller.knowledge.plan.version == version + 1
+
+    play(scenario)
+
+
+def test_a_member_that_restarts_waits_for_no_others() -> None:
+    async def scenario(world: World) -> None:
+        controller = await world.controller(join_gather_s=60.0, period_s=600.0)
+        await world.hub("a")
+        await until(lambda: members_of(controller.knowledge.plan) == ["a"])
+        version = controller.knowledge.plan.version
+        await world.crash("a")
+        await world.hub("a", incarnation=2)
+        await until(lambda: controller.knowledge.plan.version > version, 5.0)
+
+    play(scenario)
+
+
 def test_a_hot_topic_is_moved_with_its_reason_kept_in_the_history() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller()

@@ -63,6 +63,10 @@ def test_a_claim_that_is_judged_by_the_median_falls_with_it() -> None:
     assert not over_seeds([result_of(2)]).claims[0].holds
 
 
+def test_the_result_of_one_seed_is_its_own_summary() -> None:
+    assert over_seeds([result_of(2)]) == result_of(2)
+
+
 def test_the_page_names_the_seeds_and_the_command() -> None:
     summary = over_seeds([result_of(seed) for seed in RATIOS])
     assert command_of(summary) == "equipoise reproduce toy-1 --quick --seeds 1..5"

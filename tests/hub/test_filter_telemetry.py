@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from equipoise.model import Mode
+from equipoise.telemetry import EDGE_STATES
 from hub.cluster.hubs import Hubs
 from hub.metered import FakeProcess, MeteredWorld, Reader
 from hub.world import Error, World, users
@@ -84,3 +85,28 @@ def test_who_may_not_observe_a_topic_sees_no_filters_of_it() -> None:
     assert "NOPERM" in str(world.client(user="ann").do("EQ.FILTERS", "t", "1"))
     assert world.client(user="bob").do("EQ.FILTERS", "t", "1") == [0, 0]
     assert "NOPERM" in str(world.client(user="bob").do("EQ.FILTERS", "u", "1"))
+
+
+def test_records_tell_what_an_edge_of_content_topics_measures() -> None:
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.CONTENT, "h1", "h2", "h3")
+    for node in hubs.nodes.values():
+        node.core.metering.start(FakeProcess(), lambda count: b"\x07" * count)
+    client = hubs["h2"].client(3)
+    client.send("EQ.FSUBSCRIBE", "1", "t", "a > 5")
+    hubs.settle()
+    hubs["h1"].client().send("PUBLISH", "t", '{"a": 6}')
+    hubs.settle()
+    found = {}
+    for name, node in hubs.nodes.items():
+        for _ in range(40):
+            node.advance(0.05)
+        hubs.settle()
+        records = [one for one in Reader(node.client(3), node).read_all() if one["kind"] == "hub"]
+        found[name] = records[-1]
+    head, edge = found["h1"], found["h2"]
+    assert (head["content_state"], head["content_subscriptions"], head["content_session"]) == (0, 0, None)
+    assert EDGE_STATES[edge["content_state"]] == "ok"
+    assert edge["content_subscriptions"] == 1 and edge["content_output_ratio"] > 0
+    assert (edge["content_sessions"], edge["content_moved"], edge["content_came"]) == (0, 0, 0)
+    assert edge["content_estimated_delay_us"] == edge["content_realised_delay_us"] == 0

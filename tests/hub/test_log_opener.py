@@ -50,6 +50,7 @@ class Place:
             committed=lambda log, records: None,
             roll_log=opener.roll,
             roll_bytes=roll_bytes,
+            release_log=opener.release,
         )
 
     async def node(self) -> LogNode:
@@ -111,6 +112,44 @@ def test_a_topic_of_a_live_hub_is_not_claimed() -> None:
         assert (node.owner, node.epoch) == ("h2", 2)
         first.close()
         second.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_claim_waits_for_the_release_of_the_present_owner() -> None:
+    async def main() -> None:
+        world = await place()
+        first, second = world.hub("h1"), world.hub("h2")
+        await run(first, "XADD", "t", "1-1", "f", "v")
+        waiting = asyncio.create_task(run(second, "XLEN", "t"))
+        await asyncio.sleep(0)
+        first.seal(first.of(TOPIC))
+        assert await waiting == b":1\r\n"
+        # It was not refused in between, to be tried again later.
+        assert second.of(TOPIC).problem == ""
+        assert (await world.node()).owner == "h2"
+        first.close()
+        second.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_log_with_many_ledgers_is_folded_in_their_order() -> None:
+    async def main() -> None:
+        world = await place()
+        for turn in range(20):
+            logs = world.hub(f"h{turn}")
+            await run(logs, "XADD", "t", f"{turn + 1}-1", "f", "v")
+            logs.seal(logs.of(TOPIC))
+            await until(lambda logs=logs: not logs.by_name)  # type: ignore[misc]
+        last = world.hub("last")
+        assert await run(last, "XLEN", "t") == b":20\r\n"
+        assert len((await world.node()).ledgers) == 21
+        found = [at for at, _ in last.of(TOPIC).log.entries.range()]
+        assert found == [(turn + 1, 1) for turn in range(20)]
+        last.close()
         await world.store.close()
 
     asyncio.run(main())

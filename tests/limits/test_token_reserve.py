@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from equipoise.limits import TOKEN, Bucket, TokenReserve
+from equipoise.limits.token_reserve import LINE_MAX
 
 S = 10**9
 # One token in a second, and room for one.
@@ -40,6 +41,36 @@ def test_one_token_is_kept_at_most() -> None:
     reserve.end()
     reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
     assert reserve.party == "bob"
+
+
+def test_the_next_one_is_for_the_party_that_was_refused_first() -> None:
+    """
+    1. bob is refused, and has the next token. ann is refused meanwhile.
+    2. bob has his token, and is refused again before ann is.
+    3. The next token is kept for ann, the one after it for bob.
+    """
+    bucket, reserve = empty()
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
+    reserve.keep("ann", 1, bucket, 0, PATIENCE_NS)
+    reserve.end()
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.party == "ann"
+    reserve.end()
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    assert reserve.party == "bob"
+
+
+def test_a_long_line_is_bounded() -> None:
+    bucket, reserve = empty()
+    for number in range(1000):
+        reserve.keep(str(number), 0, bucket, 0, PATIENCE_NS)
+    served = []
+    while reserve.party is not None:
+        served.append(reserve.party)
+        reserve.end()
+        if len(served) <= LINE_MAX:
+            reserve.keep(str(2000 + len(served)), 0, bucket, 0, PATIENCE_NS)
+    assert served == [str(number) for number in range(LINE_MAX + 1)]
 
 
 def test_a_party_that_has_not_come_for_its_token_is_passed_over_once() -> None:

@@ -58,6 +58,8 @@ class HubFacts(NamedTuple):
 
     coordinate: Coordinate | None
     loop_lag_s: float
+    # The longest wait of a message of the topic in a backlog.
+    queue_s: float
 
 
 def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -> Whereabouts:
@@ -71,7 +73,11 @@ def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -
         told = {hub: record for hub, record in last.items() if record.get(f"{side}_at") is not None}
         crowds.append(_crowd(side, told))
         ways = [
-            _way_s(record.get(f"{side}_leg_us_max"), _hop_s(hub, home, last, hubs))
+            _way_s(
+                record.get(f"{side}_leg_us_max"),
+                _hop_s(hub, home, last, hubs),
+                hubs[hub].queue_s if side == "subscribers" else 0.0,
+            )
             for hub, record in last.items()
             if hub in told or record[side]
         ]
@@ -123,8 +129,8 @@ def _hop_s(
     return None if here is None or there is None else here.distance_s(there) / 2
 
 
-def _way_s(leg_us: int | None, hop_s: float | None) -> float | None:
-    return None if leg_us is None or hop_s is None else leg_us / 1e6 + hop_s
+def _way_s(leg_us: int | None, hop_s: float | None, queue_s: float) -> float | None:
+    return None if leg_us is None or hop_s is None else leg_us / 1e6 + hop_s + queue_s
 
 
 def same_places(ours: Any, theirs: Whereabouts) -> None:

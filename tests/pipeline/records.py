@@ -222,7 +222,14 @@ class PlainReading:
         last = {hub: records[-1] for hub, records in self.topic_records[name].items()}
         newest = max(record["time"] for record in last.values())
         present = {hub: record for hub, record in last.items() if record["time"] > newest - 2 * SECOND_US}
-        facts = {hub: HubFacts(self.coordinate(hub), self.hub(hub)["loop_lag_s"]) for hub in present}
+        facts = {
+            hub: HubFacts(
+                self.coordinate(hub),
+                self.hub(hub)["loop_lag_s"],
+                max(record["queue_us_max"] for record in self.topic_records[name][hub]) / SECOND_US,
+            )
+            for hub in present
+        }
         return read_whereabouts(present, facts)
 
     def coordinate(self, hub: str) -> Coordinate | None:

@@ -70,6 +70,18 @@ def test_the_worst_latency_is_the_longest_way_through_each_hub_and_the_home() ->
     assert topic.deviation_s == 0.0
 
 
+def test_the_worst_latency_has_the_longest_wait_in_a_backlog() -> None:
+    home = hub_words(
+        "home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS, "queue_us_max": 1_000}
+    )
+    queued = {"role": "relay", **SUBSCRIBERS, "queue_us_max": 50_000}
+    relay = hub_words("relay", place(0.06), queued)
+    assert view_of_records(*home).topic(b"t").latency_s_worst == pytest.approx(0.005 + 0.007 + 0.001)
+    assert view_of_records(*home, *relay).topic(b"t").latency_s_worst == pytest.approx(
+        0.005 + 0.02 + 0.007 + 0.05
+    )
+
+
 def test_a_hub_is_no_way_from_itself_however_high_it_stands() -> None:
     home = hub_words("home", place(0.02, height_s=0.5), {"role": "home", **PUBLISHERS, **SUBSCRIBERS})
     assert view_of_records(*home).topic(b"t").latency_s_worst == pytest.approx(0.012)

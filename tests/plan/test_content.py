@@ -11,11 +11,13 @@ import pytest
 from equipoise.model import Durability, Entry, Member, Mode, Plan, Specs, TopicSpec
 from equipoise.plan import PlannerSettings
 from equipoise.plan.steps.content import tree_by_site
+from equipoise.telemetry import EDGE_STATES
 from equipoise.view import HubView, TopicView
 from plan.small import Outcome, decide, settled, topic
 
 HUBS = ("a", "b", "c", "d", "e")
 SETTINGS = PlannerSettings(servers_min=5)
+SHORT_WAIT = PlannerSettings(servers_min=5, content_session_wait_s=60.0)
 
 
 def filtered(ratio: float, *homes: str, filters: float = 5000.0) -> TopicView:
@@ -43,7 +45,9 @@ def run(
     plan = Plan.of(members=[Member(hub.name, site=hub.site) for hub in at], entries=[*entries, *others])
     specs = more.get("specs")
     assert specs is None or isinstance(specs, Specs)
-    return decide(topics, at, plan=plan, memory=settled(HUBS), settings=SETTINGS, views=views, specs=specs)
+    settings = more.get("settings", SETTINGS)
+    assert isinstance(settings, PlannerSettings)
+    return decide(topics, at, plan=plan, memory=settled(HUBS), settings=settings, views=views, specs=specs)
 
 
 def entry_of(outcome: Outcome) -> Entry | None:
@@ -111,3 +115,17 @@ def test_another_hub_takes_the_place_of_a_drained_one_in_the_tree() -> None:
     entry = entry_of(run([filtered(0.4, "c", "d")], at, tree))
     assert entry is not None
     assert (entry.homes, entry.mode, entry.parents) == (("a", "e", "c", "d"), Mode.CONTENT, (0, 0, 1, 1))
+
+
+@pytest.mark.parametrize("state", ["asking", "sampling", "migrating", "accepting", "stabilizing"])
+def test_a_topic_in_a_session_is_left_alone_for_a_while(state: str) -> None:
+    star = Entry(b"t", ("a", "b", "c"), Mode.CONTENT)
+    full = replace(filtered(1.7, "b", "c"), carried_by={"a": 0.0001, "b": 0.5, "c": 0.4999})
+    busy = [replace(hub, content_state=EDGE_STATES.index(state) if hub.name == "c" else 1) for hub in hubs()]
+    assert entry_of(run([full], busy, star)) is None
+    # A view a second: the last of these come after the time-out.
+    waited = int(SHORT_WAIT.content_session_wait_s) + 30
+    entry = entry_of(run([full], busy, star, views=waited, settings=SHORT_WAIT))
+    assert entry is not None and len(entry.homes) == 4
+    calm = [replace(hub, content_state=EDGE_STATES.index("n/a")) for hub in hubs()]
+    assert entry_of(run([full], calm, star)) is not None

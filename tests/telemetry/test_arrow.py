@@ -25,7 +25,7 @@ from equipoise.telemetry import (
     narrow,
 )
 from equipoise.telemetry.arrow import END, batch, schema_message
-from equipoise.telemetry.schema import Column, ColumnType
+from equipoise.telemetry.column import Column, ColumnType
 from telemetry.records import SECOND_US, hub_block, read_stream, topic_block
 
 HUB, INCARNATION = "hub-1", 1_700_000_000_000_000

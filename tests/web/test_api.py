@@ -131,7 +131,7 @@ def test_a_topic_is_found_by_its_id_whatever_bytes_its_name_has() -> None:
         assert status == 200
         assert topic["topic"] == "game/tile 1\\xff" and topic["carried_by"] == {"a": 1.0}
         assert topic["curve"]["publications_per_s"] == [50.0]
-        assert topic["envelope"] is None
+        assert topic["envelope"] is None and topic["content"] is None
         status, unknown = await site.ask("/api/topics/nobody~2Fuses~2Fit")
         assert status == 200 and unknown["topic"] == "nobody/uses/it" and unknown["homes"]
 

@@ -36,6 +36,8 @@ Config = Annotated[
         "the policy."
     ),
 ]
+# A paragraph is a line of the help.
+PolicyName = Annotated[str, typer.Option(help="\n\n".join(["Planning policy.", policy_lines("\n\n")]))]
 Advertise = Annotated[
     str,
     typer.Option(
@@ -63,7 +65,7 @@ def command(
     sites: Annotated[
         str, typer.Option(help="Sites whose controllers may lead, separated by commas; empty: all.")
     ] = "",
-    policy: Annotated[str, typer.Option(help=f"Planning policy. {policy_lines()}.")] = "load",
+    policy: PolicyName = "load",
     period: Annotated[float, typer.Option(min=0.1, help="Seconds between planning rounds.")] = 5.0,
     intake: Annotated[
         str, typer.Option(help="HOST:PORT to receive views on; port 0 takes a free one.")

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from equipoise.cli.support.completion import hub_names
 from equipoise.cli.support.hub_connection import CommandConnection, PasswordFile, User, ask_all, read_login
 from equipoise.cli.support.progress import working
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, Why, run
-from equipoise.cli.support.tables import show_json, show_result, show_rows
+from equipoise.cli.support.tables import show_json, show_result, show_rows, show_table
 from equipoise.control import operations
 from equipoise.errors import DisconnectedError, EquipoiseError, WorldError
 from equipoise.model import WEIGHT_NORMAL, Plan, quantise_weight
@@ -27,11 +28,12 @@ Timeout = Annotated[float, typer.Option(help="Longest time to wait, in seconds."
 # Interval between two checks of a hub that is being drained.
 _LOOK_S = 0.25
 _PAGE = b"1000"
+_EDGE_HEADERS = ("EDGE", "STATE", "INPUT", "OUTPUT", "DELAY", "SUBSCRIPTIONS")
 
 
 @app.command("ls")
 def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
-    """List hubs with state, address, site, weight and load."""
+    """List hubs with state, address, site, weight and load; of edges of content topics, what they compare."""
 
     async def main(metadata: ClusterRecords) -> None:
         plan = await metadata.plans.load()
@@ -41,6 +43,10 @@ def list_hubs(*, store: StoreUrl = "", region: Region = "default", as_json: AsJs
             return
         headers = ("HUB", "STATE", "ADDRESS", "SITE", "RACK", "WEIGHT", "LOAD", "ENTRIES")
         show_rows(headers, rows)
+        edges = [row for row in rows if row["edge"] is not None]
+        if edges:
+            typer.echo()
+            show_table(_EDGE_HEADERS, [_edge_row(row["hub"], row["edge"]) for row in edges])
 
     run(store, region, main, is_quiet=as_json)
 
@@ -152,9 +158,15 @@ def hub_rows(plan: Plan, hubs: Mapping[str, HubSeen]) -> list[dict[str, Any]]:
                 "weight": None if member is None else member.weight / WEIGHT_NORMAL,
                 "load": None if alive is None else alive.load_ratio,
                 "entries": entries.get(name, 0),
+                "edge": None if alive is None or alive.edge is None else msgspec.structs.asdict(alive.edge),
             }
         )
     return rows
+
+
+def _edge_row(hub: str, edge: Mapping[str, Any]) -> tuple[Any, ...]:
+    ratios = f"{edge['input_ratio']:.2f}", f"{edge['output_ratio']:.2f}"
+    return (hub, edge["state"], *ratios, f"{1e3 * edge['delay_s']:.2f} ms", edge["subscriptions"])
 
 
 def _state(*, is_alive: bool, weight: int | None) -> str:

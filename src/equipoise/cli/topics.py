@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from equipoise.cli.plan import placement_words
@@ -16,11 +15,19 @@ from equipoise.cli.support.latency_status import PagesCa, TokenFile, latency_wor
 from equipoise.cli.support.log_files import export_log, import_log
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows, show_table
+from equipoise.cli.support.topic_status import EDGE_HEADERS, edge_facts, edge_row, limit_facts, limit_row
+from equipoise.cli.support.topic_words import (
+    log_facts,
+    log_words,
+    parse_attributes,
+    parse_durability,
+    spec_facts,
+    spec_words,
+)
 from equipoise.cli.support.units import parse_milliseconds, parse_rate, parse_retention
-from equipoise.content.attributes import AttributeSource
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
-from equipoise.model import Durability, TopicSpec
+from equipoise.model import Mode
 
 app = typer.Typer(
     help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
@@ -94,7 +101,7 @@ def show(
     token_file: TokenFile = "",
     tls_ca: PagesCa = "",
 ) -> None:
-    """Show one topic: its homes and why, its spec, whether its latency limit is met, and its state on each hub."""
+    """Show one topic: homes, spec, whether its latency limit is met, owner and ledgers of its log, state on hubs."""
 
     async def main(metadata: ClusterRecords) -> None:
         login, name = read_login(user, password_file), topic.encode()
@@ -111,11 +118,15 @@ def show(
         rows = [
             {"hub": hub, "state": "unused"}
             if answer is None
-            else {"hub": hub, **_row_facts(answer)}
-            | ({} if limit is None else {"limit": _limit_facts(limit)})
+            else {"hub": hub, **_row_facts(answer)} | ({} if limit is None else {"limit": limit_facts(limit)})
             for hub, (answer, limit) in sorted(_successes(await ask_all(living, login, question)).items())
         ]
+        edges: dict[str, Any] = {}
+        if placement.mode is Mode.CONTENT:
+            homes = {hub: seen for hub, seen in living.items() if hub in placement.homes}
+            edges = _successes(await ask_all(homes, login, edge_facts))
         latency = await topic_latency(metadata.store, region, name, token_file, tls_ca)
+        log = await log_facts(metadata.store, region, name)
         facts = {
             "topic": topic,
             "homes": list(placement.homes),
@@ -125,7 +136,9 @@ def show(
             "is_pinned": entry is not None and entry.is_pinned,
             "spec": None if spec is None else spec_facts(spec),
             "latency": latency,
+            "log": log,
             "hubs": rows,
+            "edges": edges,
         }
         if as_json:
             show_json(facts)
@@ -134,11 +147,16 @@ def show(
         typer.echo("no spec" if spec is None else f"spec {name_of(spec.pattern)}: {spec_words(spec)}")
         if latency is not None or (spec is not None and spec.latency_ms is not None):
             typer.echo(latency_words(latency))
-        typer.echo()
+        typer.echo(log_words(log))
         show_rows(("HUB", "STATE", "SUBSCRIBERS", "FILTERS", "PUBLISHED", "DELIVERED"), rows)
+        if edges:
+            typer.echo()
+            show_table(
+                EDGE_HEADERS, [edge_row(hub, placement, edges.get(hub, {})) for hub in placement.homes]
+            )
         if any("limit" in row for row in rows):
             typer.echo()
-            show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(_limit_row, rows)])
+            show_table(("HUB", "SHARE", "ADMITTED", "WAITING", "REFUSED", "DELAY"), [*map(limit_row, rows)])
 
     run(store, region, main, is_quiet=as_json)
 
@@ -158,6 +176,14 @@ Attributes = Annotated[
     ),
 ]
 
+Durable = Annotated[
+    str | None,
+    typer.Option(
+        help="Store messages before they are acknowledged: each on W of E bookies, acknowledged by A of them, such as "
+        "3/3/2; 1/1/1 for a lone hub (--data). An empty value ends it.",
+        metavar="E/W/A",
+    ),
+]
 Retain = Annotated[
     str | None,
     typer.Option(
@@ -191,10 +217,7 @@ def set_spec(
             help="How long a message may wait for its turn before it is refused; default 1s.", metavar="TIME"
         ),
     ] = None,
-    durable: Annotated[
-        str | None,
-        typer.Option(help="Keep messages: E/W/A quorums. For a lone hub (--data).", metavar="E/W/A"),
-    ] = None,
+    durable: Durable = None,
     retain: Retain = None,
     pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
     attributes: Attributes = None,
@@ -214,10 +237,10 @@ def set_spec(
             ("latency_ms", latency, parse_milliseconds),
             ("rate_per_s", rate, parse_rate),
             ("wait_ms", wait, parse_milliseconds),
-            ("durability", durable, _durability),
+            ("durability", durable, parse_durability),
             ("retention", retain, parse_retention),
             ("site", pin, str),
-            ("attributes", attributes, _attributes),
+            ("attributes", attributes, parse_attributes),
         ):
             if text is not None:
                 given[field] = read(text) if text else None
@@ -282,47 +305,6 @@ async def _wait_for_hubs(metadata: ClusterRecords, pattern: str, timeout_s: floa
         )
 
 
-def spec_facts(spec: TopicSpec) -> dict[str, Any]:
-    facts: dict[str, Any] = {"pattern": name_of(spec.pattern)}
-    for field in ("latency_ms", "quantile", "rate_per_s", "burst_messages", "wait_ms", "site", "attributes"):
-        facts[field] = getattr(spec, field)
-    for name, value in (("durability", spec.durability), ("retention", spec.retention)):
-        facts[name] = None if value is None else msgspec.structs.asdict(value)
-    return facts
-
-
-def spec_words(spec: TopicSpec) -> str:
-    parts = []
-    if spec.latency_ms is not None:
-        parts.append(f"latency {spec.latency_ms:g} ms at quantile {spec.quantile:g}")
-    if spec.envelope is not None:
-        parts.append(f"rate {spec.rate_per_s:g}/s, bursts of {spec.envelope.burst}, wait {spec.wait_s:g} s")
-    if spec.durability is not None:
-        quorums = spec.durability
-        parts.append(f"durable {quorums.ensemble}/{quorums.write_quorum}/{quorums.ack_quorum}")
-    if spec.retention is not None:
-        parts.append(f"retain {spec.retention}")
-    if spec.site is not None:
-        parts.append(f"site {spec.site}")
-    if spec.attributes is not None:
-        parts.append(f"attributes in {spec.attributes}")
-    return ", ".join(parts) or "no limits"
-
-
-def _attributes(text: str) -> AttributeSource:
-    if text not in list(AttributeSource):
-        raise SettingsError(f"--attributes {text}: give one of {', '.join(AttributeSource)}")
-    return AttributeSource(text)
-
-
-def _durability(text: str) -> Durability:
-    try:
-        ensemble, write_quorum, ack_quorum = map(int, text.split("/"))
-    except ValueError as problem:
-        raise SettingsError(f"--durable {text}: give three numbers, such as 3/3/2") from problem
-    return Durability(ensemble, write_quorum, ack_quorum)
-
-
 async def _listed(hub: CommandConnection, match: bytes) -> list[Any]:
     """All rows of a hub, page by page; starts again if the list changed and made the cursor invalid."""
     words = (b"MATCH", match) if match else ()
@@ -370,23 +352,6 @@ def _row_facts(row: Any) -> dict[str, Any]:
         "waiting_for": later[0].decode() or None if later else None,
         "filters": later[1] if len(later) > 1 else 0,
     }
-
-
-def _limit_facts(row: list[bytes]) -> dict[str, float]:
-    return {name.decode(): float(number) for name, number in zip(row[::2], row[1::2], strict=True)}
-
-
-def _limit_row(row: Mapping[str, Any]) -> list[Any]:
-    """What a rate limit does at one hub: its share, messages, and what those that were admitted have waited."""
-    limit = row.get("limit")
-    if limit is None:
-        return [row["hub"], *[None] * 5]
-    share = (
-        f"{limit['share_rate_per_s']:g}/s, {limit['share_burst']:g}" if limit["share_rate_per_s"] else None
-    )
-    delay_ms = 1e3 * limit["delay_s"] / max(1.0, limit["admitted"])
-    counts = [int(limit[name]) for name in ("admitted", "waiting", "refused")]
-    return [row["hub"], share, *counts, f"{delay_ms:.1f} ms"]
 
 
 def _successes(answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -163,17 +163,34 @@ class Controller:
 
     async def _pause(self) -> None:
         """A period; less if something presses, none if hubs or the leader change or a view cannot wait."""
-        loop, settings = asyncio.get_running_loop(), self.settings
-        until = loop.time() + (settings.urgent_period_s if self._is_pressing else settings.period_s)
+        settings = self.settings
         facts = (self.knowledge.changed, self.leadership.changed)
+        is_woken = await self._wait(
+            settings.urgent_period_s if self._is_pressing else settings.period_s, facts
+        )
+        if not is_woken and self.knowledge.changed.is_set() and self._has_newcomers:
+            await self._wait(settings.join_gather_s, ())
+        for event in facts:
+            event.clear()
+
+    async def _wait(self, patience_s: float, facts: tuple[asyncio.Event, ...]) -> bool:
+        """Until that time is over, or one of the facts is news; whether a view ended it that cannot wait."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_s
         while loop.time() < until and not any(event.is_set() for event in facts):
             await _first_of((*facts, self.views.news), until - loop.time())
             if self.views.news.is_set():
                 self.views.news.clear()
                 if self._is_woken():
-                    break
-        for event in facts:
-            event.clear()
+                    return True
+        return False
+
+    @property
+    def _has_newcomers(self) -> bool:
+        """Whether hubs have come that are to join others."""
+        known, released = self.knowledge.plan.by_hub, {} if self._memory is None else self._memory.released
+        alive = [name for name, seen in self.knowledge.hubs.items() if seen.alive is not None]
+        return bool(known) and any(name not in known and name not in released for name in alive)
 
     def _is_woken(self) -> bool:
         """Whether the newest view is not to wait for the end of the period."""

@@ -17,14 +17,14 @@ POLICIES = {
     "load": "moves, replicates and scales by load and latency limits (Dynamoth and ePulsar together)",
     "epulsar": "ePulsar's topic manager as printed: latency limits and resource thresholds, no replication",
     "all-pairs": "ePulsar's baseline that knows every client's coordinate: experiments only",
-    "hashing": "consistent hashing; asks for a server when one is overloaded, moves nothing (Dynamoth's baseline)",
+    "hashing": "consistent hashing that asks for servers on overload and moves nothing (Dynamoth's baseline)",
     "ring": "consistent hashing over the live hubs, whatever their load",
     "static": "leaves the plan as it is",
 }
 
 
-def policy_lines() -> str:
-    return "; ".join(f"{name}: {line}" for name, line in POLICIES.items())
+def policy_lines(separator: str = "; ") -> str:
+    return separator.join(f"{name}: {line}" for name, line in POLICIES.items())
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +53,14 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         float,
         Meta(
             gt=0, description="Interval between two rounds while a limit is broken: views arrive each second."
+        ),
+    ] = 1.0
+    join_gather_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long the round that lets a new hub in waits for others that start with it: one plan for "
+            "all of them shares load out at once. A view that starts a round ends the wait.",
         ),
     ] = 1.0
     view_age_s_max: Annotated[

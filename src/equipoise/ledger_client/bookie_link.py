@@ -72,12 +72,19 @@ class BookieLink(asyncio.Protocol):
     async def read(
         self, ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS
     ) -> ReadAnswer:
-        if not self.is_open:
-            return ReadAnswer(Code.UNKNOWN, ledger, entry, b"")
+        return await self.ask(ledger, entry, key=key, flags=flags)
+
+    def ask(
+        self, ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS
+    ) -> asyncio.Future[ReadAnswer]:
+        """Send a read. The answer comes with the future, which may be cancelled."""
         future: asyncio.Future[ReadAnswer] = self._loop.create_future()
+        if not self.is_open:
+            future.set_result(ReadAnswer(Code.UNKNOWN, ledger, entry, b""))
+            return future
         self._reads.setdefault((ledger, entry), deque()).append(future)
         self._send(encode_read(ledger, entry, key=key, flags=flags))
-        return await future
+        return future
 
     async def log_in(self, user: str, password: str) -> None:
         """Before anything else, where the bookie asks for it. Raises DisconnectedError if it refuses."""

@@ -36,6 +36,8 @@ class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     # An answer that takes longer counts as lost: slow disks sync in tenths of a second, sick ones in seconds.
     answer_timeout_s: float = 2.0
     connect_timeout_s: float = 2.0
+    # So long other members of a ledger are read first after a bookie has not answered.
+    silence_s: float = 10.0
     # Between two attempts to reach a bookie, or to write a node, that failed.
     retry_s: float = 0.2
     # Appends without any progress for so long fail: what became of them is decided by recovery.
@@ -73,6 +75,8 @@ class BookiePool:
         self._links: dict[str, BookieLink] = {}
         self._connecting: dict[str, asyncio.Task[BookieLink | None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        # Bookies that owed an answer to a read for too long, and when. Others are asked first for a while.
+        self._silent: dict[str, float] = {}
 
     @property
     def known(self) -> Mapping[str, BookieFacts]:
@@ -103,6 +107,17 @@ class BookiePool:
                 except StoreError as error:
                     log.warning("bookies: %s", error)
                 await watch.changed()
+
+    # --- whom to read from
+
+    def note_silent(self, name: str) -> None:
+        """The bookie has not answered a read in time, or cannot be reached."""
+        self._silent[name] = asyncio.get_running_loop().time()
+
+    def is_silent(self, name: str) -> bool:
+        """Whether the bookie is to be asked last: else each window of a long read would wait for it again."""
+        at = self._silent.get(name)
+        return at is not None and asyncio.get_running_loop().time() < at + self.settings.silence_s
 
     # --- connections
 

@@ -12,12 +12,14 @@ from equipoise.errors import DamagedError, DisconnectedError, LedgerError
 from equipoise.ledger.entry import LedgerEntry, decode_entry, ledger_key
 from equipoise.ledger.metadata import LedgerMetadata
 from equipoise.ledger.wire import Code, Flag, ReadAnswer
+from equipoise.ledger_client.bookie_link import BookieLink
 from equipoise.ledger_client.bookie_pool import BookiePool
 
 __all__ = ["read_copy", "read_entries", "write_copy"]
 
-# Entries that are asked for at once: enough to fill a connection, few enough to stop in time.
+# Entries that are asked for at once: enough to fill a connection, few enough to stop in time; and where they are short.
 _WINDOW = 32
+_WINDOW_MAX = 1024
 _REPAIR = Flag.RECOVERY | Flag.HIGH_PRIORITY
 
 
@@ -26,26 +28,74 @@ async def read_entries(
 ) -> list[bytes]:
     """At least one payload, then as many as fit. Raises LedgerError if an entry has no valid copy."""
     found: list[bytes] = []
-    size = 0
+    size, count = 0, _WINDOW
     while first <= last:
-        window = range(first, min(first + _WINDOW, last + 1))
-        entries = await asyncio.gather(*(read_copy(pool, metadata, entry) for entry in window))
-        for _, entry in entries:
+        window = range(first, min(first + count, last + 1))
+        for entry in await _read_window(pool, metadata, window):
             size += len(entry.payload)
             if found and size > bytes_max:
                 return found
             found.append(entry.payload)
         first = window.stop
+        # As many as are likely to fit.
+        count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
     return found
+
+
+async def _read_window(pool: BookiePool, metadata: LedgerMetadata, window: range) -> list[LedgerEntry]:
+    """These entries: each asked for at one member, and at the others where that one does not have a valid copy."""
+    asked: dict[int, tuple[str, asyncio.Future[ReadAnswer]]] = {}
+    links: dict[str, BookieLink | None] = {}
+    for entry in window:
+        bookie = _members(pool, metadata, entry)[0]
+        if bookie not in links:
+            links[bookie] = await _link(pool, bookie)
+        link = links[bookie]
+        if link is not None:
+            asked[entry] = bookie, link.ask(metadata.ledger, entry)
+    if asked:
+        await asyncio.wait([answer for _, answer in asked.values()], timeout=pool.settings.answer_timeout_s)
+    for bookie, answer in asked.values():
+        link = links[bookie]
+        if not answer.done() or (link is not None and not link.is_open):
+            pool.note_silent(bookie)
+    found = [_valid(asked.get(entry), metadata.ledger, entry) for entry in window]
+    missing = [place for place, entry in enumerate(found) if entry is None]
+    copies = await asyncio.gather(*(read_copy(pool, metadata, window[place]) for place in missing))
+    for place, (_, copy) in zip(missing, copies, strict=True):
+        found[place] = copy
+    return [entry for entry in found if entry is not None]
+
+
+def _valid(
+    asked: tuple[str, asyncio.Future[ReadAnswer]] | None, ledger: int, entry: int
+) -> LedgerEntry | None:
+    """What a member has answered; None if it has not, or has no valid copy."""
+    if asked is None:
+        return None
+    answer = asked[1]
+    if not answer.done():
+        answer.cancel()
+        return None
+    if answer.result().code is not Code.OK:
+        return None
+    try:
+        return decode_entry(answer.result().body, ledger=ledger, entry=entry)
+    except DamagedError:
+        return None
+
+
+def _members(pool: BookiePool, metadata: LedgerMetadata, entry: int) -> list[str]:
+    """Who has the entry, those that have not answered lately last."""
+    members = metadata.members_at(entry)
+    return sorted((members[index] for index in metadata.quorum.write_set(entry)), key=pool.is_silent)
 
 
 async def read_copy(pool: BookiePool, metadata: LedgerMetadata, entry: int) -> tuple[bytes, LedgerEntry]:
     """The stored entry and what it says. Members that answered that theirs is damaged get it again."""
-    members = metadata.members_at(entry)
     damaged: list[str] = []
     reasons: list[str] = []
-    for index in metadata.quorum.write_set(entry):
-        bookie = members[index]
+    for bookie in _members(pool, metadata, entry):
         answer = await _ask(pool, bookie, metadata.ledger, entry)
         if answer is not None and answer.code is Code.OK:
             try:
@@ -83,9 +133,24 @@ async def write_copy(
 
 async def _ask(pool: BookiePool, bookie: str, ledger: int, entry: int) -> ReadAnswer | None:
     """None if the bookie does not answer in time."""
+    link = await _link(pool, bookie)
+    if link is None:
+        return None
     try:
         async with asyncio.timeout(pool.settings.answer_timeout_s):
-            link = await pool.link(bookie)
-            return await link.read(ledger, entry)
+            answer = await link.read(ledger, entry)
+    except TimeoutError:
+        pool.note_silent(bookie)
+        return None
+    if not link.is_open:
+        pool.note_silent(bookie)
+    return answer
+
+
+async def _link(pool: BookiePool, bookie: str) -> BookieLink | None:
+    try:
+        async with asyncio.timeout(pool.settings.answer_timeout_s):
+            return await pool.link(bookie)
     except (DisconnectedError, TimeoutError):
+        pool.note_silent(bookie)
         return None

@@ -4,20 +4,24 @@ A trial is a number of hubs and a deal of publishers to them. Publishers are dea
 together: by the groups that they have stated, or as found from the arrivals, with several windows; and blindly, to show
 what the order is worth. Trials are independent of each other: they run wherever there is a processor.
 
+Seconds of arrivals seldom empty a bucket, and while none is empty every split looks as good as none. So each trial is
+replayed a second time with the burst that these arrivals alone would be given (`smallest_depth`): then messages that
+fire together do empty it, and a number of hubs that divides them badly shows.
+
 Always true: the same arrivals give the same trials; what is chosen is a number of hubs that was tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.limits.firing_order import firing_order
-from equipoise.limits.fitting import MARGIN, best_fit
-from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, replay
+from equipoise.limits.fitting import MARGIN
+from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, replay, smallest_depth
 from equipoise.limits.shares import Envelope
 
 __all__ = [
@@ -58,10 +62,12 @@ class TrialLatency(NamedTuple):
     order: str
     latency_s: float
     undivided_s: float
+    # With the burst that the arrivals would be given by themselves.
+    tight_s: float
 
 
 class ChosenSplit(NamedTuple):
-    """The smallest number of hubs that stays below the limit less a margin; else the best there is."""
+    """The smallest number of hubs that keeps the limit as `choose_split` says; else the best there is."""
 
     hubs: int
     order: str
@@ -122,30 +128,48 @@ def replay_trial(
     trial: SplitTrial, trace: ArrivalTrace, envelope: Envelope, costs: DeliveryCosts, quantile: float
 ) -> TrialLatency:
     """Replay the arrivals with these seats."""
-    found = [
-        replay(
+    rate_per_s = envelope.rate_per_s
+
+    def latency_s(depth: float, *, is_divided: bool = True) -> float:
+        return replay(
             trace,
             trial.seats,
             trial.hubs,
-            rate_per_s=envelope.rate_per_s,
-            depth=envelope.burst,
+            rate_per_s=rate_per_s,
+            depth=depth,
             costs=costs,
             is_divided=is_divided,
         ).quantile_s(quantile)
-        for is_divided in (True, False)
-    ]
-    return TrialLatency(trial.hubs, trial.order, *found)
+
+    return TrialLatency(
+        trial.hubs,
+        trial.order,
+        latency_s(envelope.burst),
+        latency_s(envelope.burst, is_divided=False),
+        latency_s(smallest_depth(trace.times_s, rate_per_s, quantile)),
+    )
 
 
 def choose_split(
     latencies: Iterable[TrialLatency], limit_s: float, *, margin: float = MARGIN, orders: str = ""
 ) -> ChosenSplit:
-    """The best deal of each number of hubs, and of these the smallest number within the limit. `orders`: only these."""
-    best: dict[int, TrialLatency] = {}
-    for one in latencies:
-        is_asked = orders in one.order and one.order != BLIND
-        if is_asked and (one.hubs not in best or one.latency_s < best[one.hubs].latency_s):
-            best[one.hubs] = one
-    fit = best_fit({hubs: one.latency_s for hubs, one in best.items()}, limit_s, margin)
-    chosen = best[fit.hubs]
-    return ChosenSplit(fit.hubs, chosen.order, chosen.latency_s, chosen.undivided_s, fit.is_within)
+    """The smallest number of hubs, and its best deal, that stays below the limit less the margin. `orders`: only these.
+
+    It keeps the limit with the tight burst, too, if any number does. Where the envelope breaks the limit with any
+    number, since its burst is too small, the tight burst alone decides: hubs are there for what is not the bucket's.
+    """
+    tried = [one for one in latencies if orders in one.order and one.order != BLIND]
+    target_s = limit_s * (1 - margin)
+    rules: tuple[Callable[[TrialLatency], bool], ...] = (
+        lambda one: one.latency_s <= target_s and one.tight_s <= limit_s,
+        lambda one: one.latency_s <= target_s,
+        lambda one: one.tight_s <= limit_s,
+    )
+    kept = next((found for rule in rules if (found := [one for one in tried if rule(one)])), None)
+    if kept is None:
+        chosen = min(tried, key=lambda one: (one.latency_s, one.hubs))
+    else:
+        chosen = min(kept, key=lambda one: (one.hubs, max(one.latency_s, one.tight_s), one.latency_s))
+    return ChosenSplit(
+        chosen.hubs, chosen.order, chosen.latency_s, chosen.undivided_s, chosen.latency_s <= limit_s
+    )

@@ -1,12 +1,15 @@
 """One token, kept for a party that was refused.
 
 A party is refused when no token comes within the time that it may wait. Where a token takes longer to come than that,
-a party that always comes a moment behind one, while others come just ahead of the next, would be refused for ever. So
+a party that always comes a moment behind one, while others come just ahead of the next, would be refused every time. So
 behind those that wait already, the next token is kept for it until it comes back. The error says when to do that.
+Other parties that are refused meanwhile stand in line: the next token that is kept is for the first of them, not for
+the party that has just had one and is refused again.
 
 Always true:
     one token at most is kept, for one party, and until a moment that is known;
-    a party that has not come for its token is passed over once.
+    a party that has not come for its token is passed over once;
+    at most `LINE_MAX` parties stand in line.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from equipoise.limits.bucket import TOKEN, Bucket
 __all__ = ["TokenReserve"]
 
 Party = TypeVar("Party")
+# Parties beyond that are in line once others have left it: 64 tokens that take a second each are a minute.
+LINE_MAX = 64
 
 
 class TokenReserve(Generic[Party]):
     """Owned by whoever owns the bucket."""
 
-    __slots__ = ("_ahead", "_missed", "_until", "party")
+    __slots__ = ("_ahead", "_line", "_missed", "_until", "party")
 
     def __init__(self) -> None:
         # Whom a token is kept for; None: no token is.
@@ -33,19 +38,26 @@ class TokenReserve(Generic[Party]):
         self._until = 0
         # The last party that has not come in time.
         self._missed: Party | None = None
+        # Parties that were refused while a token was kept for another, in the order in which they were.
+        self._line: dict[Party, None] = {}
 
     def keep(self, party: Party, ahead: int, bucket: Bucket, now: int, patience_ns: int) -> None:
-        """Keep the token behind the next `ahead` for the party, for as long as the one after it takes to come.
+        """Keep the token behind the next `ahead`, for as long as the one after it takes to come: for the first in line.
 
-        Not if one is kept already, nor where parties may wait for longer than a token takes: then their turns do.
+        That is the party, unless others are before it. Not where parties may wait for longer than a token takes: then
+        their turns do.
         """
         wait_ns = bucket.wait(ahead + 1, now)
-        if self.party is not None or wait_ns is None or patience_ns * bucket.rate >= TOKEN:
+        if party == self.party or wait_ns is None or patience_ns * bucket.rate >= TOKEN or not bucket.rate:
             return
-        if party == self._missed:
+        if party == self._missed and self.party is None:
             self._missed = None
-        elif bucket.rate:
-            self.party, self._ahead = party, ahead
+            return
+        if len(self._line) < LINE_MAX:
+            self._line[party] = None
+        if self.party is None:
+            self.party, self._ahead = next(iter(self._line)), ahead
+            del self._line[self.party]
             self._until = now + wait_ns + TOKEN // bucket.rate
 
     def passed(self, count: int) -> None:
@@ -66,6 +78,10 @@ class TokenReserve(Generic[Party]):
             return wait_ns
         behind_ns, until_ns = bucket.wait(turns + 1, now), max(wait_ns, self._until - now)
         return until_ns if behind_ns is None else min(behind_ns, until_ns)
+
+    def leave(self, party: Party) -> None:
+        """The party need not stand in line: a token comes soon enough."""
+        self._line.pop(party, None)
 
     def end(self) -> None:
         """The party has had its token, or has gone."""

@@ -259,6 +259,7 @@ def _located(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count
             clients=np.column_stack([now.column(side).to_numpy() for side in SIDES]),
             hub_at=place_rows(sums.hubs.column("coordinate"))[hub],
             lag_s=sums.hubs.column("loop_lag_s").to_numpy()[hub],
+            queue_s=now.column("queue_delay_s").to_numpy(),
         ),
         count,
     )

@@ -6,7 +6,7 @@ way to the farthest is. Whatever the number of clients, that is one row per topi
     centroid    the mean of the hubs' centroids, by how many clients each is of
     deviation   the largest of a hub's deviation and how far its centroid is from that mean: W(t), both sides together
     latency     E(t): the longest way from a publisher by way of its hub to the home, the home's own delay, and the
-                longest way from there by way of a subscriber's hub to it; one way
+                longest way from there by way of a subscriber's hub to it, waits in backlogs included; one way
 
 Always true: a deviation is never less than that of any client from the mean, by the triangle inequality; what one hub
 would have to tell and does not makes a latency unknown (NaN), never shorter. So does a hub that has clients on a side
@@ -49,6 +49,8 @@ class TopicRows(NamedTuple):
     # Where the hub is, NaN if it does not know, and how late it is on average.
     hub_at: Floats
     lag_s: Floats
+    # The longest wait of a message in a subscriber's backlog.
+    queue_s: Floats
 
 
 class Gathered(NamedTuple):
@@ -68,12 +70,13 @@ def gathered(reported: TopicRows, count: int) -> Gathered:
     hop_s = _hops_s(reported, home)
     found = []
     deviation_s, latency_s = np.full(count, np.nan), np.zeros(count)
-    for at, _ in enumerate(SIDES):
+    for at, name in enumerate(SIDES):
         side = reported.where[:, at * SIDE_NUMBERS : (at + 1) * SIDE_NUMBERS]
         place, located, own_s = _crowd(reported.topic, side, count)
         found.append((place, located))
         deviation_s = np.where(np.isnan(own_s), deviation_s, np.nan_to_num(deviation_s) + own_s)
-        latency_s += _leg_s(reported.topic, side, reported.clients[:, at], hop_s, count)
+        beyond_s = hop_s + reported.queue_s if name == "subscribers" else hop_s
+        latency_s += _leg_s(reported.topic, side, reported.clients[:, at], beyond_s, count)
     lag_s = np.full(count, np.nan)
     lag_s[home >= 0] = reported.lag_s[home[home >= 0]]
     (publishers_at, publishers), (subscribers_at, subscribers) = found
@@ -120,12 +123,15 @@ def _crowd(topic: Indices, side: Floats, count: int) -> tuple[Floats, Floats, Fl
     return place, located, _largest(of, beyond_s, count)
 
 
-def _leg_s(topic: Indices, side: Floats, clients: Floats, hop_s: Floats, count: int) -> Floats:
-    """Between the farthest of the side and the home; NaN without clients, or if a hub that has some does not know."""
+def _leg_s(topic: Indices, side: Floats, clients: Floats, beyond_s: Floats, count: int) -> Floats:
+    """Between the farthest of the side and the home, with what each row adds to it.
+
+    NaN without clients, or if a hub that has some does not know.
+    """
     is_known = side[:, LOCATED] > 0
     rows = np.flatnonzero(is_known | (clients > 0))
     leg_s = np.where(is_known[rows], side[rows, LEG], np.nan)
-    return _largest(topic[rows], leg_s + hop_s[rows], count)
+    return _largest(topic[rows], leg_s + beyond_s[rows], count)
 
 
 def _largest(topic: Indices, values: Floats, count: int) -> Floats:

@@ -328,6 +328,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replica_hits: dict[bytes, Hits] = {}
     # The same of content topics: more edges (positive) or fewer.
     content_hits: dict[bytes, Hits] = {}
+    # Since when an edge of a content topic has been seen in a session.
+    in_session_s: dict[bytes, float] = {}
     # When a topic's entry was last changed for load, and when its replication was.
     moved_s: dict[bytes, float] = {}
     replicated_s: dict[bytes, float] = {}

@@ -245,6 +245,13 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "readers: its hubs then share the subscribers by what their filters match."
         ),
     ] = 1000.0
+    content_session_wait_s: Annotated[
+        float,
+        _seconds(
+            "Content topics whose edges share subscribers in sessions keep their edges for so long at most; then the "
+            "planner no longer waits for the sessions to end. Ten sessions with their stabilising time."
+        ),
+    ] = 600.0
 
     # --- latency ------------------------------------------------------------------------------------------------------
     latency_hits: Annotated[

@@ -71,8 +71,7 @@ class Admission:
         self.routing: deque[Submission] = deque()
         # By path, what waits, the oldest first; no path without any.
         self.waiting: dict[Path, deque[Submission]] = {}
-        # By the hub and the term that they were sent to and in: how they came here, how many. The oldest first; no way
-        # without any.
+        # By the hub and the term that they were sent to and in: how they came here, how many. The oldest first.
         self.in_flight: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
         # Messages of this hub's clients that are in flight and have sequences: that of the first, and they.
         self.kept: deque[tuple[int, Sequence[bytes]]] = deque()
@@ -81,15 +80,14 @@ class Admission:
         self.is_doubtful = False
         # By hub and path.
         self.unresolved: dict[tuple[str, Path], Unresolved] = {}
-        # The way that the last message took that got a position: the home at its end, which has numbered the message,
-        # knows this hub as one that messages come through, and tells subscribers of a gap if this hub dies.
+        # The way of the last message, if it got a position: the home that numbered it knows this hub as one that
+        # messages come through, and tells subscribers of a gap if this hub dies.
         self.vouched: tuple[str, int] | None = None
         # The position of the last message of this hub's clients that has one.
         self.numbered_at = NOWHERE
-        # Lost messages that are numbered with the next message: else the stream would end at a position that no
-        # subscriber gets to see, and might wait for.
+        # Lost messages, numbered with the next one: a stream must not end at a position that no subscriber gets.
         self.loss = 0
-        # Of a limited topic: whether its envelope has room. It holds messages, but not the stream itself.
+        # Of a limited topic: whether its envelope has room. It holds messages, not the stream itself.
         self.tokens: Gate | None = None
         self.gates: tuple[Gate, ...] = ()
 
@@ -229,6 +227,8 @@ class Admission:
     def acked(self, hub: str, path: Path, messages: int, at: tuple[int, int]) -> list[Ack]:
         """The hub has dealt with so many more of the path; the last is at `at`, as an Ack has it."""
         self.numbered_at = max(self.numbered_at, NOWHERE if path or at[0] or not at[1] else (at[1] + 1, 0))
+        # The home may have no room for the topic: publishers are answered by what becomes of their messages.
+        self.vouched = self.vouched if at[0] else None
         entry = self.unresolved.get((hub, path))
         if entry is not None:
             # These are meant, and the oldest of them: nothing else of the path has been sent there since.

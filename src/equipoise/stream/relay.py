@@ -114,6 +114,14 @@ class RelayMerge:
         at_epoch, at_n = self.position
         return epoch < at_epoch or (epoch == at_epoch and n <= at_n + 1)
 
+    def has_attached(self, hub: str) -> bool:
+        """Whether the hub answered the last request of this one.
+
+        A filtered run accounts for positions by the filters that its sender knows. A hub that this one has left may not
+        know that yet, nor the filters of today: its runs say nothing about the messages that they leave out.
+        """
+        return hub == self.source or (hub == self.joining and self.join_at is not None)
+
     def may_open(self: S, rules: RelayRules[S], origin: str, opened: Opened) -> bool:
         """Whether the stream may go on in that epoch: nothing of the epochs before it will come any more."""
         at_epoch, at_n = self.position

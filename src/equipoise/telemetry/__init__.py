@@ -1,20 +1,13 @@
 """Records that hubs make of their load and the pipeline reads: one schema, a ring, Arrow on the wire. Pure."""
 
+from equipoise.telemetry.column import EVERY_KIND, Column, ColumnType, RecordKind, Role
+from equipoise.telemetry.load import EDGE_STATES
 from equipoise.telemetry.ring import Block, NameColumn, Numbers, Part, TelemetryRing, Values, narrow
-from equipoise.telemetry.schema import (
-    COLUMNS,
-    EVERY_KIND,
-    Column,
-    ColumnType,
-    RecordKind,
-    Role,
-    arrow_schema,
-    columns_of,
-    spark_schema,
-)
+from equipoise.telemetry.schema import COLUMNS, arrow_schema, columns_of, spark_schema
 
 __all__ = [
     "COLUMNS",
+    "EDGE_STATES",
     "EVERY_KIND",
     "Block",
     "Column",

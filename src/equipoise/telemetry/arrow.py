@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate, repeat
 
+from equipoise.telemetry.column import ColumnType, RecordKind
 from equipoise.telemetry.ring import OFFSET, NameColumn, Numbers, Part, Values, counting, is_each, widened
-from equipoise.telemetry.schema import COLUMNS, ColumnType, RecordKind, columns_of
+from equipoise.telemetry.schema import COLUMNS, columns_of
 
 __all__ = ["END", "Field", "FlatTable", "Scalar", "Structs", "batch", "flatbuffer", "schema_message"]
 

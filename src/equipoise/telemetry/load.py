@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["CPU_FULL_RATIO", "LOOP_LAG_FULL_S", "lag_ratio", "load_ratio"]
+__all__ = ["CPU_FULL_RATIO", "EDGE_STATES", "LOOP_LAG_FULL_S", "lag_ratio", "load_ratio"]
 
 # Cruise Control allows 0.7 of a CPU where it allows 0.8 of a network: 0.7/0.8 lets one threshold serve both.
 CPU_FULL_RATIO = 0.875
 # A third of the 150 ms in which a game answers (Dynamoth, V-D).
 LOOP_LAG_FULL_S = 0.05
+# What a hub does as an edge of content topics, by the number that records have of it. The first: it is none.
+EDGE_STATES = ("", "ok", "n/a", "stabilizing", "asking", "sampling", "migrating", "accepting")
 
 
 def load_ratio(

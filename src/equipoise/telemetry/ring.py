@@ -24,7 +24,8 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeGuard
 
-from equipoise.telemetry.schema import RecordKind, columns_of
+from equipoise.telemetry.column import RecordKind
+from equipoise.telemetry.schema import columns_of
 
 __all__ = [
     "BLOCK_BYTES",

@@ -17,70 +17,18 @@ A column that comes later goes to the end and is null in older records. Readers 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-__all__ = [
-    "COLUMNS",
-    "EVERY_KIND",
-    "Column",
-    "ColumnType",
-    "RecordKind",
-    "Role",
-    "arrow_schema",
-    "columns_of",
-    "spark_schema",
-]
+from equipoise.telemetry.column import EVERY_KIND, Column, ColumnType, RecordKind
+from equipoise.telemetry.load import EDGE_STATES
+
+__all__ = ["COLUMNS", "arrow_schema", "columns_of", "spark_schema"]
 
 
-class RecordKind(StrEnum):
-    """What a record is about. The value is what the column `kind` holds."""
-
-    TOPIC = "topic"
-    HUB = "hub"
-    ARRIVAL = "arrival"
-
-
-class Role(StrEnum):
-    """What the hub is to the topic at the end of the window. The value is what the column `role` holds."""
-
-    # It numbers the topic's messages: the only home, or the first of several.
-    HOME = "home"
-    # It numbers a stream beside the trunk.
-    LANE = "lane"
-    # It passes on what another hub has numbered, or passes on to it what its own clients publish.
-    RELAY = "relay"
-
-
-class ColumnType(StrEnum):
-    """Spark's words; `arrow_schema` knows what Arrow calls them."""
-
-    STRING = "string"
-    BINARY = "binary"
-    LONG = "bigint"
-    DOUBLE = "double"
-    # Microseconds, UTC.
-    TIMESTAMP = "timestamp"
-
-
-EVERY_KIND = frozenset(RecordKind)
 _TOPIC = frozenset({RecordKind.TOPIC})
 _HUB = frozenset({RecordKind.HUB})
 _ARRIVAL = frozenset({RecordKind.ARRIVAL})
 _LOAD = _TOPIC | _HUB
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column. `kinds`: the records that fill it; in those it is null only where `meaning` says so."""
-
-    name: str
-    type: ColumnType
-    # Of the value; empty for names.
-    unit: str
-    kinds: frozenset[RecordKind]
-    meaning: str
 
 
 _T = ColumnType
@@ -134,6 +82,22 @@ def _delays(name: str, who: str) -> tuple[Column, ...]:
                 f"half the measured round trip {meaning}; 0 if `{name}_measured` is 0",
             )
             for level, meaning in levels.items()
+        ),
+    )
+
+
+_STATES = ", ".join(f"{at} {state or 'none'}" for at, state in enumerate(EDGE_STATES))
+
+
+def _edge_load(name: str, when: str) -> tuple[Column, ...]:
+    """What edges of content topics compare."""
+    return (
+        Column(
+            f"content_{name}input_ratio", _T.DOUBLE, "", _HUB, f"messages/s times the matching delay, {when}"
+        ),
+        Column(f"content_{name}output_ratio", _T.DOUBLE, "", _HUB, f"bytes/s of what can be sent, {when}"),
+        Column(
+            f"content_{name}delay_us", _T.LONG, "µs", _HUB, f"from a message to its outputs written, {when}"
         ),
     )
 
@@ -352,6 +316,19 @@ COLUMNS: tuple[Column, ...] = (
         _LOAD,
         "messages not written to hubs that follow, since no filter there matches; once per hub",
     ),
+    Column("content_state", _T.LONG, "state", _HUB, f"as an edge of content topics: {_STATES}"),
+    Column(
+        "content_subscriptions", _T.LONG, "subscriptions", _HUB, "by filter, to those topics; none that leave"
+    ),
+    *_edge_load("", "of those topics, over the window of the balancing"),
+    Column("content_sessions", _T.LONG, "sessions", _HUB, "that have ended since the hub began"),
+    Column("content_moved", _T.LONG, "subscriptions", _HUB, "sent to other edges in these sessions"),
+    Column("content_came", _T.LONG, "subscriptions", _HUB, "that other edges have sent here"),
+    Column(
+        "content_session", _T.STRING, "", _HUB, "the latest session whose estimates were compared; else null"
+    ),
+    *_edge_load("estimated_", "as that session estimated for after it"),
+    *_edge_load("realised_", "one window after that session"),
 )
 
 

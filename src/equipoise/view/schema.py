@@ -188,7 +188,7 @@ class TopicFields(Generic[NumberT, PlaceT]):
     # Change of `out_bytes_per_s` in a second.
     out_bytes_trend: NumberT = _trend("out_bytes", "bytes/s²")
     # E(t) of ePulsar: one way from the farthest publisher to the farthest subscriber by way of the home, from clients'
-    # coordinates and what smart clients observe. NaN: not known.
+    # coordinates and what smart clients observe, with the home's lag and the longest wait in a backlog. NaN: not known.
     latency_s_worst: NumberT = _located("s", UNKNOWN, Sign.OPTIONAL)
     # What messages took as measured, at quantiles of pairs of a publisher and a subscriber: round trips of connections
     # in use, time in hubs, queueing. NaN: not measured.
@@ -269,6 +269,23 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     filter_matches_per_s: NumberT = _number(Aggregate.RATE, "filter_matches", "messages/s")
     matching_ratio: NumberT = _number(Aggregate.RATE, "matching_ns", "cores", scale=_NS)
     kept_off_per_s: NumberT = _number(Aggregate.RATE, "kept_off_messages", "messages/s")
+    # As an edge of content topics: its state (`telemetry.EDGE_STATES`), subscriptions, and what edges compare.
+    content_state: WholeT = _declared(Shape.WHOLE, 0, Aggregate.LAST, "content_state")
+    content_subscriptions: NumberT = _number(Aggregate.LAST, "content_subscriptions", "subscriptions")
+    content_input_ratio: NumberT = _number(Aggregate.LAST, "content_input_ratio", "")
+    content_output_ratio: NumberT = _number(Aggregate.LAST, "content_output_ratio", "")
+    content_delay_s: NumberT = _number(Aggregate.LAST, "content_delay_us", "s", scale=_US)
+    # Sessions that have ended, subscriptions sent away in them, and those that came.
+    content_sessions: NumberT = _number(Aggregate.LAST, "content_sessions", "sessions")
+    content_moved: NumberT = _number(Aggregate.LAST, "content_moved", "subscriptions")
+    content_came: NumberT = _number(Aggregate.LAST, "content_came", "subscriptions")
+    # Of the latest session that was compared: the load estimated for after it, and the load one window later.
+    content_estimated_input_ratio: NumberT = _number(Aggregate.LAST, "content_estimated_input_ratio", "")
+    content_estimated_output_ratio: NumberT = _number(Aggregate.LAST, "content_estimated_output_ratio", "")
+    content_estimated_delay_s: NumberT = _number(Aggregate.LAST, "content_estimated_delay_us", "s", scale=_US)
+    content_realised_input_ratio: NumberT = _number(Aggregate.LAST, "content_realised_input_ratio", "")
+    content_realised_output_ratio: NumberT = _number(Aggregate.LAST, "content_realised_output_ratio", "")
+    content_realised_delay_s: NumberT = _number(Aggregate.LAST, "content_realised_delay_us", "s", scale=_US)
     # Where it is in the network. None: it has no coordinate yet.
     coordinate: PlaceT = _place()
 

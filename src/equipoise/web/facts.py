@@ -18,6 +18,7 @@ from equipoise.model import Mode, TopicSpec
 from equipoise.model.names import from_id, shown, to_id
 from equipoise.store import Committed
 from equipoise.view import View
+from equipoise.web.content_status import content_status, edge_numbers
 from equipoise.web.envelope_status import envelope_status
 from equipoise.web.geography import Projector
 from equipoise.web.latency_status import NO_STATUS, LatencyStatus, noted_topics, standings
@@ -162,6 +163,7 @@ class ClusterFacts:
                     "weight": None if member is None else member.weight,
                     "entries": entries.get(name, 0),
                     **_hub_numbers(view, at, loads),
+                    **edge_numbers(view, at),
                 }
             )
         return rows
@@ -203,6 +205,7 @@ class ClusterFacts:
         return {
             **row,
             "carried_by": carried,
+            "content": content_status(self.controller, name, row["homes"]),
             "envelope": envelope_status(self.controller, name, row["homes"]),
             "curve": {
                 "at_s": [point[0] for point in points],

@@ -247,15 +247,36 @@ def test_clusters_part_when_all_edges_are_balanced_with_each_other() -> None:
     assert head.phase is HeadPhase.STABILIZING
 
 
-def test_clusters_part_when_no_edge_has_been_in_a_session_for_a_while() -> None:
+def test_clusters_part_when_no_session_has_moved_a_subscriber_for_a_while() -> None:
     head = head_with(pie_of("a", load_of(input_ratio=0.6)))
     request = SessionRequest(hub="g", session="g:1", metric=BalancedMetric.INPUT, is_global=True)
     head.receive(2.0, request)
-    head.receive(30.0, pie_of("a", IDLE, number=2, status=HubStatus.BUSY))
+    head.receive(30.0, pie_of("a", IDLE, number=2, status=HubStatus.STABILIZING))
     assert head.detect(85.0) == []
-    head.receive(86.0, pie_of("a", IDLE, number=3))
+    # From here on its sessions are fruitless: they do not keep the clusters together.
+    head.receive(86.0, pie_of("a", IDLE, number=3, status=HubStatus.BUSY))
     assert head.detect(140.0) == []
     assert PartClusters("g") in head.detect(146.0)
+
+
+def test_a_cluster_whose_edge_stays_unavailable_asks_another_after_a_while() -> None:
+    """1. An edge is between its thresholds, so its cluster is unavailable. 2. Its own cluster cannot relieve it, and
+    the mean is no overload. 3. By the paper's words the cluster would wait for ever beside an idle one."""
+    head = head_with(
+        pie_of("a", load_of(input_ratio=0.92), status=HubStatus.UNAVAILABLE),
+        pie_of("b", load_of(input_ratio=0.8)),
+        pie_of("g", IDLE, cluster="g", is_global=True),
+    )
+    head.detect(1.0)
+    assert head.phase is HeadPhase.UNAVAILABLE
+    head.receive(40.0, pie_of("b", load_of(input_ratio=0.8), number=2, status=HubStatus.STABILIZING))
+    head.detect(50.0)
+    head.receive(51.0, pie_of("b", load_of(input_ratio=0.8), number=3))
+    head.detect(55.0)
+    head.detect(110.0)
+    assert head.phase is HeadPhase.UNAVAILABLE
+    (asked, _) = head.detect(115.0)
+    assert isinstance(asked, SendControl) and asked.hub == "g"
 
 
 def test_what_is_between_edges_does_not_concern_a_head_and_the_other_way_round() -> None:

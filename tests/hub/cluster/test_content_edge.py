@@ -9,12 +9,13 @@ import pytest
 
 from equipoise.content.balancing.edge_events import EdgePhase
 from equipoise.content.balancing.load import EdgeLoad
-from equipoise.content.balancing.messages import HubStatus, Pie, SessionRequest, encode
+from equipoise.content.balancing.messages import HubStatus, Pie, SessionEstimate, SessionRequest, encode
 from equipoise.content.balancing.pair_estimate import BalancedMetric
 from equipoise.content.parsing import parse_filter
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.hub.content.edge_probe import covers_of, tagged
 from equipoise.model import Mode
+from equipoise.telemetry import EDGE_STATES
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient, users
 
@@ -187,3 +188,35 @@ def test_info_tells_what_an_edge_does_and_what_it_measures() -> None:
         assert float(facts["eq_content_output_ratio"]) >= 0.0
     facts_of = edge(hubs, "h2").facts
     assert facts_of.content_output_ratio > 0.0 and edge(hubs, "h1").facts.content_output_ratio == 0.0
+
+
+def test_states_have_the_numbers_that_records_have_of_them() -> None:
+    assert ("", *(phase.value for phase in EdgePhase)) == EDGE_STATES
+
+
+def test_an_acceptor_compares_what_was_estimated_with_its_load_a_window_later() -> None:
+    hubs = begun()
+    pass_time(hubs, 8)
+    node, shell = edge(hubs, "h2"), hubs["h2"].shell
+    request = SessionRequest(hub="h3", session="h3:1", metric=BalancedMetric.MATCH)
+    estimate = EdgeLoad(input_rate=10.0, delay_s=0.02, bandwidth_bytes_per_s=4.0, output_bytes_per_s=1.0)
+    for message in (
+        SessionEstimate(hub="h3", session="h3:0", load=EdgeLoad(input_rate=1.0)),
+        request,
+        SessionEstimate(hub="h3", session="h3:1", load=estimate),
+    ):
+        publish(hubs, "h1", "$at/h2/content", encode(message))
+    client = hubs["h2"].client(3)
+    client.send("EQ.LINK", f"link-{1:016}", "ROUTES")
+    client.send("EQ.FSUBSCRIBE", "1", "t", "even = true", "SESSION", "h3:1", "1")
+    hubs.settle()
+    assert node.balancer is not None and str(node.balancer.phase) == EdgePhase.STABILIZING
+    assert node.session_compared == ""
+    publish(hubs, "h1", "t", '{"even": true}')
+    pass_time(hubs, 32)
+    assert node.session_compared == "h3:1" and shell.now() > 0
+    facts = node.facts
+    assert facts.content_estimated_input_ratio == pytest.approx(0.2)
+    assert facts.content_estimated_output_ratio == pytest.approx(0.25)
+    assert facts.content_estimated_delay_s == 0.02
+    assert (facts.content_sessions, facts.content_came, facts.content_subscriptions) == (1, 1, 1)

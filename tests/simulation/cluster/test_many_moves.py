@@ -111,11 +111,11 @@ def test_a_topic_whose_new_home_has_no_room_goes_on_and_is_offered_again() -> No
             _give_all_to(world, "h1")
             streams = home.core.index.topics.values()
             await world.until(lambda: all(topic.stream is None for topic in streams), 5.0)
-            index._topics_max = 0
+            index.topics_max = 0
             _give_all_to(world, "h2")
             await world.until(lambda: moves.retried > 0, 5.0)
             retried += moves.retried
-            index._topics_max = 1_000
+            index.topics_max = 1_000
             await world.until(lambda: not moves.under_way, 5.0)
             assert not moves.under_way, "they never got away"
 

@@ -43,7 +43,10 @@ def test_a_store_that_is_gone_for_a_minute_is_not_missed() -> None:
         assert outcomes.fired["store outage"] == 1
 
 
-@pytest.mark.parametrize("name", ["cluster-store-crashes", "cluster-store-zombies", "cluster-store-losses"])
+@pytest.mark.parametrize(
+    "name",
+    ["cluster-store-crashes", "cluster-store-zombies", "cluster-store-losses", "cluster-store-gone-crashes"],
+)
 def test_hubs_that_are_declared_dead_come_back_as_new_ones(name: str) -> None:
     renewed = 0
     for seed in SEEDS:

@@ -103,10 +103,16 @@ MENDED = [
     ("cluster-everything", 1717),
     # The home's epoch followed a loss, and no message came in it: the next ones came in a lane that began meanwhile.
     ("cluster-everything", 1033),
+    # The log was opened and appended to at a hub before the topic's home was there: subscribers by pattern missed it.
+    ("content-durable", 110),
+    # A hub took a filtered run of a hub that it had left, which did not know its filters any more.
+    ("content-trees-routed", 174),
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
     ("cluster-store-everything", 120),
+    # The token that is kept for a refused publisher was kept for the same one every time.
+    ("limits-shares", 112),
     # A publisher was put behind one that came back at once, and refused for ever.
     ("limits-everything", 71),
     ("limits-store-everything", 30),

@@ -38,6 +38,8 @@ async def export_log(
 ) -> None:
     """Write the log of a topic to a file. The file appears once it is complete."""
     _check(file)
+    if not await connection.ask(b"EXISTS", topic.encode()):
+        raise SettingsError(f"topic {topic} has no log")
     count = 0
     part = file.with_name(f"{file.name}.part")
     with _writer(file, part) as write:

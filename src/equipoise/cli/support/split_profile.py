@@ -199,13 +199,14 @@ def _show(topic: str, found: RecordedArrivals, made: _Conclusion, number: int, *
     rows = []
     for count in sorted(blind):
         dealt = [one for one in latencies if one.hubs == count and one.order != BLIND]
-        best = min(dealt, key=lambda one: one.latency_s)
+        best = min(dealt, key=lambda one: (max(one.latency_s, one.tight_s), one.latency_s))
         mark = "chosen" if count == chosen.hubs else ""
-        rows.append(
-            (count, _ms(best.latency_s), best.order, _ms(best.undivided_s), _ms(blind[count].latency_s), mark)
-        )
+        if mark:
+            best = next(one for one in dealt if one.order == chosen.order)
+        shown = (best.latency_s, best.tight_s, best.undivided_s, blind[count].latency_s)
+        rows.append((count, *map(_ms, shown), best.order, mark))
     typer.echo(f"{topic}: {len(found.times):,} messages of {found.publishers:,} publishers\n")
-    show_table(("HUBS", "LATENCY", "DEALT BY", "UNDIVIDED", "BLIND", ""), rows)
+    show_table(("HUBS", "LATENCY", "TIGHT", "UNDIVIDED", "BLIND", "DEALT BY", ""), rows)
     typer.echo()
     if chosen.is_within:
         typer.echo(f"{chosen.hubs} hubs keep {_ms(limit_s)}")

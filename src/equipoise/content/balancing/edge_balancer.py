@@ -44,6 +44,7 @@ from equipoise.content.balancing.messages import (
     Pie,
     SessionDone,
     SessionEnd,
+    SessionEstimate,
     SessionReply,
     SessionRequest,
 )
@@ -157,7 +158,7 @@ class EdgeBalancer:
             self.clusters.discard(message.cluster)
             self.clusters.add(self.cluster)
             return []
-        if message_is_global(message):
+        if message_is_global(message) or isinstance(message, SessionEstimate):
             return []
         return self._apply(message)
 

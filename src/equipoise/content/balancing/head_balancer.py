@@ -56,8 +56,10 @@ class HeadBalancer:
         self._published: tuple[float, EdgeLoad] | None = None
         self._number = 0
         self._first_edge = FirstEdge(settings)
-        # When an edge of the two joined clusters was last seen in a session.
-        self._busy_at_s = 0.0
+        # Since when an edge has been unavailable without a session of the cluster's own edges that moved subscribers.
+        self._stuck_since_s: float | None = None
+        # When the clusters joined, or an edge of them was last seen STABILIZING: a session has moved subscribers.
+        self._moved_at_s = 0.0
 
     @property
     def phase(self) -> HeadPhase:
@@ -95,7 +97,8 @@ class HeadBalancer:
         )
         steady = now_s >= head.stable_at_s and before is not None and is_steady(before, load, self.settings)
         unavailable = any(pie.status is HubStatus.UNAVAILABLE for pie in self._own())
-        return apply_head(head, ClusterDetected(unavailable, found.is_overloaded, found.requests, steady))
+        must_ask = found.is_overloaded or self._is_stuck(now_s, is_unavailable=unavailable)
+        return apply_head(head, ClusterDetected(unavailable, must_ask, found.requests, steady))
 
     def poll(self, now_s: float) -> list[HeadEffect]:
         head = self._head
@@ -114,16 +117,16 @@ class HeadBalancer:
             latest = known.get(message.hub)
             if message.hub != self.hub and (latest is None or latest[1].number < message.number):
                 known[message.hub] = now_s, message
-                if message.status is HubStatus.BUSY:
-                    self._busy_at_s = now_s
+                if message.status is HubStatus.STABILIZING:
+                    self._moved_at_s = now_s
             return []
         if not getattr(message, "is_global", False):
             return []
         if isinstance(message, SessionRequest):
-            self._busy_at_s = now_s
+            self._moved_at_s = now_s
             return apply_head(head, RequestReceived(message))
         if isinstance(message, SessionReply):
-            self._busy_at_s = now_s
+            self._moved_at_s = now_s
             return apply_head(head, ReplyReceived(message))
         assert isinstance(message, SessionEnd), "there is no other message between heads"
         return apply_head(head, EndReceived(message))
@@ -180,16 +183,33 @@ class HeadBalancer:
     def _own(self) -> list[Pie]:
         return [pie for _, pie in self._edges.values() if pie.cluster == self.hub]
 
+    def _is_stuck(self, now_s: float, *, is_unavailable: bool) -> bool:
+        """Whether an edge is unavailable and its own cluster has not relieved it, though it had time to.
+
+        [1] has such a cluster wait. Where its mean is below the higher threshold it would wait for ever.
+        """
+        if not is_unavailable or any(pie.status is HubStatus.STABILIZING for pie in self._own()):
+            self._stuck_since_s = None
+        elif self._stuck_since_s is None:
+            self._stuck_since_s = now_s
+        since_s = self._stuck_since_s
+        return since_s is not None and now_s - since_s >= self.settings.global_quiet_s
+
     def _is_settled(self, now_s: float) -> bool:
-        """Whether all edges of both clusters are balanced with each other, or have had no session for long."""
+        """Whether all edges of both clusters are balanced with each other, or no session has moved any for long.
+
+        Sessions that move none do not count: edges whose outputs Phase II leaves apart try again for ever, and would
+        keep their clusters from joining others.
+        """
         head = self._head
         if now_s - head.joined_at_s < self.settings.detection_s * 2:
             return False
         pies = [pie for _, pie in self._edges.values() if pie.cluster in (self.hub, head.peer)]
-        if any(pie.status is HubStatus.BUSY for pie in pies):
-            self._busy_at_s = now_s
+        if any(pie.status is HubStatus.STABILIZING for pie in pies):
+            self._moved_at_s = now_s
             return False
         hubs = {pie.hub for pie in pies}
-        if all(hubs - {pie.hub} <= set(pie.balanced) for pie in pies) and len(hubs) > len(head.edges):
+        is_calm = all(pie.status is not HubStatus.BUSY for pie in pies) and len(hubs) > len(head.edges)
+        if is_calm and all(hubs - {pie.hub} <= set(pie.balanced) for pie in pies):
             return True
-        return now_s - self._busy_at_s >= self.settings.global_quiet_s
+        return now_s - self._moved_at_s >= self.settings.global_quiet_s

@@ -73,7 +73,7 @@ class ClusterDetected(NamedTuple):
 
     # An edge of the cluster is unavailable.
     is_unavailable: bool
-    # The mean of the edges is above a higher threshold.
+    # The mean of the edges is above a higher threshold, or an edge stays unavailable: the cluster cannot help itself.
     is_overloaded: bool
     requests: tuple[OffloadRequest, ...]
     is_steady: bool
@@ -149,12 +149,12 @@ def always(head: HeadSession, event: Any) -> bool:
 
 
 def may_ask(head: HeadSession, event: ClusterDetected) -> bool:
-    """it is overloaded, or all its edges are available and it differs from a cluster that can be asked"""
+    """it cannot help itself, or all its edges are available and it differs from a cluster that can be asked"""
     return bool(event.requests) and (event.is_overloaded or not event.is_unavailable)
 
 
 def must_ask(head: HeadSession, event: ClusterDetected) -> bool:
-    """it is overloaded, and a cluster can be asked"""
+    """it is overloaded or an edge stays unavailable, and a cluster can be asked"""
     return bool(event.requests) and event.is_overloaded
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Pie",
     "SessionDone",
     "SessionEnd",
+    "SessionEstimate",
     "SessionReply",
     "SessionRequest",
     "decode",
@@ -94,6 +95,14 @@ class SessionDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     session: _Name
 
 
+class SessionEstimate(msgspec.Struct, frozen=True, kw_only=True, tag="estimate"):
+    """The load that the acceptor should have once the subscribers of the session have come."""
+
+    hub: _Name
+    session: _Name
+    load: EdgeLoad
+
+
 class ClusterJoined(msgspec.Struct, frozen=True, kw_only=True, tag="joined"):
     """A head to its edges: balance with the edges of that cluster, too."""
 
@@ -109,7 +118,14 @@ class ClusterParted(msgspec.Struct, frozen=True, kw_only=True, tag="parted"):
 
 
 ControlMessage = (
-    Pie | SessionRequest | SessionReply | SessionEnd | SessionDone | ClusterJoined | ClusterParted
+    Pie
+    | SessionRequest
+    | SessionReply
+    | SessionEstimate
+    | SessionEnd
+    | SessionDone
+    | ClusterJoined
+    | ClusterParted
 )
 _decoder = msgspec.json.Decoder(ControlMessage)
 _encoder = msgspec.json.Encoder()

@@ -127,7 +127,9 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = 900.0
     global_quiet_s: Annotated[
         _Seconds,
-        Meta(description="Two clusters part when none of their edges has been in a session for so long."),
+        Meta(
+            description="Two clusters part when no session of their edges has moved a subscriber for so long."
+        ),
     ] = 60.0
     estimate: Annotated[
         DelayEstimate, Meta(description="How the matching delay after a move is estimated.")

@@ -55,7 +55,7 @@ class _Relays(Protocol):
 
 
 class _Patterns(Protocol):
-    def links(self, topic: Topic) -> list[OutLink]: ...
+    def links(self, topic: bytes) -> list[OutLink]: ...
 
 
 class _Cluster(ClusterPort, Protocol):
@@ -169,7 +169,7 @@ class Dependencies:
             frame = encode(AfterFrame(topic.key, topic.epoch, *tag))
             links = dict(topic.relays or {})
             if not topic.lane and topic.is_home:
-                links.update(dict.fromkeys(self._cluster.patterns.links(topic)))
+                links.update(dict.fromkeys(self._cluster.patterns.links(topic.name)))
             for link in links:
                 link.write(frame)
             if tag.n < WHOLE:

@@ -39,7 +39,7 @@ class _Relays(Protocol):
 
 
 class _Patterns(Protocol):
-    def links(self, topic: Topic) -> list[OutLink]: ...
+    def links(self, topic: bytes) -> list[OutLink]: ...
 
 
 class _Cluster(ClusterPort, Protocol):
@@ -136,6 +136,9 @@ class Feeders:
         if topic.beside is not None:
             topic.beside.opened = (topic.epoch, 0, 0)
         frame = encode(OpenedFrame(topic.name, topic.epoch, cluster.name, 0, 0))
-        for link in {**dict.fromkeys(topic.relays or ()), **dict.fromkeys(cluster.patterns.links(topic))}:
+        for link in {
+            **dict.fromkeys(topic.relays or ()),
+            **dict.fromkeys(cluster.patterns.links(topic.name)),
+        }:
             link.write(frame)
         return before

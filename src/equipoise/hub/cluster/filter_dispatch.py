@@ -55,7 +55,7 @@ def filter_handlers(cluster: Cluster, find: Callable[[bytes], Topic | None]) -> 
         cluster.core.note_epoch(frame.epoch)
         topic = find(frame.topic)
         stream = None if topic is None else topic.stream
-        if stream is not None and not stream.state.is_home:
+        if stream is not None and not stream.state.is_home and stream.has_attached(peer):
             cluster.merging.filtered(
                 stream, peer, FilteredRun(frame.epoch, frame.first, frame.count, *messages)
             )

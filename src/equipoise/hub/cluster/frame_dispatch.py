@@ -32,6 +32,7 @@ from equipoise.hub.cluster.link.frames import (
     LeaseFrame,
     LeaveFrame,
     LossFrame,
+    MissedFrame,
     NoPatternFrame,
     NumberedFrame,
     OpenedFrame,
@@ -69,7 +70,7 @@ from equipoise.stream.handover_events import (
 )
 from equipoise.stream.parts import Again
 from equipoise.stream.relay import Arrival
-from equipoise.stream.submission import NOWHERE, Submission
+from equipoise.stream.submission import NOWHERE, Path, Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
@@ -116,6 +117,7 @@ class FrameDispatch:
         self._on(NumberedFrame, self._numbered)
         self._on(RecountFrame, self._recount)
         self._on(RecountedFrame, self._recounted)
+        self._on(MissedFrame, lambda peer, frame: self._cluster.patterns.missed(frame.topic))
         self._on(EgressFrame, self._egress)
 
     def _handle_streams(self) -> None:
@@ -182,8 +184,7 @@ class FrameDispatch:
         path = (*frame.path, (peer, cluster.out[peer].incarnation))
         topic = self._find(frame.key, is_made=True)
         if topic is None:
-            cluster.ingress.dropped += len(frame.payloads)
-            cluster.ingress.acknowledge(path, frame.key, len(frame.payloads), NOWHERE)
+            self._give_up(path, frame.key, len(frame.payloads))
         else:
             cluster.ingress.submit(topic, Submission(path, frame.version, frame.payloads, frame.tags))
 
@@ -192,8 +193,7 @@ class FrameDispatch:
         path = ((peer, cluster.out[peer].incarnation),)
         topic = self._find(frame.key, is_made=True)
         if topic is None:
-            cluster.ingress.dropped += len(frame.payloads)
-            cluster.ingress.acknowledge(path, frame.key, len(frame.payloads), NOWHERE)
+            self._give_up(path, frame.key, len(frame.payloads))
         else:
             item = Submission(path, frame.version, frame.payloads, sequence=frame.sequence)
             cluster.ingress.submit(topic, item)
@@ -212,11 +212,26 @@ class FrameDispatch:
         path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
         topic = self._find(frame.key, is_made=True)
         if topic is None:
-            self._cluster.ingress.acknowledge(path, frame.key, frame.count, NOWHERE)
+            self._give_up(path, frame.key, frame.count)
         else:
             is_doubtful = isinstance(frame, TearFrame)
             item = Submission(path, frame.version, (), frame.tags, frame.count, is_doubtful)
             self._cluster.ingress.submit(topic, item)
+
+    def _give_up(self, path: Path, key: bytes, count: int) -> None:
+        """There is no room for the topic of these messages, and their publishers may have been answered."""
+        cluster = self._cluster
+        cluster.ingress.dropped += count
+        cluster.ingress.acknowledge(path, key, count, NOWHERE)
+        if key.startswith(LANE_PREFIX):
+            return
+        # A hub whose offer was refused for want of room keeps the topic.
+        home = cluster.handover.refused.get(key, (cluster.router.home(key), 0))[0]
+        if home is not None and home != cluster.name:
+            # Of a path that no message has: nothing here waits for the acknowledgement.
+            cluster.tell(home, LossFrame(key, cluster.router.version, ((cluster.name, 0),), (), count))
+            return
+        cluster.patterns.tell_missed(key)
 
     def _numbered(self, peer: str, frame: NumberedFrame) -> None:
         stream = self._stream(frame.key)
@@ -249,6 +264,8 @@ class FrameDispatch:
         stream = self._heard(frame.key)
         if stream is not None and not stream.state.is_home:
             self._cluster.merging.egress(stream, peer, frame.epoch, frame.first, frame.payloads)
+        elif stream is None and not frame.key.startswith(LANE_PREFIX):
+            self._cluster.patterns.missed(frame.key)
 
     # Streams that are followed.
 

@@ -100,7 +100,7 @@ class _Moves(Protocol):
 
 
 class _Patterns(Protocol):
-    def links(self, topic: Topic) -> list[OutLink]: ...
+    def links(self, topic: bytes) -> list[OutLink]: ...
 
 
 class _Dependencies(Protocol):
@@ -155,7 +155,7 @@ class HandoverEngine:
         self.opening: dict[Stream, None] = {}
         # Topics that a hub has offered and that there was no room for, with hub and version: no topic of that name may
         # be opened as if no hub had it.
-        self._refused: dict[bytes, tuple[str, int]] = {}
+        self.refused: dict[bytes, tuple[str, int]] = {}
         self._reviewing = LongWork(cluster.core.turns)
         self._guest: Stream | None = None
         # Handovers done in which this hub was the next home.
@@ -218,7 +218,7 @@ class HandoverEngine:
     def adopt(self, topic: Topic) -> None:
         """A topic is new at this hub."""
         home = self._cluster.router.home(topic.name)
-        offer = self._refused.pop(topic.name, None)
+        offer = self.refused.pop(topic.name, None)
         state = first_state(home, self, is_offered=offer is not None)
         if state is None:
             return
@@ -269,13 +269,13 @@ class HandoverEngine:
 
     def refuse(self, name: bytes, hub: str, version: int) -> None:
         """There is no room for a topic that a hub offers. It keeps it, and asks again."""
-        self._refused[name] = (hub, version)
+        self.refused[name] = (hub, version)
 
     def forget_offers(self, hub: str, name: bytes | None = None) -> None:
         """The hub does not offer the topic any more, or none at all."""
-        for refused in list(self._refused) if name is None else [name]:
-            if self._refused.get(refused, ("", 0))[0] == hub:
-                del self._refused[refused]
+        for refused in list(self.refused) if name is None else [name]:
+            if self.refused.get(refused, ("", 0))[0] == hub:
+                del self.refused[refused]
 
     def hub_died(self, stream: Stream, hub: str) -> None:
         if stream.topic.log is not None and stream.peer == hub and stream.topic.has_followers:
@@ -362,7 +362,7 @@ class HandoverEngine:
             cluster.limits.opened(topic, hub)
         frame = encode(OpenedFrame(topic.name, opened, hub, epoch, n))
         receivers = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
-        receivers.update(dict.fromkeys(cluster.patterns.links(topic)))
+        receivers.update(dict.fromkeys(cluster.patterns.links(topic.name)))
         if hub in cluster.out:
             # The hub that has closed waits for it, with or without subscribers.
             receivers[cluster.out[hub]] = None

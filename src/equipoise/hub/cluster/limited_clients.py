@@ -110,8 +110,7 @@ class LimitedClients:
 
     def ready(self, topic: Topic) -> int:
         """Messages of a pipelined client that may go at once, in one run."""
-        limit = topic.limit
-        is_simple = topic.stream is None and limit is not None and limit.queue is None
+        is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None
         return self._tokens.room(topic) if is_simple else 0
 
     def _try(
@@ -250,8 +249,8 @@ class LimitedClients:
         if one.after and following is not None:
             following.after = (*one.after, *following.after)
         elif one.after:
-            sessions = self._core.sessions
-            limit.owed_after = {key: after for key, after in limit.owed_after.items() if key in sessions}
+            owed = limit.owed_after.items()
+            limit.owed_after = {key: after for key, after in owed if key in self._core.sessions}
             limit.owed_after[one.session] = one.after
 
     # When it is whose turn.
@@ -260,15 +259,16 @@ class LimitedClients:
         """Refuse a command, as the first of its connection, that cannot have its turn within the time it may wait."""
         one.head_at = now = self._tokens.now()
         wait_ns = self._predict(topic, limit, one, now)
-        if wait_ns is not None and wait_ns > limit.wait_ns:
-            if len(one.payloads) == 1:
-                self._reserve(topic, limit, one.session, now)
-            return self._refusal(topic, limit, wait_ns, one.left)
-        return None
-
-    def _reserve(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
-        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
         target = self._cluster.ways.stream_now(topic)
+        if wait_ns is None or wait_ns <= limit.wait_ns:
+            (target.limit or limit).reserve.leave(one.session)
+            return None
+        if len(one.payloads) == 1:
+            self._reserve(target, limit, one.session, now)
+        return self._refusal(topic, limit, wait_ns, one.left)
+
+    def _reserve(self, target: Topic, limit: TopicLimit, session: int, now: int) -> None:
+        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
         found, ahead = target.limit or limit, max(0, len(limit.client_turns) - 1)
         if target.is_home:
             ahead += found.ring.total - found.ring.weight(CLIENTS)

@@ -25,7 +25,7 @@ from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.live_log import LiveLog, LogStage
-from equipoise.hub.logs.log_refusals import UNCERTAIN
+from equipoise.hub.logs.log_refusals import not_open, not_reached, owner_late, uncertain
 from equipoise.hub.logs.log_request import (
     LogRequest,
     pack_replies,
@@ -45,10 +45,6 @@ BATCH_BYTES = 1024 * 1024
 _PIECE_BYTES = 1024 * 1024
 # A hub that holds a batch says so this long before the hub that sent it gives up.
 _MARGIN_S = 0.5
-_TOO_LATE = (
-    f"UNCERTAIN the owner of the log has not answered within {REPLY_S:.0f} s; it may or may not be stored"
-)
-_NOT_TAKEN = f"TRYAGAIN the log could not be reached at its home within {REPLY_S:.0f} s; nothing is stored"
 _OLD_HOME = "ERR hub {} is the home of the topic and runs a release without logs: upgrade it"
 
 
@@ -121,7 +117,7 @@ class LogCalls:
 
         def expired() -> bytes:
             problem = "" if (known := logs.by_name.get(key)) is None else known.problem
-            return error(_TOO_LATE if call.is_sent else f"{_NOT_TAKEN}: {problem}" if problem else _NOT_TAKEN)
+            return owner_late(key) if call.is_sent else not_reached(key, problem)
 
         reply = Reply(expired=expired)
 
@@ -191,7 +187,7 @@ class LogCalls:
                         call.is_sent = False
                         queue.calls.appendleft(call)
                     else:
-                        call.tell([error(UNCERTAIN)])
+                        call.tell([uncertain(key)])
             self._schedule(key)
         self.watches.peer_gone(peer)
 
@@ -214,8 +210,8 @@ class LogCalls:
         if queue is not None and call in queue.calls:
             queue.calls.remove(call)
             live = None if self._logs is None else self._logs.by_name.get(key)
-            problem = f"{_NOT_TAKEN}: {live.problem}" if live is not None and live.problem else _NOT_TAKEN
-            call.tell([error(problem)] * len(call.requests))
+            refusal = not_open(key, "" if live is None else live.problem)
+            call.tell([refusal] * len(call.requests))
 
     def _answer(self, peer: str, ticket: int, replies: list[bytes] | None) -> None:
         if replies is None:

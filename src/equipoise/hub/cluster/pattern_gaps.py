@@ -1,6 +1,9 @@
 """Tell subscribers by pattern that messages may be missing: they see no positions of topics that they have not met.
 
 Smart subscribers receive a push. Plain ones cannot: for them the loss is counted.
+
+A hub that is full of topics cannot number messages of another one, and cannot follow its stream. Publishers may have
+been answered by then, so the subscribers by pattern at every hub are told; there are none by name.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["tell_hub_gap", "tell_topic_gap"]
+__all__ = ["tell_hub_gap", "tell_name_gap", "tell_topic_gap"]
 
 
 def tell_hub_gap(core: HubCore) -> None:
@@ -35,17 +38,27 @@ def tell_topic_gap(core: HubCore, topic: Topic) -> None:
     """Tell those who get the topic by pattern that messages may be missing here; count it for plain ones."""
     if not topic.trunk.has_subscribers and core.audience_of(topic).receivers:
         core.losses.count(topic.trunk.name, None)
-    for pattern in core.index.patterns.matching(topic.name):
+    _tell_members(core, topic.name)
+
+
+def tell_name_gap(core: HubCore, name: bytes) -> None:
+    """Messages of a topic that this hub has no room for are lost."""
+    if next(core.index.patterns.matching(name), None) is not None:
+        core.losses.count(name, None)
+        _tell_members(core, name)
+
+
+def _tell_members(core: HubCore, name: bytes) -> None:
+    for pattern in core.index.patterns.matching(name):
         for session, kinds in pattern.members.items():
-            if _is_told(kinds) and session.may(Action.SUBSCRIBE, topic.name):
-                session.write(_gap_push(pattern, topic))
+            if _is_told(kinds) and session.may(Action.SUBSCRIBE, name):
+                session.write(_gap_push(pattern, name))
 
 
 def _is_told(kinds: Sequence[Kind]) -> bool:
     return Kind.POSITIONED_PATTERN in kinds
 
 
-def _gap_push(pattern: Pattern, topic: Topic | None) -> bytes:
+def _gap_push(pattern: Pattern, name: bytes | None) -> bytes:
     """Messages of the topic, or of any that matches, may be missing, an unknown number of them."""
-    name = null(3) if topic is None else bulk(topic.name)
-    return push((bulk(b"eq.gap"), bulk(pattern.glob.pattern), name), 3)
+    return push((bulk(b"eq.gap"), bulk(pattern.glob.pattern), null(3) if name is None else bulk(name)), 3)

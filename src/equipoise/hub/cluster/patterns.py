@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.latch import Wait
-from equipoise.hub.cluster.link.frames import NoPatternFrame, PatternedFrame, PatternFrame
+from equipoise.hub.cluster.link.frames import MissedFrame, NoPatternFrame, PatternedFrame, PatternFrame
+from equipoise.hub.cluster.pattern_gaps import tell_name_gap
 from equipoise.model import Glob
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.ports import ClusterPort
-    from equipoise.hub.data.topics import Topic
 
 __all__ = ["PatternSync"]
 
@@ -105,12 +105,24 @@ class PatternSync:
     def _unconfirmed_by(self, peer: str) -> list[bytes]:
         return [pattern for pattern, unconfirmed in self._unconfirmed.items() if peer in unconfirmed]
 
-    def links(self, topic: Topic) -> list[OutLink]:
+    def links(self, topic: bytes) -> list[OutLink]:
         """The hubs that get the topic by pattern."""
         links: dict[OutLink, None] = {}
-        for pattern in self._cluster.core.index.relayed.matching(topic.name):
+        for pattern in self._cluster.core.index.relayed.matching(topic):
             links.update(pattern.relays)
         return list(links)
+
+    def tell_missed(self, topic: bytes) -> None:
+        """Messages of a topic that has its home here are lost, since there is no room for the topic."""
+        tell_name_gap(self._cluster.core, topic)
+        for link in self.links(topic):
+            link.send(MissedFrame(topic))
+
+    def missed(self, topic: bytes) -> None:
+        """The same at another hub; or messages of the topic have come, and there is no room for it here."""
+        found = self._cluster.core.index.topics.get(topic)
+        if found is None or found.stream is not None:
+            tell_name_gap(self._cluster.core, topic)
 
     def tidy(self, claimed: set[bytes]) -> None:
         """Take back the patterns that no client of ours has any more, or waits for."""

@@ -74,6 +74,7 @@ class _NoInterests:
 class _NoEdge:
     state: Final = ""
     facts: Final = EdgeFacts()
+    session_compared: Final = ""
 
     def probe_of(self, topic: bytes) -> None: ...
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None: ...

@@ -294,8 +294,7 @@ class TopicLimit:
         """This hub does not number the stream, or not yet."""
         self.resize(NOTHING)
         self.wanted, self.is_fresh = NOTHING, True
-        self.ring = TurnRing()
-        self.reserve.end()
+        self.ring, self.reserve = TurnRing(), TokenReserve()
         self.waiting_at.clear()
 
     def note_delay(self, waited_ns: int) -> None:

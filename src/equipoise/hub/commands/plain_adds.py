@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from equipoise.hub.data.gathered_replies import GatheredReplies
 from equipoise.hub.data.topic import LANE_PREFIX
 from equipoise.hub.logs.live_log import RUN_BYTES
-from equipoise.hub.logs.log_refusals import LATE, UNCERTAIN
+from equipoise.hub.logs.log_refusals import late, uncertain
 from equipoise.log.append import add_plain, add_run, id_replies
 from equipoise.log.entries import spell_fields
-from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from equipoise.hub.logs.live_log import LiveLog
 
 __all__ = ["add_gathered", "add_several"]
-
-_LATE, _UNCERTAIN = error(LATE), error(UNCERTAIN)
 
 
 def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) -> bytes | Reply | None:
@@ -82,7 +79,7 @@ def add_gathered(
         seq += count
     stats.commands += len(bodies)
     stats.input_bytes += size
-    owed = GatheredReplies(unsettled, rows, late=_LATE, failed=_UNCERTAIN)
+    owed = GatheredReplies(unsettled, rows, late=late(name), failed=uncertain(name))
     live.when_committed(owed.settle)
     return live
 

@@ -28,8 +28,15 @@ from equipoise.content.balancing.edge_events import (
     SessionEnded,
 )
 from equipoise.content.balancing.load import EdgeLoad
-from equipoise.content.balancing.messages import ControlMessage, HubStatus, SessionReply, SessionRequest
+from equipoise.content.balancing.messages import (
+    ControlMessage,
+    HubStatus,
+    SessionEstimate,
+    SessionReply,
+    SessionRequest,
+)
 from equipoise.content.balancing.offload import OffloadedSubscription
+from equipoise.content.balancing.session_loads import SessionOutcomes
 from equipoise.hub.content.control_topic import ControlTopic
 from equipoise.hub.content.edge_probe import EdgeProbe, covers_of, tagged
 from equipoise.hub.content.migrations import EdgeMigrations, MovingSubscription, movable
@@ -74,8 +81,7 @@ class ContentEdge:
         self.topics: dict[bytes, frozenset[str]] = {}
         # Subscriptions that other edges have sent here; sessions that are over, and subscriptions sent away in them.
         self.came = self.sessions = self.moved = 0
-        # The latest session that is over.
-        self.ended: SessionEnded | None = None
+        self.outcomes = SessionOutcomes(self._settings.window_s)
 
     # The plan.
 
@@ -168,6 +174,7 @@ class ContentEdge:
         self._timer = self._cluster.core.shell.call_later(self._turn_s, self._turn)
         probe.tick()
         self.migrations.expire(now)
+        self.outcomes.poll(now, self._measured())
         self._carry(balancer.poll(now))
         if balancer.sampler is not None and balancer.sampler.is_over(now):
             self._choose(balancer)
@@ -187,6 +194,10 @@ class ContentEdge:
                 hub=self._cluster.name, session=message.session, status=HubStatus.UNAVAILABLE
             )
             self.control.send(message.hub, refusal)
+            return
+        if isinstance(message, SessionEstimate):
+            if (message.session, message.hub) == balancer.session:
+                self.outcomes.estimated(message.session, message.hub, message.load)
             return
         if isinstance(message, SessionReply) and message.status is HubStatus.OK:
             message = self._with_costs(message)
@@ -220,16 +231,29 @@ class ContentEdge:
         return "" if self.balancer is None else self.balancer.phase.value
 
     @property
+    def session_compared(self) -> str:
+        return "" if self.outcomes.latest is None else self.outcomes.latest.session
+
+    @property
     def facts(self) -> EdgeFacts:
         load = self._measured() if self.balancer is not None else EdgeLoad()
+        latest = self.outcomes.latest
+        estimated, realised = (EdgeLoad(), EdgeLoad()) if latest is None else latest[2:]
         return EdgeFacts(
-            load.input_ratio,
-            load.output_ratio,
-            load.delay_s,
-            self.sessions,
-            self.moved,
-            self.came,
-            self.control.nonsense,
+            content_input_ratio=load.input_ratio,
+            content_output_ratio=load.output_ratio,
+            content_delay_s=load.delay_s,
+            content_subscriptions=int(load.subscriptions),
+            content_sessions=self.sessions,
+            content_moved=self.moved,
+            content_came=self.came,
+            content_nonsense=self.control.nonsense,
+            content_estimated_input_ratio=estimated.input_ratio,
+            content_estimated_output_ratio=estimated.output_ratio,
+            content_estimated_delay_s=estimated.delay_s,
+            content_realised_input_ratio=realised.input_ratio,
+            content_realised_output_ratio=realised.output_ratio,
+            content_realised_delay_s=realised.delay_s,
         )
 
     # What it decides.
@@ -244,7 +268,7 @@ class ContentEdge:
                 self._migrate(effect)
             elif isinstance(effect, SessionEnded):
                 self.sessions += 1
-                self.ended = effect
+                self.outcomes.ended(self._now, effect.session)
                 if effect.is_offloader:
                     self.moved += effect.subscribers
                     self.migrations.end()
@@ -265,6 +289,11 @@ class ContentEdge:
                 moving += self._staying(node)[: wanted[key]]
         total, settings = len(moving), self._settings
         until_s = self._now + total * settings.migration_s + settings.stabilize_s
+        self.outcomes.estimated(effect.session, effect.hub, effect.offload.offloader)
+        estimate = SessionEstimate(
+            hub=self._cluster.name, session=effect.session, load=effect.offload.acceptor
+        )
+        self.control.send(effect.hub, estimate)
         self.migrations.send(moving, effect.hub, session=effect.session, total=max(1, total), until_s=until_s)
 
     # What is here.

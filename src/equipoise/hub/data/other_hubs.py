@@ -109,12 +109,21 @@ class EdgeFacts(NamedTuple):
 
     content_input_ratio: float = 0.0
     content_output_ratio: float = 0.0
-    content_matching_delay_s: float = 0.0
+    content_delay_s: float = 0.0
+    # Subscriptions by filter of the content topics that it carries, without those that are leaving.
+    content_subscriptions: int = 0
     # Sessions that are over; subscriptions sent away in them, and those that came; messages that were none.
     content_sessions: int = 0
     content_moved: int = 0
     content_came: int = 0
     content_nonsense: int = 0
+    # Of the latest session that was compared: the load estimated for after it, and the load a window later.
+    content_estimated_input_ratio: float = 0.0
+    content_estimated_output_ratio: float = 0.0
+    content_estimated_delay_s: float = 0.0
+    content_realised_input_ratio: float = 0.0
+    content_realised_output_ratio: float = 0.0
+    content_realised_delay_s: float = 0.0
 
 
 class EdgePlace(Protocol):
@@ -130,6 +139,10 @@ class EdgePlace(Protocol):
     @property
     def state(self) -> str:
         """What it is doing, as others are told; empty: this hub is no edge."""
+
+    @property
+    def session_compared(self) -> str:
+        """The latest session whose estimates were compared with the load after it; empty: there was none."""
 
     @property
     def facts(self) -> EdgeFacts: ...

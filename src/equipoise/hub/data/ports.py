@@ -34,7 +34,7 @@ class Wire(Protocol):
 
 
 class MessageLog(Protocol):
-    """What keeps the messages of a durable topic: see hub/logs/durable_topics.py."""
+    """What keeps the messages of a durable topic: see hub/logs/durable_topic.py."""
 
     @property
     def is_numbered(self) -> bool: ...

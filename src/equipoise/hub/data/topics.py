@@ -76,7 +76,7 @@ class TopicIndex:
         self.relayed = Patterns()
         # What one frame to another hub may hold of payloads.
         self.payload_bytes_max = payload_bytes_max
-        self._topics_max = topics_max
+        self.topics_max = topics_max
         self._new_epoch = new_epoch
         self._quotas = quotas
         # Counts changes of patterns and their members. An audience compiled under another version is stale if a pattern
@@ -121,7 +121,7 @@ class TopicIndex:
 
     def _new_topic(self, name: bytes, owner: str, *, is_shard: bool) -> Topic | None:
         size = topic_bytes(name)
-        if not self._has_room(size) and not self._make_room(size):
+        if not self._has_room(size) and not self.make_room(size):
             return None
         self._quotas.take(Resource.TOPIC_BYTES, owner, size)
         self.created += not is_shard
@@ -280,17 +280,17 @@ class TopicIndex:
         return self._sweep_left > 0
 
     def _has_room(self, size: int) -> bool:
-        is_countable = len(self.topics) + len(self.shards) < self._topics_max
+        is_countable = len(self.topics) + len(self.shards) < self.topics_max
         return is_countable and self._quotas.has_room(Resource.TOPIC_BYTES, size)
 
-    def _make_room(self, size: int) -> bool:
+    def make_room(self, size: int) -> bool:
         """Forget topics without subscribers, the longest unused first; whether there is room now.
 
         Looks at a few hundredths of the topics at most. Where all of those are in use by other hubs the new topic is
         refused, and the next one looks at those behind them.
         """
         before = self.forgotten
-        room = max(1, self._topics_max // 100)
+        room = max(1, self.topics_max // 100)
         for _ in range(2 * room):
             if not self._unheard or self.forgotten - before == room:
                 break

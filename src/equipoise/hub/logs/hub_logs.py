@@ -24,12 +24,18 @@ from equipoise.resp.replies import error
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.data.topics import Topic
-    from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
+    from equipoise.hub.logs.durable_topic import DurableTopic
+    from equipoise.hub.logs.durable_topics import DurableTopics
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.read import LogRead
     from equipoise.log.records import LogRecord
 
 __all__ = ["HubLogs", "ListNames", "OtherLogs", "ReleaseLog", "combined", "for_each"]
+
+_NOT_ALL = (
+    f"UNCERTAIN not all of the topics' logs have confirmed within {REPLY_S:.0f} s; what the command changes may or may "
+    "not be stored: look before you repeat it"
+)
 
 # The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
 ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
@@ -276,7 +282,7 @@ def combined(
 
     if not owed:
         return joined()
-    whole = Reply(expired=lambda: error(f"UNCERTAIN not all logs have confirmed within {REPLY_S:.0f} s"))
+    whole = Reply(expired=lambda: error(_NOT_ALL))
     left = len(owed)
 
     def completed() -> None:

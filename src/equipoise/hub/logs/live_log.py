@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from equipoise.errors import LedgerError, LimitError
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.logs.log_counters import LogCounters
-from equipoise.hub.logs.log_refusals import LATE, UNCERTAIN, not_open
+from equipoise.hub.logs.log_refusals import late, not_open, uncertain
 from equipoise.log.errors import LogCommandError
 from equipoise.log.records import LogRecord, encode_run
 from equipoise.log.topic_log import TopicLog
@@ -189,12 +189,12 @@ class LiveLog:
             answer = self._run(work)
             if self.is_settled:
                 return answer
-            reply = Reply(expired=lambda: error(LATE) * count)
-            self.when_committed(partial(_settle, reply, answer, count))
+            reply = Reply(expired=lambda: late(self.name) * count)
+            self.when_committed(partial(self._settle, reply, answer, count))
             return reply
-        late = Reply(expired=lambda: error(not_open(self.problem)) * count)
-        self._waiting.append(lambda: self._run_late(work, late, count))
-        return late
+        waiting = Reply(expired=lambda: not_open(self.name, self.problem) * count)
+        self._waiting.append(lambda: self._run_late(work, waiting, count))
+        return waiting
 
     @property
     def is_open(self) -> bool:
@@ -209,7 +209,7 @@ class LiveLog:
 
     def _run_late(self, work: Work, reply: Reply, count: int) -> None:
         if reply.is_wanted:
-            self.when_committed(partial(_settle, reply, self._run(work), count))
+            self.when_committed(partial(self._settle, reply, self._run(work), count))
 
     def _run(self, work: Work) -> bytes:
         try:
@@ -391,7 +391,6 @@ class LiveLog:
         for _, tell in held:
             tell(False)
 
-
-def _settle(reply: Reply, answer: bytes, count: int, is_committed: bool) -> None:
-    if reply.is_wanted:
-        reply.complete(answer if is_committed else error(UNCERTAIN) * count)
+    def _settle(self, reply: Reply, answer: bytes, count: int, is_committed: bool) -> None:
+        if reply.is_wanted:
+            reply.complete(answer if is_committed else uncertain(self.name) * count)

@@ -39,7 +39,7 @@ LAST_ID = "last-id"
 SINCE = "eq.since"
 # What one answer to that brings at most, once it has a message.
 _SINCE_BYTES = 1024 * 1024
-# To a durable topic: see durable_topics.
+# To a durable topic: see durable_topic.
 PUBLISH, PUBLISH_POSITIONED, PUBLISH_NUMBERED = "publish", "eq.publish", "eq.append"
 PUBLISHES = frozenset((PUBLISH, PUBLISH_POSITIONED, PUBLISH_NUMBERED))
 _NAMES = frozenset(LOG_COMMANDS) | PUBLISHES | {"xread", "xreadgroup", "eq.readgroup", LAST_ID, SINCE}

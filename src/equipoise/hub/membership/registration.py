@@ -15,6 +15,7 @@ from equipoise.errors import NodeExistsError, NoNodeError, SettingsError, StoreE
 from equipoise.hub.cluster.link.capabilities import VERBS
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.hubs import HubFacts, HubsStore
+from equipoise.store.records.hubs_snapshot import EdgeReport
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Life
@@ -72,6 +73,7 @@ class Presence:
         self._since_id = 0
         self._registered_version = 0
         self._told_load = 0.0
+        self._told_edge: EdgeReport | None = None
         # The version of the specs that this hub has announced to serve under.
         self._told_specs = 0
         self._must_tell_specs = asyncio.Event()
@@ -131,7 +133,8 @@ class Presence:
         while True:
             await asyncio.sleep(self._settings.load_report_interval_s)
             load_ratio = load()
-            if not self.is_held() or abs(load_ratio - self._told_load) < _LOAD_STEP:
+            is_same = abs(load_ratio - self._told_load) < _LOAD_STEP and not self._is_other_edge()
+            if not self.is_held() or is_same:
                 continue
             await self._report(load_ratio)
 
@@ -196,7 +199,7 @@ class Presence:
 
     async def _report(self, load_ratio: float) -> None:
         """Write to `alive`. That renews the lease, too."""
-        specs_version = self._hub.core.specs.enforced_version
+        specs_version, edge = self._hub.core.specs.enforced_version, self._edge()
         present, asked_at = self._present, self._hub.core.now()
         try:
             await self._hubs.report(
@@ -206,13 +209,38 @@ class Presence:
                 served_version=self._registered_version,
                 specs_version=specs_version,
                 unreachable=self.unreachable,
+                edge=edge,
             )
         except NoNodeError:
             self.give_up()
         else:
-            self._told_load, self._told_specs = load_ratio, specs_version
+            self._told_load, self._told_specs, self._told_edge = load_ratio, specs_version, edge
             if self._held == present == self._present and self._may_return is None:
                 self._hub.core.lease.store_answered(asked_at)
+
+    def _edge(self) -> EdgeReport | None:
+        edge = self._hub.core.cluster.edge
+        if not edge.state:
+            return None
+        facts = edge.facts
+        return EdgeReport(
+            edge.state,
+            facts.content_input_ratio,
+            facts.content_output_ratio,
+            facts.content_delay_s,
+            facts.content_subscriptions,
+        )
+
+    def _is_other_edge(self) -> bool:
+        """Whether what was said of this hub as an edge of content topics is no longer so."""
+        told, now = self._told_edge, self._edge()
+        if told is None or now is None:
+            return told is not now
+        return (
+            told.state != now.state
+            or abs(told.input_ratio - now.input_ratio) >= _LOAD_STEP
+            or abs(told.output_ratio - now.output_ratio) >= _LOAD_STEP
+        )
 
     async def _announce(self) -> None:
         """Hold `alive` in the present session and life."""

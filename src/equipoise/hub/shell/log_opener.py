@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -51,7 +51,13 @@ __all__ = ["FoundLog", "LogOpener", "logs_of", "opener_of"]
 
 log = logging.getLogger("equipoise.hub")
 
+T = TypeVar("T")
+
 _RELEASE_AGAIN_S = 0.2
+# Ledgers of one log whose first entries are read together. A log that has moved often has many short ones.
+_LEDGERS_AT_ONCE = 8
+# How long a claim waits for the present owner to release the topic: longer than a move takes.
+_RELEASED_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ class LogOpener:
         try:
             if self.may_open is not None and not await self.may_open(live.name):
                 raise _OwnedElsewhereError("another hub takes the topic in the place of its home")
-            found = await self.find(live.name)
+            found = await self.find(live.name, is_wanted=lambda: not live.is_sealing)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
             if live.problem != str(problem):
                 log.warning("log of topic %r not opened: %s", live.name, problem)
@@ -174,17 +180,18 @@ class LogOpener:
         else:
             tell([name for names in found for name in names])
 
-    async def find(self, topic: bytes) -> FoundLog:
+    async def find(self, topic: bytes, is_wanted: Callable[[], bool] = lambda: True) -> FoundLog:
         """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
-        claimed = await self._claim(topic)
+        claimed = await self._claim(topic, is_wanted)
         node = claimed.node
         state = TopicLog()
         ledgers: list[LogLedger] = []
-        for number, part in enumerate(node.ledgers):
-            is_last = number == len(node.ledgers) - 1
-            last = await self._ledgers.recover(part.ledger) if part.last < 0 or is_last else part.last
-            await self._fold(state, topic, part.ledger, last)
-            ledgers.append(_closed(part, last, state.last))
+        for start in range(0, len(node.ledgers), _LEDGERS_AT_ONCE):
+            parts = node.ledgers[start : start + _LEDGERS_AT_ONCE]
+            begun = await _all(self._begin_reading(part, is_last=part is node.ledgers[-1]) for part in parts)
+            for part, (last, payloads) in zip(parts, begun, strict=True):
+                await self._fold(state, topic, part.ledger, last, payloads)
+                ledgers.append(_closed(part, last, state.last))
         ledger = await self._begin(topic, claimed, ledgers, state.snapshot())
         return FoundLog(state, ledger, node.epoch, tuple(part.ledger for part in ledgers))
 
@@ -208,12 +215,15 @@ class LogOpener:
             if self.on_rolled is not None:
                 self.on_rolled(live.name)
 
-    async def _claim(self, topic: bytes) -> StoredLog:
+    async def _claim(self, topic: bytes, is_wanted: Callable[[], bool]) -> StoredLog:
+        """Own the topic. An owner that is alive is given a moment to release it: in a move it is about to."""
         while True:
             known = await self._records.load(topic)
             node = known.node
             is_own = node.owner == self._hub and node.incarnation == self._incarnation()
             if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
+                if is_wanted() and await self._records.changed(topic, known.version, _RELEASED_S):
+                    continue
                 raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
             claim = msgspec.structs.replace(
                 node,
@@ -225,12 +235,22 @@ class LogOpener:
             if saved is not None:
                 return saved
 
-    async def _fold(self, state: TopicLog, topic: bytes, ledger: int, last: int) -> None:
+    async def _begin_reading(self, part: LogLedger, *, is_last: bool) -> tuple[int, list[bytes]]:
+        """The last entry of a ledger, which is recovered if it may be open, and its first entries."""
+        last = await self._ledgers.recover(part.ledger) if part.last < 0 or is_last else part.last
+        return last, await self._ledgers.read(part.ledger, FIRST_ENTRY, last) if last >= FIRST_ENTRY else []
+
+    async def _fold(
+        self, state: TopicLog, topic: bytes, ledger: int, last: int, payloads: list[bytes]
+    ) -> None:
+        """`payloads` are the first entries of the ledger."""
         entry = FIRST_ENTRY
         while entry <= last:
-            for payload in await self._ledgers.read(ledger, entry, last):
+            for payload in payloads:
                 state.apply_all(decode_run(payload, f"ledger {ledger}, entry {entry}, of topic {topic!r}"))
                 entry += 1
+            if entry <= last:
+                payloads = await self._ledgers.read(ledger, entry, last)
 
     async def _begin(
         self, topic: bytes, stored: StoredLog, closed: Sequence[LogLedger], snapshot: LogSnapshot
@@ -263,6 +283,15 @@ class LogOpener:
         if isinstance(outcome, LedgerError):
             raise outcome
         return ledger
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results, once all are there; the first problem, once all have ended."""
+    found = await asyncio.gather(*work, return_exceptions=True)
+    problems = [each for each in found if isinstance(each, BaseException)]
+    if problems:
+        raise problems[0]
+    return [each for each in found if not isinstance(each, BaseException)]
 
 
 async def _settled(live: LiveLog) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.telemetry.load import load_ratio
+from equipoise.telemetry.load import EDGE_STATES, load_ratio
 
 if TYPE_CHECKING:
     from equipoise.hub.content.filtering import Filtering
     from equipoise.hub.data.backlog import Backlogs
-    from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.other_hubs import EdgePlace, OtherHubs
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic, TopicIndex
     from equipoise.hub.settings import HubSettings
@@ -149,6 +149,7 @@ class Gauges:
             "plan_version": core.cluster.router.version,
             "filters": core.filtering.filters,
             "covers": core.cluster.interests.covers,
+            **_edge_columns(core.cluster.edge),
             "memory_bytes_max": core.settings.telemetry.memory_bytes_max
             or self._process.memory_bytes_max()
             or None,
@@ -163,6 +164,20 @@ class Gauges:
         self._cpu_s, self._reply_bytes = cpu_s, replied_bytes
         self._lags_s.clear()
         return facts
+
+
+def _edge_columns(edge: EdgePlace) -> dict[str, Values]:
+    """What this hub measures as an edge of content topics, and how its latest session turned out."""
+    columns: dict[str, Values] = {
+        "content_state": EDGE_STATES.index(edge.state),
+        "content_session": edge.session_compared or None,
+    }
+    for name, value in edge.facts._asdict().items():
+        if name.endswith("delay_s"):
+            columns[f"{name.removesuffix('_s')}_us"] = int(1e6 * value)
+        elif name != "content_nonsense":
+            columns[name] = value
+    return columns
 
 
 def reply_bytes(stats: Stats) -> int:

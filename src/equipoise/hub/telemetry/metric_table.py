@@ -105,8 +105,26 @@ METRICS = (
     (
         "equipoise_hub_content_matching_delay_seconds",
         "hub",
-        "content_matching_delay_s",
+        "content_delay_s",
         "Of an edge of content topics: from taking a message to having written its outputs, mean of 30 s.",
+    ),
+    (
+        "equipoise_hub_content_subscriptions",
+        "hub",
+        "content_subscriptions",
+        "Of an edge of content topics: subscriptions by filter, without those that are leaving.",
+    ),
+    *(
+        (f"equipoise_hub_content_{when}_{name}", "hub", f"content_{when}_{column}", f"{text} {what}.")
+        for when, text in (
+            ("estimated", "As the latest session that was compared estimated for after it:"),
+            ("realised", "One window after the latest session that was compared:"),
+        )
+        for name, column, what in (
+            ("input_ratio", "input_ratio", "input ratio"),
+            ("output_ratio", "output_ratio", "output ratio"),
+            ("matching_delay_seconds", "delay_s", "matching delay"),
+        )
     ),
     (
         "equipoise_hub_content_sessions_total",
@@ -158,6 +176,12 @@ METRICS = (
         "Young collections of garbage; those of everything run while no message flows.",
     ),
     ("equipoise_hub_gc_pauses_long_total", "hub", "gc_pauses_long", "Those that took more than 1 ms."),
+    (
+        "equipoise_hub_gc_pauses_long_cpu_total",
+        "hub",
+        "gc_pauses_long_cpu",
+        "Those that took more than 1 ms of CPU time; the rest of the long ones waited for the core.",
+    ),
     ("equipoise_hub_gc_pause_seconds_total", "hub", "gc_pause_s", "Time that young collections took."),
     ("equipoise_hub_gc_pause_seconds_max", "hub", "gc_pause_s_max", "The longest of them."),
     ("equipoise_hub_gc_full_total", "hub", "gc_full", "Collections of everything, at quiet moments."),

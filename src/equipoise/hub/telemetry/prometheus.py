@@ -93,6 +93,7 @@ class MetricsReading:
             "connections_open": len(core.sessions),
             "gc_pauses": stats.gc_pauses,
             "gc_pauses_long": stats.gc_pauses_long,
+            "gc_pauses_long_cpu": stats.gc_pauses_long_cpu,
             "gc_pause_s": stats.gc_pause_s,
             "gc_pause_s_max": stats.gc_pause_s_max,
             "gc_full": stats.gc_full,

@@ -29,10 +29,11 @@ class Stats:
     # Replies and what answers subscriptions, those to a mere burst of publishes left out.
     reply_bytes: int = 0
     revoked: int = 0
-    # Collections of garbage while messages may flow: all, those of more than a millisecond, how long they took; and
-    # collections of everything at a quiet moment.
+    # Collections of garbage while messages may flow: all, those of more than a millisecond by the clock and by CPU
+    # time, how long they took; and collections of everything at a quiet moment.
     gc_pauses: int = 0
     gc_pauses_long: int = 0
+    gc_pauses_long_cpu: int = 0
     gc_pause_s: float = 0.0
     gc_pause_s_max: float = 0.0
     gc_full: int = 0

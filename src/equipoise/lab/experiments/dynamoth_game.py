@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from equipoise.lab.experiments.dynamoth_bounds import best_gain_over_ring, best_gain_over_shedding
 from equipoise.lab.experiments.dynamoth_findings import (
-    best_gain_over_ring,
     elasticity_claims,
     elasticity_figure,
     load_figure,
@@ -194,8 +194,9 @@ def play_all(world: GameWorld, seed: int, progress: Progress) -> Games:
 
 
 def _claims_2(seen: Games) -> tuple[Claim, ...]:
-    best_gain = best_gain_over_ring(seen.match.game, server_names(SERVERS))
-    return scalability_claims(seen.world.size.players, *seen.outcomes, best_gain=best_gain)
+    game, servers = seen.match.game, server_names(SERVERS)
+    bounds = best_gain_over_shedding(game, servers), best_gain_over_ring(game, servers)
+    return scalability_claims(seen.world.size.players, *seen.outcomes, bounds=bounds)
 
 
 def _figure_2(seen: Games) -> Figure:

@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import sqrt
 
+from equipoise.lab.experiments.dynamoth_bounds import best_gain_over_ring, tile_loads
 from equipoise.lab.experiments.dynamoth_findings import (
-    best_gain_over_ring,
     load_figure,
     scalability_figure,
     supported,
-    tile_loads,
     until_full_claims,
 )
 from equipoise.lab.experiments.dynamoth_game import (

@@ -70,8 +70,13 @@ def run_task(task: SeedTask) -> bytes:
 
 
 def over_seeds(results: Sequence[Result]) -> Result:
-    """One result for all: claims summarised, figures of the middle seed, and claims with numbers drawn by seed."""
+    """One result for all: claims summarised, figures of the middle seed, and claims with numbers drawn by seed.
+
+    The result of a single seed is its own summary.
+    """
     assert results, "a summary is of at least one seed"
+    if len(results) == 1:
+        return results[0]
     claims = tuple(
         _summary([result.claims[at] for result in results], [result.seed for result in results])
         for at in range(len(results[0].claims))

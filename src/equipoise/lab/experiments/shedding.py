@@ -9,6 +9,8 @@ eight. A ring with many points, `equipoise.plan.policies.ConsistentHashing`, giv
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
@@ -17,7 +19,7 @@ from equipoise.model import Entry, Member, Plan, PlanChange, Reason, Specs, Why
 from equipoise.plan import Decision, Memory
 from equipoise.view import View
 
-__all__ = ["Shedding"]
+__all__ = ["Shedding", "shed_placement"]
 
 # As released.
 HIGH_RATIO = 0.80
@@ -54,19 +56,32 @@ class Shedding:
         return bool(len(ratio)) and bool(ratio.max() > HIGH_RATIO)
 
 
+def shed_placement(topics: Iterable[bytes], servers: Sequence[str]) -> dict[str, list[bytes]]:
+    """Where the topics are when these servers have joined one after the other, the first with all topics."""
+    at = {servers[0]: list(topics)}
+    for server in servers[1:]:
+        given = set(_shed(at))
+        at = {name: [topic for topic in has if topic not in given] for name, has in at.items()}
+        at[server] = sorted(given)
+    return at
+
+
 def _given(view: View, plan: Plan, members: list[str], to: str) -> list[Entry]:
     """The channels that each member gives to a new one."""
     at: dict[str, list[bytes]] = {name: [] for name in members}
     for topic in view.topics.names:
         at[plan.home_of(topic).homes[0]].append(topic)
-    count = len(members)
-    given: list[Entry] = []
-    for name in members:
+    return [Entry(topic, (to,)) for topic in _shed(at)]
+
+
+def _shed(at: Mapping[str, Sequence[bytes]]) -> list[bytes]:
+    count, given = len(at), []
+    for has in at.values():
         # In no order of their own, as in a table of hashes.
-        channels = sorted(at[name], key=xxh3_64_intdigest)
+        channels = sorted(has, key=xxh3_64_intdigest)
         share = round(len(channels) / (count * (count + 1)))
         step = len(channels) // share if share else 0
-        given += [Entry(topic, (to,)) for topic in channels[::step][:share]] if share else []
+        given += channels[::step][:share] if share else []
     return given
 
 

@@ -27,9 +27,18 @@ from equipoise.lab.experiments.srtm_topic import (
     split_parameters,
 )
 from equipoise.lab.workload.grouped_publishers import GroupedPublishers
-from equipoise.limits.firing_order import WINDOWS_S, firing_order
-from equipoise.limits.fitting import MARGIN, FilledHubs, Fit, best_fit, measured_fit
+from equipoise.limits.firing_order import WINDOWS_S
+from equipoise.limits.fitting import MARGIN, FilledHubs, measured_fit
 from equipoise.limits.replay import ArrivalTrace, replay
+from equipoise.limits.shares import Envelope
+from equipoise.limits.split_fit import (
+    ChosenSplit,
+    choose_split,
+    found_order,
+    replay_trial,
+    split_orders,
+    split_trials,
+)
 
 __all__ = ["TABLE_1"]
 
@@ -38,7 +47,7 @@ class _Row(NamedTuple):
     """One topic: rounds of measuring, and our replay of ten seconds, judged on what came after."""
 
     measured: FilledHubs
-    fit: Fit
+    fit: ChosenSplit
     job_s: float
     # The next minute, with the seats of the fit: split, and behind one bucket.
     after: Split
@@ -73,11 +82,11 @@ def _row(cell: tuple[bool, int, int], scale: GroupScale, seed: int) -> _Row:
     recorded = _before(topic.arrivals, RECORDED_S)
     # Of a processor: other work on the machine is none of the job's.
     began = time.process_time()
-    fit, seats = _fitted(topic, recorded)
+    chosen, seats = _fitted(topic, recorded)
     job_s = time.process_time() - began
     return _Row(
         measured=_measured(topic),
-        fit=fit,
+        fit=chosen,
         job_s=job_s,
         after=topic.seated(seats, is_compared=True),
         hubs_of_trace=topic.fit_found(MARGIN).hubs,
@@ -89,23 +98,15 @@ def _before(arrivals: ArrivalTrace, seconds: float) -> ArrivalTrace:
     return ArrivalTrace(arrivals.times_s[kept], arrivals.publishers[kept], arrivals.begins_chunk[kept])
 
 
-def _fitted(topic: LimitedTopic, recorded: ArrivalTrace) -> tuple[Fit, NDArray[np.int64]]:
-    """Replay what was recorded for every window of the order and every number of hubs."""
-    events = recorded.begins_chunk
-    times_s, publishers = recorded.times_s[events], recorded.publishers[events]
-    best: dict[int, tuple[float, NDArray[np.int64]]] = {}
-    for window_s in WINDOWS_S:
-        order = firing_order(times_s, publishers, PUBLISHERS, window_s)
-        for hubs in range(1, HUBS + 1):
-            seats = np.empty(PUBLISHERS, np.int64)
-            seats[order] = np.arange(PUBLISHERS) % hubs
-            found_s = replay(
-                recorded, seats, hubs, rate_per_s=topic.rate_per_s, depth=topic.depth, costs=COSTS
-            ).quantile_s(QUANTILE)
-            if hubs not in best or found_s < best[hubs][0]:
-                best[hubs] = found_s, seats
-    fit = best_fit({hubs: found_s for hubs, (found_s, _) in best.items()}, LIMIT_S)
-    return fit, best[fit.hubs][1]
+def _fitted(topic: LimitedTopic, recorded: ArrivalTrace) -> tuple[ChosenSplit, NDArray[np.int64]]:
+    """Replay what was recorded for every window of the order and every number of hubs, as the controller's job does."""
+    found = {window_s: found_order(window_s, recorded, PUBLISHERS) for window_s in WINDOWS_S}
+    trials = split_trials(split_orders([""] * PUBLISHERS, found), HUBS)
+    envelope = Envelope(topic.rate_per_s, topic.depth)
+    latencies = [replay_trial(trial, recorded, envelope, COSTS, QUANTILE) for trial in trials]
+    chosen = choose_split(latencies, LIMIT_S)
+    seats = next(trial.seats for trial in trials if (trial.hubs, trial.order) == (chosen.hubs, chosen.order))
+    return chosen, seats
 
 
 def _measured(topic: LimitedTopic) -> FilledHubs:

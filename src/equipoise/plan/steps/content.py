@@ -6,7 +6,8 @@ its own, so that a message crosses to it once.
 
 Which subscriber is at which edge is decided between hubs, and so the planner leaves the homes of a content topic alone
 as long as that may help: an edge is added when all are full, and taken away when the others carry its share with room
-to spare. A drained hub gives its place in the tree to another (`obligations`).
+to spare. While an edge is in a session, or its load settles after one, the topic is left alone, for a while
+(`content_session_wait_s`). A drained hub gives its place in the tree to another (`obligations`).
 
 Always true: no content topic is made while a hub is alive that does not know the mode; durable topics, topics with a
 rate envelope and those that an operator has pinned are left alone.
@@ -14,6 +15,7 @@ rate envelope and those that an operator has pinned are left alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -25,11 +27,14 @@ from equipoise.plan.memory import Hits, hit
 from equipoise.plan.predicted import Replicas
 from equipoise.plan.steps.high_load import is_severe
 from equipoise.plan.steps.replication import wanted_homes
+from equipoise.telemetry import EDGE_STATES
 
 __all__ = ["HEAD_HOMES", "grow_edges", "tree_by_site"]
 
 # Homes at one site from which on one of them is a head: with two, one edge would be left.
 HEAD_HOMES = 3
+# States of an edge in which its load changes by what hubs have agreed on.
+_IN_SESSION = [at for at, state in enumerate(EDGE_STATES) if state not in ("", "ok", "n/a")]
 
 
 def tree_by_site(sites: Sequence[str]) -> tuple[int, ...]:
@@ -46,9 +51,12 @@ def tree_by_site(sites: Sequence[str]) -> tuple[int, ...]:
 def grow_edges(draft: Draft) -> None:
     """Make content topics, and give those that there are more edges, or fewer."""
     hits: dict[bytes, Hits] = {}
+    in_session_s = _in_session_s(draft)
+    draft.remember(in_session_s=in_session_s)
     for topic in _candidates(draft):
         name = draft.view.topics.names[topic]
-        made = _wanted(draft, topic)
+        waited_s = draft.now - in_session_s.get(name, -math.inf)
+        made = _wanted(draft, topic) if waited_s > draft.settings.content_session_wait_s else None
         if made is None:
             continue
         before = draft.homes_of(topic)
@@ -60,6 +68,17 @@ def grow_edges(draft: Draft) -> None:
         else:
             draft.is_pressing |= step > 0
     draft.remember(content_hits=hits)
+
+
+def _in_session_s(draft: Draft) -> dict[bytes, float]:
+    """Content topics an edge of which is in a session or waits for its load to settle after one; since when."""
+    state = draft.view.hubs.content_state
+    return {
+        name: draft.memory.in_session_s.get(name, draft.now)
+        for topic, replicas in draft.predicted.several.items()
+        if replicas.mode is Mode.CONTENT and np.isin(state[list(replicas.homes)], _IN_SESSION).any()
+        for name in (draft.view.topics.names[topic],)
+    }
 
 
 def _candidates(draft: Draft) -> list[int]:

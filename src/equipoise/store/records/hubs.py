@@ -22,6 +22,7 @@ from equipoise.errors import BadVersionError, NodeExistsError, NoNodeError, Stor
 from equipoise.store.contract import Answer, Node, Store, WatchKind
 from equipoise.store.records.follow import follow
 from equipoise.store.records.hubs_snapshot import (
+    EdgeReport,
     HubAlive,
     HubFacts,
     HubLook,
@@ -115,6 +116,7 @@ class HubsStore:
         served_version: int = 0,
         specs_version: int = 0,
         unreachable: Sequence[tuple[str, int]] = (),
+        edge: EdgeReport | None = None,
     ) -> None:
         """Report the current load and specs, and which hubs it cannot reach. Raises NoNodeError if it is not alive."""
         alive = HubAlive(
@@ -124,6 +126,7 @@ class HubsStore:
             served_version=served_version,
             specs_version=specs_version,
             unreachable=tuple(unreachable),
+            edge=edge,
         )
         await self._store.set(self._tree.alive(facts.hub), msgspec.msgpack.encode(alive), version=None)
 

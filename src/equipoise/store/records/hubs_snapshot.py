@@ -19,7 +19,16 @@ from equipoise.errors import DamagedError
 from equipoise.store.contract import Answer, Node, Read, WatchKind
 from equipoise.store.tree import ALIVE, ALIVE_NEXT, Tree, unescape
 
-__all__ = ["HubAlive", "HubFacts", "HubLook", "HubSeen", "counting_node", "decode_alive", "seen_in"]
+__all__ = [
+    "EdgeReport",
+    "HubAlive",
+    "HubFacts",
+    "HubLook",
+    "HubSeen",
+    "counting_node",
+    "decode_alive",
+    "seen_in",
+]
 
 T = TypeVar("T")
 
@@ -50,6 +59,18 @@ class HubFacts(msgspec.Struct, frozen=True, kw_only=True):
     carries_content: bool = False
 
 
+class EdgeReport(msgspec.Struct, frozen=True):
+    """What a hub says of itself as an edge of content topics, at times."""
+
+    # A word of `telemetry.EDGE_STATES`.
+    state: str
+    input_ratio: float
+    output_ratio: float
+    # From taking a message to having written its outputs.
+    delay_s: float
+    subscriptions: int
+
+
 class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `alive`."""
 
@@ -64,6 +85,8 @@ class HubAlive(msgspec.Struct, frozen=True, kw_only=True):
     specs_version: int = 0
     # Hubs that it has not reached for long, with their incarnations.
     unreachable: tuple[tuple[str, int], ...] = ()
+    # None: it is no edge of a content topic.
+    edge: EdgeReport | None = None
 
 
 class HubSeen(msgspec.Struct, frozen=True):

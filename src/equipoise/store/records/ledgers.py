@@ -5,7 +5,9 @@ Deleting a ledger's node deletes the ledger: every bookie drops it at its next c
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -32,6 +34,9 @@ __all__ = ["FIRST_LEDGER", "LedgersStore"]
 
 # Above all that Java clients would count to in the same tree.
 FIRST_LEDGER = 1 << 48
+# Ids that one change of the counter reserves. A hub that opens a thousand logs at once would otherwise compete with
+# itself for each of them. Ids that a process leaves unused are passed over for good.
+_IDS_AT_ONCE = 64
 _DIGITS = re.compile(r"[0-9]{2,4}")
 _LEAF = re.compile(r"L[0-9]{4}")
 _EMPTY_DEPTH = 2
@@ -43,6 +48,8 @@ class LedgersStore:
     def __init__(self, store: Store, tree: Tree | None = None) -> None:
         self._store = store
         self._tree = tree or Tree()
+        self._reserved: deque[int] = deque()
+        self._reserving = asyncio.Lock()
 
     async def prepare(self, instance: str) -> str:
         """Make what a cluster of bookies needs, as far as it is not there. The cluster's identity.
@@ -69,17 +76,26 @@ class LedgersStore:
 
     async def new_id(self) -> int:
         """An id that no ledger has had, not even a deleted one."""
+        async with self._reserving:
+            if not self._reserved:
+                last = await self._count(_IDS_AT_ONCE)
+                self._reserved.extend(range(last + 1 - _IDS_AT_ONCE, last + 1))
+            return self._reserved.popleft()
+
+    async def _count(self, ids: int) -> int:
+        """Raise the counter, which is the last id that was reserved, by so many; its new value."""
         path = self._tree.ledger_ids
         while True:
             node = await self._store.find(path)
             try:
                 if node is None:
                     await self._store.ensure(self._tree.root)
-                    await self._store.create(path, str(FIRST_LEDGER).encode())
-                    return FIRST_LEDGER
-                number = self._counted(path, node.data) + 1
-                await self._store.set(path, str(number).encode(), version=node.version)
-                return number
+                    last = FIRST_LEDGER + ids - 1
+                    await self._store.create(path, str(last).encode())
+                    return last
+                last = self._counted(path, node.data) + ids
+                await self._store.set(path, str(last).encode(), version=node.version)
+                return last
             except (NodeExistsError, BadVersionError):
                 continue
 
@@ -93,10 +109,10 @@ class LedgersStore:
         path = self._path(metadata.ledger)
         try:
             while True:
-                await self._store.ensure(path.rpartition("/")[0])
-                # The folder may go in between: another process deleted the last ledger in it.
                 with suppress(NoNodeError):
                     return (await self._store.create(path, encode_metadata(metadata))).version
+                # The first in its folder, which may go again: another process deletes the last ledger in it.
+                await self._store.ensure(path.rpartition("/")[0])
         except NodeExistsError:
             found, version = await self.load(metadata.ledger)
             if found != metadata:

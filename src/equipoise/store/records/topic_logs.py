@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, NoNodeError
-from equipoise.store.contract import Store
+from equipoise.store.contract import Node, Store
 from equipoise.store.tree import Tree, unescape
 
 __all__ = ["LogLedger", "LogNode", "StoredLog", "TopicLogsStore"]
@@ -70,15 +70,29 @@ class TopicLogsStore:
         except msgspec.MsgspecError as problem:
             raise DamagedError(path, str(problem)) from problem
 
+    async def changed(self, topic: bytes, version: int | None, timeout_s: float) -> bool:
+        """Wait until the node has, or may have, another version than this; False if the time is up first."""
+        async with self._store.watch(self._tree.topic(topic)) as watch:
+            if (await self.load(topic)).version != version:
+                return True
+            return await watch.changed(timeout_s)
+
     async def save(self, topic: bytes, node: LogNode, version: int | None) -> StoredLog | None:
         """Set the node if it still has this version; None if another hub was first."""
         path, data = self._tree.topic(topic), _encoder.encode(node)
         try:
             if version is None:
-                await self._store.ensure(path.rpartition("/")[0])
-                saved = await self._store.create(path, data)
+                saved = await self._create(path, data)
             else:
                 saved = await self._store.set(path, data, version=version)
         except (BadVersionError, NodeExistsError, NoNodeError):
             return None
         return StoredLog(node, saved.version)
+
+    async def _create(self, path: str, data: bytes) -> Node:
+        try:
+            return await self._store.create(path, data)
+        except NoNodeError:
+            # The first topic in its folder.
+            await self._store.ensure(path.rpartition("/")[0])
+            return await self._store.create(path, data)

@@ -122,6 +122,21 @@ function envelopeTiles(envelope) {
   return tiles;
 }
 
+// Heads and edges of a content topic: who follows whom, what each edge carries, and how its latest session turned out.
+const ratios = (row, when) => (row[`content_${when}input_ratio`] === null ? "–"
+  : `${number(row[`content_${when}input_ratio`], 2)} / ${number(row[`content_${when}output_ratio`], 2)} / ${millis(row[`content_${when}delay_s`])}`);
+
+function contentTree(rows) {
+  const below = (hub) => rows.filter((row) => row.follows === hub);
+  const depth = (row) => (row.follows === null ? 0 : 1 + depth(rows.find((other) => other.hub === row.follows)));
+  const ordered = [];
+  const walk = (row) => { ordered.push(row); below(row.hub).forEach(walk); };
+  rows.filter((row) => row.follows === null).forEach(walk);
+  return table(["hub", "role", "state", "subscriptions", "input / output / delay", "sessions", "moved away", "came", "estimated", "realised"], ordered.map((row) => [
+    `${"\u2003".repeat(depth(row))}${depth(row) ? "└ " : ""}${row.hub}`, row.is_edge ? "edge" : "head", row.content_state || "–", number(row.content_subscriptions),
+    ratios(row, ""), number(row.content_sessions), number(row.content_moved), number(row.content_came), ratios(row, "estimated_"), ratios(row, "realised_")]));
+}
+
 function topicRow(topic) {
   const held = topic.is_held === null ? "dim" : topic.is_held ? "held" : "broken";
   const limit = topic.latency_limit_ms === null ? "–" : `${number(topic.latency_limit_ms)} ms ${topic.is_held === null ? "" : topic.is_held ? "held" : "broken"}`;
@@ -136,10 +151,11 @@ export function topic(place, id) {
   const rate = chart("Published per second", ["published"]);
   const latency = chart("Latency against its limit", ["p99 measured", "worst by coordinates", "limit"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
   const changes = el("div");
+  const tree = el("div");
   const move = el("button", { onclick: () => moveTopic(id) }, "Move");
   const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Follow the ring");
   const unpin = el("button", { class: "quiet", onclick: () => unpinTopic(id) }, "Unpin");
-  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), el("h2", {}, "Where it lived, and why it moved"), changes);
+  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), tree, el("h2", {}, "Where it lived, and why it moved"), changes);
   return async () => {
     const path = `/api/topics/${id}`;
     const [now, plans] = await Promise.all([get(path), get(`${path}/plans`)]);
@@ -153,6 +169,7 @@ export function topic(place, id) {
       ...(now.filters ? [tile("filters", number(now.filters)), tile("delivered by filter per second", number(now.filter_matches_per_s, 1)),
         tile("matching, of a core", `${number(100 * now.matching_ratio, 1)} %`), tile("kept off links per second", number(now.kept_off_per_s, 1))] : []),
       tile("limit", limitWords(now)), ...envelopeTiles(now.envelope), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
+    fill(tree, ...(now.content ? [el("h2", {}, "Heads and edges"), contentTree(now.content)] : []));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     const curves = [now.curve.latency_s_p99, now.curve.latency_s_worst];
     latency.node.hidden = curves.every((curve) => curve.every((value) => value === null));

@@ -14,6 +14,7 @@ __all__ = [
     "LIMITS",
     "LOGS",
     "LOSS",
+    "MISSED",
     "PROBE",
     "RECALL",
     "RESEND",
@@ -31,6 +32,8 @@ LEASE = "lease"
 LOSS = "loss"
 # Go on with a gap of unknown size where it is not known how many messages were lost.
 TEAR = "tear"
+# Hear that messages of a topic are lost for which another hub had no room.
+MISSED = "missed"
 # Hear that a hub stops with nothing under way.
 LEAVE = "leave"
 # Hear how many subscribers other hubs have.
@@ -56,5 +59,21 @@ SEATS = "seats"
 TREES = "trees"
 
 CAPABILITIES = frozenset(
-    {PROBE, LEASE, LOSS, TEAR, LEAVE, COUNTS, LIMITS, LOGS, CONTENT, RESEND, RETURN, RECALL, SEATS, TREES}
+    {
+        PROBE,
+        LEASE,
+        LOSS,
+        TEAR,
+        MISSED,
+        LEAVE,
+        COUNTS,
+        LIMITS,
+        LOGS,
+        CONTENT,
+        RESEND,
+        RETURN,
+        RECALL,
+        SEATS,
+        TREES,
+    }
 )

@@ -28,6 +28,7 @@ from equipoise.hub.cluster.link.frame import Frame, Life, Path, Payloads, Tag
 from equipoise.hub.cluster.link.ingress_frames import (
     IngressFrame,
     LossFrame,
+    MissedFrame,
     NumberedFrame,
     RecalledFrame,
     RecallFrame,
@@ -49,7 +50,8 @@ __all__ = [
     "FRAMES", "AfterFrame", "AgainFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame",
     "CallFrame", "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame",
     "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "FromFrame", "IngressFrame",
-    "JoinFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "NarrowFrame", "NoPatternFrame",
+    "JoinFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "MissedFrame", "NarrowFrame",
+    "NoPatternFrame",
     "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
     "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecallFrame", "RecalledFrame", "RecountFrame", "RecountedFrame",
     "RenewFrame", "RenewedFrame",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import LOSS, RECALL, RETURN, TEAR
+from equipoise.hub.cluster.link.capability import LOSS, MISSED, RECALL, RETURN, TEAR
 from equipoise.hub.cluster.link.frame import Frame, Path, Payloads, Tag
 
 __all__ = [
     "IngressFrame",
     "LossFrame",
+    "MissedFrame",
     "NumberedFrame",
     "RecallFrame",
     "RecalledFrame",
@@ -53,6 +54,14 @@ class TearFrame(Frame, frozen=True):
     path: Path
     tags: tuple[Tag, ...]
     count: int
+
+
+class MissedFrame(Frame, frozen=True):
+    """Messages of the topic are lost: the sender, its home, has no room for it. Subscribers by pattern are told."""
+
+    verb = b"EQ.L.MISSED"
+    capability = MISSED
+    topic: bytes
 
 
 class NumberedFrame(Frame, frozen=True):

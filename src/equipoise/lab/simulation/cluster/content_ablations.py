@@ -255,6 +255,14 @@ CONTENT_ABLATIONS = (
         lambda: replaced(Merging, "_deliver_span", _without_span),
     ),
     Ablation(
+        "filter-stale",
+        "a hub takes filtered runs of a hub that knows its filters only",
+        once.NAME,
+        "content-trees-routed",
+        lambda: replaced(RelayMerge, "has_attached", lambda stream, hub: True),
+        seed=174,
+    ),
+    Ablation(
         "filter-cover",
         "a subscription is answered once the hubs that are followed send what it needs",
         once.NAME,

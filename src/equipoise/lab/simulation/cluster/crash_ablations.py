@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from equipoise.hub.cluster import patterns
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
@@ -107,6 +108,13 @@ CRASH_ABLATIONS = (
         "cluster-everything",
         replacing(Ingress, "is_vouched", _always),
         seed=106,
+    ),
+    Ablation(
+        "no-room-gaps",
+        "subscribers by pattern get a gap when a hub has no room for the topic of messages",
+        once.NAME,
+        "story-no-room",
+        replacing(patterns, "tell_name_gap", lambda core, name: None),
     ),
     Ablation(
         "standstill",

@@ -212,6 +212,20 @@ async def _log_fill(world: ClusterWorld, wire: TappedWire) -> None:
         sim.heal(hub, LOG_STORE)
 
 
+async def _no_room(world: ClusterWorld, wire: TappedWire) -> None:
+    """The home, and a hub that follows it, are full of topics by turns, and have forgotten this one."""
+    for _ in range(8):
+        cluster = world.hubs[world.draw(["h1", "h3"])].cluster
+        assert cluster is not None, "no hub dies in this story"
+        index = cluster.core.index
+        index.topics_max, before = 0, index.topics_max
+        for _ in range(4):
+            index.make_room(1)
+            await asyncio.sleep(0.03)
+        index.topics_max = before
+        await asyncio.sleep(0.1 + 0.1 * world.random.random())
+
+
 async def _edges(world: ClusterWorld, wire: TappedWire) -> None:
     """A topic gets several homes; from each of them subscribers are sent to others, some before they have arrived."""
     draw = world.random.random
@@ -242,4 +256,5 @@ STORIES: dict[str, Story] = {
     "restarted": _restarted,
     "edges": _edges,
     "log-fill": _log_fill,
+    "no-room": _no_room,
 }

@@ -12,7 +12,8 @@ from equipoise.errors import LedgerError
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.data.topic import Topic
-from equipoise.hub.logs.durable_topics import DurableTopic, DurableTopics
+from equipoise.hub.logs.durable_topic import DurableTopic
+from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.membership import topic_giving
 from equipoise.hub.membership.membership import Membership
@@ -189,7 +190,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         replacing(Lease, "is_sole", Lease.is_valid),
-        seed=108,
+        seed=35,
     ),
     Ablation(
         "log-seal",
@@ -212,7 +213,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(Topic, "has_followers", property(lambda topic: False)),
-        seed=5,
+        seed=15,
     ),
     Ablation(
         "log-resume",
@@ -220,7 +221,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(TopicChannel, "resume_at", None),
-        seed=5,
+        seed=15,
     ),
     Ablation(
         "log-numbers",

@@ -1,0 +1,57 @@
+"""The tree of a content topic, as pages and the API show it: heads, edges, how full edges are, how sessions turned out.
+
+State and ratios are those of the newest view. Subscriptions and ratios are a hub's, over all content topics that it
+carries: sessions balance hubs, not topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from equipoise.control.controller import Controller
+from equipoise.model import Mode
+from equipoise.telemetry import EDGE_STATES
+from equipoise.view import View
+from equipoise.view.schema import HUB_COLUMNS
+
+__all__ = ["EDGE_NUMBERS", "content_status", "edge_numbers"]
+
+Json = dict[str, Any]
+
+# What is shown of a hub as an edge of content topics, by its column in the view.
+EDGE_NUMBERS = tuple(
+    column.name
+    for column in HUB_COLUMNS
+    if column.name.startswith("content_") and column.name != "content_state"
+)
+
+
+def edge_numbers(view: View | None, at: int | None) -> Json:
+    """Of a hub of the view: `content_state` as a word, and the numbers; all null where it is no edge."""
+    if view is None or at is None or not view.hubs.content_state[at]:
+        return {"content_state": None, **dict.fromkeys(EDGE_NUMBERS)}
+    state = int(view.hubs.content_state[at])
+    return {
+        "content_state": EDGE_STATES[state] if state < len(EDGE_STATES) else "unknown",
+        **{name: float(getattr(view.hubs, name)[at]) for name in EDGE_NUMBERS},
+    }
+
+
+def content_status(controller: Controller, topic: bytes, homes: Sequence[str]) -> list[Json] | None:
+    """Of a topic at these homes, each home with the one that it follows, heads first; None: no content topic."""
+    plan, view = controller.knowledge.plan, controller.views.latest
+    placement = plan.home_of(topic, set(homes))
+    if placement.mode is not Mode.CONTENT:
+        return None
+    followed, edges = placement.followed, placement.edges
+    rows = [
+        {
+            "hub": hub,
+            "follows": followed.get(hub),
+            "is_edge": hub in edges,
+            **edge_numbers(view, None if view is None else view.hub_index.get(hub)),
+        }
+        for hub in placement.homes
+    ]
+    return sorted(rows, key=lambda row: bool(row["is_edge"]))
