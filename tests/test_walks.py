@@ -14,7 +14,7 @@ PAGE = (Path(__file__).resolve().parents[1] / "ARCHITECTURE.md").read_text()
 FILES_MAX = {
     "one message at one hub": 5,
     "one message through a relay to the home and back": 15,
-    "one measurement until it is decided on": 34,
+    "one measurement, from hub to decision": 34,
 }
 # In the page for the reader, in other processes than the traced one.
 ELSEWHERE = {"control/view_receiver.py", "control/controller.py"}

@@ -133,7 +133,7 @@ def from_record_to_decision() -> list[str]:
 WALKS: dict[str, Callable[[], list[str]]] = {
     "one message at one hub": at_one_hub,
     "one message through a relay to the home and back": through_a_relay,
-    "one measurement until it is decided on": from_record_to_decision,
+    "one measurement, from hub to decision": from_record_to_decision,
 }
 
 if __name__ == "__main__":

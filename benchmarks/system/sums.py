@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from equipoise.pipeline.batch_task import SumTask, worked, worked_pieces
+from equipoise.pipeline.batch_task import SumTask, TaskWork, batch_result, task_results
 from equipoise.pipeline.hub_state import HubState
 from equipoise.pipeline.settings import Plausible, SessionSettings
 from equipoise.pipeline.sliding_window import JoinedWindow, SlidingWindow
@@ -98,19 +99,17 @@ class Way:
 
     def batch(self, at: int) -> None:
         window, before_s = self.window, self._cpu()
-        pieces = self._session.read.schema(_ddl()).parquet(str(self._folder / f"{at:03d}"))
+        pieces = self._session.read.schema(from_arrow_schema(PIECES_SCHEMA)).parquet(
+            str(self._folder / f"{at:03d}")
+        )
         state = HubState(self._folder / "state", at, window.over_us)
         task = SumTask(state, max(0, window.start_us)) if self.is_on_executors else None
         began_s = time.perf_counter()
-        rows = worked_pieces(
-            pieces.coalesce(self._tasks),
-            now_us=START_US + 3600 * SECOND_US,
-            plausible=Plausible(),
-            sums=task,
-            has_samples=task is None,
-        ).toArrow()
+        now_us = START_US + 3600 * SECOND_US
+        work = TaskWork(now_us, Plausible(), sums=task, has_samples=task is None)
+        rows = task_results(pieces.coalesce(self._tasks), work).toArrow()
         worked_s = time.perf_counter()
-        done = worked(rows)
+        done = batch_result(rows)
         if isinstance(window, JoinedWindow):
             window.add(done.sums)
         else:
@@ -130,11 +129,6 @@ class Way:
     def medians(self) -> dict[str, float]:
         told = self.took[WARM_BATCHES:]
         return {name: round(statistics.median(each[name] for each in told), 4) for name in told[0]}
-
-
-def _ddl() -> str:
-    types = {"string": "string", "int64": "bigint", "binary": "binary"}
-    return ", ".join(f"`{field.name}` {types[str(field.type)]}" for field in PIECES_SCHEMA)
 
 
 def _cpu_of(pid: int) -> float:

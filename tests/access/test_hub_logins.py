@@ -56,6 +56,6 @@ def test_another_password_cuts_the_hubs_that_have_the_old_one() -> None:
 
 
 def test_a_crowd_of_hubs_is_told_in_one_line() -> None:
-    with pytest.raises(SettingsError, match="h10, h11, h12 and 15 more could not") as told:
+    with pytest.raises(SettingsError, match="h10, h11, h12 and 15 more could no longer") as told:
         check_links({f"h{i}": "" for i in range(20)}, OPEN, HUBS)
     assert len(str(told.value)) < 500

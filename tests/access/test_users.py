@@ -100,7 +100,7 @@ def test_any_change_to_a_user_changes_the_version(other: User) -> None:
 
 
 def test_two_users_cannot_share_a_name_or_a_certificate() -> None:
-    with pytest.raises(SettingsError, match="'alice' is there twice"):
+    with pytest.raises(SettingsError, match="'alice' is defined twice"):
         Users([ALICE, ALICE])
     with pytest.raises(SettingsError, match=r"'alice' and 'carol'.*'alice\.example'"):
         Users([ALICE, User("carol", certificates=("alice.example",))])

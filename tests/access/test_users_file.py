@@ -85,7 +85,7 @@ def alice(lines: str) -> str:
         (alice("nopass = true"), "'alice': nopass is only for the user 'default'"),
         ("[users.alice]\nsecret = 5", "'alice': secret is not a string; .*users passwd alice"),
         ('[users.alice]\nsecret = "hunter2"', "'alice': secret: .*scrypt"),
-        ("[users.alice]", "'alice': no client can log in as it; run `equipoise users passwd alice`"),
+        ("[users.alice]", "'alice': no client can log in; run `equipoise users passwd alice`"),
         (f'[users.default]\nsecret = "{SECRET}"\nnopass = true', "'default': it has both secret and nopass"),
         (
             '[users.a]\ncertificates = ["x"]\n[users.b]\ncertificates = ["x"]',

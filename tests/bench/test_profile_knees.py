@@ -109,5 +109,5 @@ def test_nothing_is_advised_where_no_knee_was_met() -> None:
 
 def test_loads_that_only_the_driver_was_too_slow_for_do_not_count() -> None:
     slow = [msgspec.structs.replace(each, is_paced=False, cpu_ratio=0.2) for each in loads()]
-    with pytest.raises(UnmeasuredError, match="stop what else runs"):
+    with pytest.raises(UnmeasuredError, match="stop other processes"):
         profile_of(slow, is_quick=True, limit_ms=None)

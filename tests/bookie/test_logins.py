@@ -165,13 +165,13 @@ def test_doctor_warns_of_a_bookie_that_any_client_can_read(tmp_path: Path) -> No
             spec = TopicSpec(pattern=b"t", durability=Durability(4, 3, 2))
             await SpecsStore(store, Tree()).put(spec)
             room, _ = [finding async for finding in ask_bookies(url)]
-            assert room.status == "failure" and "3 bookies take entries, a durable spec needs 4" in room.fact
+            assert room.status == "failure" and "3 bookies are writable, a durable spec needs 4" in room.fact
             await bookies.register(BookieFacts(name="b4", host="h", port=1, free_bytes=1, total_bytes=100))
             room, _ = [finding async for finding in ask_bookies(url)]
-            assert room.status == "warning" and "nearly full are b4" in room.fact
+            assert room.status == "warning" and "nearly full: b4" in room.fact
             await bookies.add_cookie(Cookie(bookie="b5", directory="d", instance="i"))
             room, _ = [finding async for finding in ask_bookies(url)]
-            assert room.status == "warning" and "lost are" in room.fact and "b5" in room.fact
+            assert room.status == "warning" and "lost: " in room.fact and "b5" in room.fact
         finally:
             await store.close()
             await server.stop()

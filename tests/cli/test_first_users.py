@@ -81,7 +81,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
 def test_first_users_are_refused_while_hubs_have_no_login(strangers: System) -> None:
     for refused in (add_ann, add_hubs):
         said = refused(strangers, exit_code=2)
-        assert "the hubs h1, h2 could not log in on other hubs" in said
+        assert "the hubs h1, h2 could no longer log in on other hubs" in said
         assert "--cluster-user hubs" in said
     assert "every client has full access" in strangers.run("users", "ls", exit_code=2)
     eventually(lambda: reaches(strangers))
@@ -97,7 +97,7 @@ def test_a_hub_that_would_bring_the_first_users_does_not_start_while_others_have
         async with member(HubSettings(name="h3", port=0, membership=own), users):
             pass
 
-    with pytest.raises(SettingsError, match="the hubs h1, h2 could not log in"):
+    with pytest.raises(SettingsError, match="the hubs h1, h2 could no longer log in"):
         asyncio.run(start())
     eventually(lambda: reaches(strangers))
 

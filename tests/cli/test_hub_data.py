@@ -106,7 +106,7 @@ def test_two_hubs_do_not_share_a_folder(tmp_path: Path) -> None:
 
 def test_a_hub_of_a_cluster_has_no_folder_of_its_own(tmp_path: Path) -> None:
     with (
-        pytest.raises(AssertionError, match="for a hub that runs alone"),
+        pytest.raises(AssertionError, match="--data is for standalone hubs"),
         hub("--data", str(tmp_path), "--store", "eqs://127.0.0.1:1"),
     ):
         pass

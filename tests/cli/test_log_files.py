@@ -69,8 +69,8 @@ def test_an_import_that_was_interrupted_is_repeated(server: ServerProcess, tmp_p
     [
         ("log.csv", "", "ends in .jsonl or .parquet"),
         ("missing.jsonl", None, "cannot read"),
-        ("bad.jsonl", '{"id": "1-1"}\n', "line 1: no entry of a log"),
-        ("bad.parquet", "not Parquet at all", "no log in Parquet"),
+        ("bad.jsonl", '{"id": "1-1"}\n', "line 1: not an entry of a log"),
+        ("bad.parquet", "not Parquet at all", "not an exported log"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused(

@@ -44,5 +44,5 @@ def test_a_master_on_this_machine_is_reached_over_loopback(master: str) -> None:
 
 
 def test_a_master_that_cannot_be_reached_is_named() -> None:
-    with pytest.raises(PipelineError, match=r"no way to the Spark master spark://256\."):
+    with pytest.raises(PipelineError, match=r"no route to the Spark master spark://256\."):
         address_towards("spark://256.256.256.256:7077")

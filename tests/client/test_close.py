@@ -73,7 +73,7 @@ async def test_a_closed_bus_says_so_and_may_be_closed_again() -> None:
     async with serving() as peer:
         async with connect(peer.url) as bus:
             unused = bus.subscribe("a")
-        with pytest.raises(ClosedError, match="connect again"):
+        with pytest.raises(ClosedError, match="call connect"):
             await bus.publish("a", "x")
         with pytest.raises(ClosedError):
             bus.publish_nowait("a", "x")

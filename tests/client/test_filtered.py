@@ -124,7 +124,7 @@ async def test_a_server_without_filters_refuses_and_an_empty_one_is_a_mistake() 
             await bus.subscribe("a", where=BIG).__aenter__()
         async with bus.subscribe("a"):
             pass
-        with pytest.raises(MisuseError, match="empty filter"):
+        with pytest.raises(MisuseError, match="the filter is empty"):
             bus.subscribe("a", where=" ")
 
 

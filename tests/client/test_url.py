@@ -49,7 +49,7 @@ def test_a_url_is_read_as_meant(url: str, meaning: BusUrl) -> None:
         ("equipoise://" + "h" * 64, "cannot be a name"),
         ("equipoise://ann@hub", "a user without a secret"),
         ("equipoise://ann:@hub", "a user without a secret"),
-        ("equipoise://ann:\ud800@hub", "no valid text"),
+        ("equipoise://ann:\ud800@hub", "not valid text"),
         ("redis://hub/3", "names the database '3'"),
         ("equipoise://hub?timeout=3", "no ?query"),
     ],

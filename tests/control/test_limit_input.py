@@ -31,7 +31,7 @@ def test_hubs_of_an_older_release_are_named_and_get_no_limited_topic() -> None:
         hubs = await alive(store, "old", keeps_limits=False)
         specs, seen = SpecsStore(store), await hubs.load()
         assert hubs_without_limits(seen) == ["old"]
-        with pytest.raises(SettingsError, match="keeps no rate limit: old"):
+        with pytest.raises(SettingsError, match="without rate limits: old"):
             await change_spec(specs, b"x", {"rate_per_s": 10.0}, hubs=seen)
         assert await specs.get(b"x") is None
         # What hubs of that release can do is not refused.

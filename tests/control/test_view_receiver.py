@@ -76,8 +76,8 @@ def test_a_view_arrives_as_it_was_sent() -> None:
 def test_an_older_view_never_replaces_a_newer_one() -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(sent(view_at(NOW - 1))) == b"+\n"
-        assert (await sender.send(sent(view_at(NOW - 2)))).startswith(b"-it is no newer")
-        assert (await sender.send(sent(view_at(NOW - 1)))).startswith(b"-it is no newer")
+        assert (await sender.send(sent(view_at(NOW - 2)))).startswith(b"-it is not newer")
+        assert (await sender.send(sent(view_at(NOW - 1)))).startswith(b"-it is not newer")
         assert await sender.send(sent(view_at(NOW))) == b"+\n"
 
     intake = play(scenario)
@@ -174,7 +174,7 @@ def test_so_many_senders_with_the_token_and_no_more() -> None:
 def test_an_address_that_is_taken_is_told() -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert intake._server is not None
-        with pytest.raises(SettingsError, match="cannot take views"):
+        with pytest.raises(SettingsError, match="cannot receive views"):
             await ViewReceiver().start("127.0.0.1", intake._server.sockets[0].getsockname()[1])
 
     play(scenario)

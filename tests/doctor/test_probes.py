@@ -109,7 +109,7 @@ def test_hubs_that_keep_no_rate_limits_are_named_where_a_topic_has_one() -> None
     assert before == []
     (finding,) = after
     assert finding.status is CheckStatus.WARNING
-    assert "that old cannot keep" in finding.fact and "hubs weigh old 1" in finding.next_step
+    assert "that old cannot enforce" in finding.fact and "hubs weigh old 1" in finding.next_step
 
 
 @pytest.mark.needs_java

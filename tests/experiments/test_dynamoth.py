@@ -24,11 +24,13 @@ from equipoise.lab.experiments import (
 )
 from equipoise.lab.experiments.dynamoth_findings import scalability_claims, supported
 from equipoise.lab.experiments.meter import Meter, Second
-from equipoise.lab.experiments.run_game import Match, Outcome
+from equipoise.lab.experiments.run_game import Match, Outcome, play
 from equipoise.lab.experiments.views import ViewMaking
 from equipoise.lab.scenarios.game import Game, Schedule
 from equipoise.lab.simulation.cluster.controller import LiveViews
 from equipoise.model import Entry, Mode
+from equipoise.plan import PlannerSettings
+from equipoise.plan.planner import Planner
 
 # Eight servers of this bandwidth are full at some fifty players on sixteen tiles.
 TINY = dynamoth_game.GameSize(
@@ -130,6 +132,27 @@ def test_experiment_3_lets_servers_follow_and_loses_nothing() -> None:
     assert lost.holds, lost.ours
     servers = shown["series"]["dynamoth-3"]["panels"][0]["lines"]["servers"]["y"]
     assert max(servers) > servers[0] == 1
+
+
+def test_a_tile_that_no_server_can_carry_is_spread_while_servers_join() -> None:
+    market = Game(
+        tiles_per_side=4,
+        payload_bytes=1_000,
+        updates_per_s=2.0,
+        market=(1, 1),
+        market_chance=0.8,
+        world="world-1",
+    )
+    crowd = Schedule((0, 10), (30, 30), (60, 31))
+    seen = play(
+        Match(schedule=crowd, game=market, servers=4, out_bytes_per_s=700e3),
+        Planner(PlannerSettings(servers_max=4)),
+    )
+    servers = [second.servers for second in seen.meter.seconds]
+    assert servers[0] == 1 and servers[-1] >= 3
+    assert seen.widest is not None and seen.widest.topic == market.topic(1, 1)
+    assert len(seen.widest.homes) >= 2
+    assert seen.meter.lost == 0
 
 
 def outcome(players: list[int], responses_s: list[float]) -> Outcome:

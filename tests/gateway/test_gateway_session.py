@@ -57,11 +57,11 @@ def test_it_answers_what_clients_begin_with() -> None:
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        ((b"PUBLISH", b"a", b"b"), "ERR unknown command 'PUBLISH'; a gateway knows EQ.WHERE"),
+        ((b"PUBLISH", b"a", b"b"), "ERR unknown command 'PUBLISH'; a gateway has EQ.WHERE"),
         ((b"SUBSCRIBE", b"a"), "publish and subscribe at a hub"),
         ((b"EQ.WHERE", b"1"), "wrong number of arguments"),
         ((b"HELLO", b"4"), "NOPROTO"),
-        ((b"HELLO", b"3", b"AUTH", b"ann", b"secret"), "a gateway has no users; leave the login out"),
+        ((b"HELLO", b"3", b"AUTH", b"ann", b"secret"), "a gateway has no users; omit the login"),
         ((b"\xff\r\n" * 50,), "ERR unknown command"),
     ],
     ids=str,

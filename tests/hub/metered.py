@@ -103,7 +103,7 @@ class Reader:
         return reply
 
     def read(self, bytes_max: int = 1 << 20) -> list[Record]:
-        """The next records; none if there are none, or the hub has begun anew."""
+        """The next records; none if there are none, or the hub has restarted."""
         incarnation, first, following, stream, end = self.ask(self.incarnation, self.next, bytes_max)
         if incarnation != self.incarnation:
             self.incarnation, self.next = incarnation, first

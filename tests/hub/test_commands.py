@@ -33,8 +33,7 @@ def test_an_unknown_command_is_quoted_in_part() -> None:
 def test_commands_for_keys_say_that_there_are_none() -> None:
     reply = World().client().do("GET", "key")
     assert reply == Error(
-        "ERR 'GET' works on keys and values, and this is a pub/sub hub that keeps none; use SUBSCRIBE, PUBLISH "
-        "and their kin here, and a Redis server for data"
+        "ERR 'GET' works on keys, and a hub has none; use SUBSCRIBE and PUBLISH here, and a Redis server for keys"
     )
 
 

@@ -157,12 +157,12 @@ def test_the_number_of_arguments_is_fixed(world: MeteredWorld, count: int) -> No
 def test_a_number_beyond_the_end_is_a_mistake_that_says_where_the_end_is(world: MeteredWorld) -> None:
     world.end_window()
     reply = world.client().do("EQ.TELEMETRY", str(world.core.incarnation), str(2**62), "1000")
-    assert reply == Error(f"ERR there is no record {2**62} yet; go on from 1")
+    assert reply == Error(f"ERR there is no record {2**62} yet; continue from 1")
 
 
 def test_a_hub_that_records_nothing_says_so() -> None:
     client = World().client()
-    off = Error("ERR this hub records nothing (telemetry.enabled); set it and start the hub again")
+    off = Error("ERR telemetry is off on this hub (telemetry.enabled)")
     assert client.do("EQ.TELEMETRY", "0", "0", "0") == off
     assert client.do("EQ.ARRIVALS", "t", "ON") == off
 
@@ -390,7 +390,7 @@ def test_only_so_many_topics_are_recorded_one_by_one() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(arrivals_topics_max=2))
     client = world.client()
     assert [client.do("EQ.ARRIVALS", name, "ON") for name in ("a", "b", "a")] == [b"OK"] * 3
-    assert client.do("EQ.ARRIVALS", "c", "ON").startswith("ERR arrivals of 2 topics are recorded already")
+    assert client.do("EQ.ARRIVALS", "c", "ON").startswith("ERR arrivals of 2 topics are already recorded")
     client.send("EQ.ARRIVALS", "a", "OFF")
     client.read()
     assert client.do("EQ.ARRIVALS", "c", "ON") == b"OK"

@@ -216,13 +216,11 @@ def test_a_handshake_that_fails_is_explained_on_both_sides(
         assert protocol_errors > 0
     else:
         # Python's loops hang up on a certificate that they do not accept, without an alert.
-        assert ("plain text" if case == "plain on TLS" else "name, end or authority") in caplog.text
+        assert ("plain text" if case == "plain on TLS" else "name, expiry or CA") in caplog.text
         assert caplog.text.count("TLS handshake failed") == 1, "told once, however often it is tried"
 
 
-@pytest.mark.parametrize(
-    ("trusted", "word"), [(False, "does not trust the authority"), (True, "has expired")]
-)
+@pytest.mark.parametrize(("trusted", "word"), [(False, "does not trust the CA"), (True, "has expired")])
 def test_the_alert_of_a_client_that_sends_one_is_told_by_the_hub(
     trusted: bool, word: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

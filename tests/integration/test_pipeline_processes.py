@@ -203,7 +203,7 @@ def test_a_pipeline_that_is_killed_under_load_goes_on_and_loses_nothing(
             os.kill(jvm_of(second.pid), signal.SIGKILL)
             assert second.process.wait(PATIENCE_S) == 1
         last_words = second.output.strip().splitlines()[-1]
-        assert last_words == "equipoise: the JVM has ended with status -9: start the pipeline again"
+        assert last_words == "equipoise: the JVM has ended with status -9: restart the pipeline"
     assert_each_once(history(tmp_path))
 
 

@@ -122,7 +122,7 @@ def test_any_split_of_a_stream_gives_the_same_frames(payloads: list[bytes], cuts
 
 def test_a_frame_that_announces_too_much_is_refused_before_it_is_held() -> None:
     reader = FrameReader()
-    with pytest.raises(ProtocolError, match="at most"):
+    with pytest.raises(ProtocolError, match="the maximum is"):
         list(reader.feed((FRAME_BYTES_MAX - 3).to_bytes(4, "big")))
 
 

@@ -78,5 +78,5 @@ def test_a_spec_keeps_its_retention_and_needs_durability_for_it() -> None:
     retention = Retention(60.0, None, True)
     spec = TopicSpec(pattern=b"t", durability=Durability(1, 1, 1), retention=retention)
     assert decode_spec(encode_spec(spec)) == spec
-    with pytest.raises(SettingsError, match="goes with durability"):
+    with pytest.raises(SettingsError, match="needs durability"):
         TopicSpec(pattern=b"t", retention=retention)

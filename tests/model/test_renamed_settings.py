@@ -20,7 +20,7 @@ from equipoise.web import WebSettings
 @pytest.mark.parametrize(("old", "new"), HUB_SETTINGS.items())
 def test_an_old_name_of_a_hub_setting_is_refused(old: str, new: str) -> None:
     table, key = old.split(".")
-    with pytest.raises(SettingsError, match=f"{old} is called {new} now"):
+    with pytest.raises(SettingsError, match=f"{old} was renamed to {new}"):
         parse_settings({table: {key: 1}})
 
 
@@ -28,13 +28,13 @@ def test_an_old_name_of_a_hub_setting_is_refused(old: str, new: str) -> None:
 def test_an_old_name_of_a_controller_setting_is_refused(old: str, new: str, tmp_path: Path) -> None:
     table, key = old.split(".")
     (tmp_path / "controller.toml").write_text(f"[{table}]\n{key} = 1\n")
-    with pytest.raises(SettingsError, match=f"{old} is called {new} now"):
+    with pytest.raises(SettingsError, match=f"{old} was renamed to {new}"):
         load(tmp_path / "controller.toml", {})
 
 
 @pytest.mark.parametrize(("old", "new"), CLIENT_SETTINGS.items())
 def test_an_old_name_of_a_client_setting_is_refused(old: str, new: str) -> None:
-    with pytest.raises(SettingsError, match=f"{old} is called {new} now"):
+    with pytest.raises(SettingsError, match=f"{old} was renamed to {new}"):
         make_settings(None, {old: 1})
 
 

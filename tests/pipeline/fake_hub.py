@@ -65,7 +65,7 @@ class FakeHub:
         if incarnation != self.incarnation:
             return self._reply(self.oldest, self.oldest, b"", end)
         if sequence > end:
-            return error(f"ERR there is no record {sequence} yet; go on from {end}")
+            return error(f"ERR there is no record {sequence} yet; continue from {end}")
         first = max(sequence, self.oldest)
         following = min(first + self.piece_records, end) if bytes_max else first
         stream = self.garbage if self.garbage is not None else encoded(self.records[first:following])

@@ -243,7 +243,7 @@ def test_a_batch_whose_files_were_swept_out_is_refused_and_can_be_run_again(lake
     """1. A machine sleeps between a batch's files and its commit; 2. when it wakes, cleaning comes first."""
     files = staged(lake, 1)
     lake.clean(before_s=4e9)
-    with pytest.raises(PipelineError, match="start the pipeline again"):
+    with pytest.raises(PipelineError, match="restart the pipeline"):
         lake.commit("q", 0, files)
     assert not lake.is_finished("q", 0)
     lake.commit("q", 0, staged(lake, 1))

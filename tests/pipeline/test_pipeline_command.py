@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from equipoise.cli.main import app
 from equipoise.pipeline.lake.lake import held
+from equipoise.pipeline.settings import PipelineSettings
+from equipoise.pipeline.sums_choice import SumsAt
 from support.spark import need_spark
 
 HUBS = ("--hubs", "h1=127.0.0.1:1", "--to", "127.0.0.1:1")
@@ -43,6 +45,18 @@ def test_with_an_old_java_it_says_which_is_needed(no_java: Path) -> None:
     status, text = told("pipeline", *HUBS)
     assert status == 1
     assert "is Java 11: version 17 or newer is needed" in text
+
+
+@pytest.mark.parametrize(("words", "sums"), [((), SumsAt.AUTO), (("--sums", "executors"), SumsAt.EXECUTORS)])
+def test_the_user_says_where_windows_are_summed(
+    words: tuple[str, ...], sums: SumsAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_spark()
+    started: list[PipelineSettings] = []
+    monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
+    monkeypatch.setattr("equipoise.pipeline.process.run", lambda settings, *_, **__: started.append(settings))
+    assert told("pipeline", *HUBS, *words)[0] == 0
+    assert [settings.sums for settings in started] == [sums]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_view_that_the_controller_refuses_is_counted_and_told(caplog: pytest.L
         await asyncio.to_thread(sender.close)
 
     play(scenario)
-    assert "no newer than the last one" in caplog.text
+    assert "not newer than the last one" in caplog.text
 
 
 def test_without_the_right_token_views_fail_and_the_reason_is_suspected(

@@ -69,7 +69,7 @@ def test_without_room_it_gets_the_best_there_is_and_the_reason_is_told() -> None
     )
     assert len(entry_of(found).homes) == 3
     told = [why for why in found.decision.reasons if why.reason is Reason.NO_ROOM]
-    assert any("no room for all of it" in why.note and why.numbers["unplaced_per_s"] > 0 for why in told)
+    assert any("lack capacity for it" in why.note and why.numbers["unplaced_per_s"] > 0 for why in told)
 
 
 def test_where_readers_make_it_heavy_they_get_homes_and_the_bucket_stays_whole() -> None:

@@ -1,4 +1,4 @@
-"""Sharing out where no further server can be had: only when all are full on average, and far apart."""
+"""Sharing out where no further server is available: only when all are full on average, and far apart."""
 
 from __future__ import annotations
 

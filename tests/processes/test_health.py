@@ -87,7 +87,7 @@ def test_a_child_that_hangs_is_ended_and_started_again_and_that_is_told(tmp_path
         return changes
 
     first, *_ = [change for change in asyncio.run(scene()) if change.phase is Phase.WAITING]
-    assert "hangs: 3 questions in a row" in first.detail
+    assert "hangs: 3 failed health checks in a row" in first.detail
 
 
 def test_what_cannot_be_known_and_what_is_well_again_end_nobody() -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_known_and_what_is_well_again_end_nobody() -> None:
     words = asyncio.run(
         until_it_hangs(check, HealthSettings(every_s=0.0, failures_max=3), lived_s=lambda: 1.0)
     )
-    assert left == [] and "3 questions" in words
+    assert left == [] and "3 failed health checks" in words
 
 
 def test_no_answer_in_time_and_no_connection_are_no_good_answers() -> None:

@@ -119,7 +119,7 @@ def test_a_directory_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> 
     (tmp_path / "data").write_text("a file where ZooKeeper wants a folder")
     problem = failing(EmbeddedZooKeeper(settings_for(tmp_path)))
     assert isinstance(problem, SettingsError)
-    assert "cannot keep a store in" in str(problem)
+    assert "cannot use" in str(problem)
 
 
 @pytest.mark.needs_java

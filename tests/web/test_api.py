@@ -52,7 +52,7 @@ def test_the_overview_names_a_command_that_could_not_start_a_hub() -> None:
             status, found = await site.ask("/api/overview")
             assert status == 200
             problem = found["provisioner_problem"]
-        assert problem == "/bin/false start hub-1 ended with status 1: no word"
+        assert problem == "/bin/false start hub-1 ended with status 1: no output"
 
     play(scenario, provision="/bin/false")
 
@@ -379,7 +379,7 @@ def test_every_name_has_an_id_of_its_own_that_survives_an_address(name: bytes) -
 
 @pytest.mark.parametrize("text", ["", "~1", "~zz", "a/b", "ü", "~2f"])
 def test_what_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no id"):
+    with pytest.raises(ValueError, match="not an id"):
         from_id(text)
 
 

@@ -114,7 +114,7 @@ def test_who_does_not_trust_it_or_speaks_plain_text_is_told_and_so_is_the_log(
         writer.close()
         async with asyncio.timeout(30):
             # A client that hangs up is noticed when its connection is let go of.
-            while "plain text" not in caplog.text or "may not accept tls.certificate" not in caplog.text:
+            while "plain text" not in caplog.text or "CA of tls.certificate" not in caplog.text:
                 gc.collect()
                 await asyncio.sleep(0.01)
 

@@ -262,7 +262,7 @@ def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they
         async with chromium.browsing(site.address, size) as page:
             await go_to(page, "Map")
             await expect(page.get_by_role("img", name="Sites, hubs and topics")).to_be_visible()
-            await expect(page.locator("main")).to_contain_text("no hub has found out yet")
+            await expect(page.locator("main")).to_contain_text("no hub has a coordinate yet")
             await show_located(site)
             plane = page.get_by_role("img", name="Hubs and topics by network distance")
             await expect(plane).to_be_visible()

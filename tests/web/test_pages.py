@@ -223,7 +223,7 @@ def test_an_operator_logs_in_moves_a_topic_after_confirming_and_gives_it_back(ch
         await page.get_by_role("button", name="Confirm").click()
         await expect(pinned).to_contain_text("–")
         assert (await site.plan()).entries[HOT] == Entry(HOT, ("b",))
-        await page.get_by_role("button", name="Follow the ring").click()
+        await page.get_by_role("button", name="Return to the ring").click()
         await page.get_by_role("button", name="Confirm").click()
         await expect(page.locator(".left tbody tr").first).to_contain_text("by the ring")
         assert HOT not in (await site.plan()).entries

@@ -92,7 +92,7 @@ def test_every_page_shows_the_system_and_fits_the_screen(
         await go_to(page, "Topics")
         await page.get_by_role("link", name=TILE).click()
         await expect(main).to_contain_text("lives at")
-        await expect(main).to_contain_text("Where it lived, and why it moved")
+        await expect(main).to_contain_text("Homes and reasons of moves")
         assert not await is_too_wide(page)
 
     look(chromium, up, scenario, size)
@@ -139,9 +139,9 @@ def test_without_the_token_actions_are_refused_and_nothing_changes(chromium: Chr
         drain = page.locator("tr", has_text="hub-2").get_by_role("button", name="Drain")
         await drain.click()
         await page.get_by_role("button", name="Confirm").click()
-        await expect(page.locator("#notice")).to_contain_text("show the token")
+        await expect(page.locator("#notice")).to_contain_text("a token is required")
         await log_in(page, "not-the-right-token")
-        await expect(page.locator("#notice")).to_contain_text("show the token")
+        await expect(page.locator("#notice")).to_contain_text("a token is required")
         await expect(page.get_by_role("button", name="Log in")).to_be_visible()
 
     look(chromium, up, scenario)

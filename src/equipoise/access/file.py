@@ -57,7 +57,7 @@ def parse_users(text: str) -> Users:
     tables = document.pop("users", {})
     if document:
         raise SettingsError(
-            f"the users file: unknown key {_first(document)!r}; all it holds is [users.NAME] tables"
+            f"the users file: unknown key {_first(document)!r}; it has [users.NAME] tables only"
         )
     if not isinstance(tables, dict):
         raise SettingsError("the users file: `users` is not a table; write [users.NAME] for each user")
@@ -155,7 +155,7 @@ def _parse_strings(
 
 def _common_name(text: str) -> str:
     if not 1 <= len(text) <= COMMON_NAME_CHARS_MAX:
-        raise SettingsError(f"the common name {text!r} has to have 1 to {COMMON_NAME_CHARS_MAX} characters")
+        raise SettingsError(f"the common name {text!r} must have 1 to {COMMON_NAME_CHARS_MAX} characters")
     return text
 
 
@@ -165,7 +165,7 @@ def _check_proof(user: User) -> None:
         raise SettingsError(f"user {user.name!r}: it has both secret and nopass = true; remove one of them")
     if not user.is_anonymous and user.secret is None and not user.certificates:
         raise SettingsError(
-            f"user {user.name!r}: no client can log in as it; "
+            f"user {user.name!r}: no client can log in; "
             f"run `equipoise users passwd {user.name}` or add certificates"
         )
 

@@ -32,8 +32,8 @@ def check_links(logins: Mapping[str, str], before: Users, after: Users) -> None:
     without = [hub for hub in cut if not logins[hub]]
     if without:
         raise SettingsError(
-            f"{_named(without)} could not log in on other hubs any more, and no message would pass between hubs: "
-            "start them again, one by one, with --cluster-user hubs and --cluster-password-file (not checked "
+            f"{_named(without)} could no longer log in on other hubs, and no message would pass between hubs: "
+            "restart them one by one with --cluster-user hubs and --cluster-password-file (not checked "
             "before there are users), then `equipoise users add hubs --link '*'` before all others"
         )
     login = logins[cut[0]]
@@ -65,14 +65,11 @@ def _is_proof_kept(login: str, before: Users, after: Users) -> bool:
 
 def _step(login: str, before: Users, after: Users) -> str:
     if before.is_open:
-        return (
-            f"add that user before all others, with the password that they have: "
-            f"`equipoise users add {login} --link '*'`"
-        )
+        return f"add that user first, with its current password: `equipoise users add {login} --link '*'`"
     need = "keep its password" if _may_link(login, after) else "keep it"
     return (
         f"{need} until they are started again as another user with --link '*', "
-        "or cut them off knowingly with --disconnect-hubs"
+        "or disconnect them with --disconnect-hubs"
     )
 
 

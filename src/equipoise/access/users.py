@@ -89,14 +89,14 @@ class Users:
 
     def _admit(self, user: User) -> None:
         if user.name in self._by_name:
-            raise SettingsError(f"user {user.name!r} is there twice: keep one of the two")
+            raise SettingsError(f"user {user.name!r} is defined twice: remove one")
         self._by_name[user.name] = user
         for common_name in user.certificates:
             other = self._by_certificate.setdefault(common_name, user)
             if other is not user:
                 raise SettingsError(
                     f"users {other.name!r} and {user.name!r}: certificates both name {common_name!r}; "
-                    f"a certificate proves one user, so remove it from one of them"
+                    f"a certificate may belong to one user only"
                 )
 
 

@@ -5,7 +5,7 @@ cluster of BookKeeper that serves more than a trial is run by its own scripts; s
 `docs/howto/use-apache-bookkeeper.md`.
 
 Always true: the child ends with this process, even if that is killed; `start` returns once the bookie is registered in
-the store and takes connections; a region holds bookies of one kind, since Java's tools speak another version of the
+the store and takes connections; a region has bookies of one kind, since Java's tools speak another version of the
 protocol than ours.
 """
 
@@ -198,7 +198,7 @@ class ApacheBookie:
         """The errors in its log, without the traces below them; else its end."""
         lines = log_since(self.log_path, self._log_from).splitlines()
         errors = [line for line in lines if "ERROR" in line or "Exception" in line]
-        return " / ".join(line.strip() for line in (errors or lines)[-_LOG_LINES_SHOWN:]) or "no word"
+        return " / ".join(line.strip() for line in (errors or lines)[-_LOG_LINES_SHOWN:]) or "no output"
 
     def _config(self) -> str:
         settings, folder = self.settings, self.settings.directory.resolve()

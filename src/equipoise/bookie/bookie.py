@@ -42,7 +42,7 @@ def open_directory(disk: Disk, manifest: Manifest, settings: BookieSettings) -> 
     """Open what a bookie has stored: cut a torn tail, index what has no index. Raises DamagedError, DiskFullError."""
     segments = Segments(disk, manifest, settings.segment_bytes)
     if segments.torn_bytes:
-        log.info("cut %d bytes of a write that was never answered", segments.torn_bytes)
+        log.info("cut %d bytes of an unacknowledged write", segments.torn_bytes)
     for segment in segments.sealed:
         for begin, end in segment.damage:
             log.error("segment %d is damaged from %d to %d", segment.number, begin, end)
@@ -107,7 +107,7 @@ class Bookie:
         await self._register()
         await self.server.accept()
         log.info(
-            "bookie %s at %s:%d holds %d ledgers in %d segments",
+            "bookie %s at %s:%d has %d ledgers in %d segments",
             self.facts.name,
             self.facts.host,
             self.facts.port,
@@ -148,7 +148,7 @@ class Bookie:
             if cookie is not None:
                 raise SettingsError(
                     f"bookie {name} has stored entries before, and its directory is empty: give it its old directory, "
-                    f"or another name; `equipoise bookies forget {name}` gives up what it had"
+                    f"or another name; `equipoise bookies forget {name}` declares its entries lost"
                 )
             manifest = Manifest(
                 bookie=name, instance=self._instance, salt=self._random.randbytes(_SALT_BYTES).hex()
@@ -158,7 +158,7 @@ class Bookie:
         if cookie is None:
             if manifest.segments:
                 raise SettingsError(
-                    f"the directory holds entries of bookie {name}, which the cluster has forgotten: "
+                    f"the directory has entries of bookie {name}, which the cluster has forgotten: "
                     "give the bookie an empty directory"
                 )
             await self._bookies.add_cookie(
@@ -172,7 +172,7 @@ class Bookie:
             cookie = await self._bookies.cookie(name)
             if cookie is not None and not cookie.is_ours:
                 raise SettingsError(
-                    f"bookie {name} of this region is one of Apache BookKeeper's: a region holds bookies of one kind"
+                    f"bookie {name} of this region is one of Apache BookKeeper's: a region has bookies of one kind"
                 )
 
     def _check_owner(self, manifest: Manifest, cookie: Cookie | None) -> None:
@@ -250,7 +250,7 @@ class Bookie:
             self._look_at_room()
             engine = self.server.engine
             if engine.is_read_only != self.facts.is_read_only:
-                log.warning("%s", "read-only" if engine.is_read_only else "takes entries again")
+                log.warning("%s", "read-only" if engine.is_read_only else "accepts entries again")
                 self._changed.set()
             if engine.needs_spare:
                 with suppress(DiskFullError):
@@ -278,11 +278,11 @@ class Bookie:
                     if await mend(self.server, pool, self._ledgers, self.facts.name):
                         break
                 except StoreError as error:
-                    log.warning("mending put off: %s", error)
+                    log.warning("repair postponed: %s", error)
                 await asyncio.sleep(_RETRY_S)
         finally:
             await pool.close()
-        log.warning("what was damaged is here again, copied from other bookies")
+        log.warning("damaged entries are restored from other bookies")
         self._changed.set()
 
     # --- collection
@@ -293,7 +293,7 @@ class Bookie:
             try:
                 await self.collect()
             except (StoreError, DiskFullError) as error:
-                log.warning("collection put off: %s", error)
+                log.warning("collection postponed: %s", error)
 
     async def collect(self) -> int:
         """Drop ledgers whose node is gone and give back their room. How many ledgers were dropped.
@@ -303,7 +303,7 @@ class Bookie:
         engine = self.server.engine
         candidates = set(engine.ledgers)
         if await self._ledgers.instance() != self._instance:
-            raise DamagedError("INSTANCEID", "the store is that of another cluster: no ledger is dropped")
+            raise DamagedError("INSTANCEID", "the store belongs to another cluster: no ledger is dropped")
         async for ledger in self._ledgers.ids():
             candidates.discard(ledger)
         dead = [ledger for ledger in sorted(candidates) if not await self._ledgers.exists(ledger)]
@@ -323,7 +323,7 @@ class Bookie:
         try:
             await self.server.copy(segment, bytes_per_s=self.settings.compaction_bytes_per_s)
         except (DamagedError, DiskFailedError) as error:
-            log.error("segment %d is kept: %s", segment.number, error)
+            log.error("segment %d is not rewritten: %s", segment.number, error)
             segment.is_kept = True
             return
         engine.segments.detach(segment)

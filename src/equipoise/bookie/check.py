@@ -69,7 +69,7 @@ def check_directory(disk: Disk) -> DirectoryReport:
     """Raises SettingsError for a directory without a bookie, DamagedError if the manifest is damaged."""
     manifest = load_manifest(disk)
     if manifest is None:
-        raise SettingsError("no bookie has ever used this directory")
+        raise SettingsError("no bookie has used this directory")
     segments = tuple(_check(disk, manifest, state) for state in manifest.segments)
     return DirectoryReport(manifest.bookie, manifest.instance, manifest.format, segments)
 

@@ -50,4 +50,4 @@ async def judge_login(store: Store, tree: Tree, name: str, password: str) -> str
         return _REFUSED
     if not await asyncio.to_thread(verify_secret, user.secret, password.encode()):
         return _REFUSED
-    return "" if user.may_link else "the user may not link: grant link to it"
+    return "" if user.may_link else "the user lacks the grant link"

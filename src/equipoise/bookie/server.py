@@ -86,7 +86,7 @@ class BookieConnection(asyncio.Protocol):
         """Raises ProtocolError if it is no login, or a second one."""
         judge = self._server.judge
         if not isinstance(request, AuthRequest) or self._judging is not None or judge is None:
-            raise ProtocolError("a request before the login, or a login where the bookie asks for none")
+            raise ProtocolError("a request before the login, or a login where the bookie requires none")
         self._judging = asyncio.get_running_loop().create_task(self._judge(judge, request))
 
     async def _judge(self, judge: Judge, request: AuthRequest) -> None:
@@ -303,7 +303,7 @@ class BookieServer:
                 await asyncio.sleep(0.1)
         await self.written()
         if self.engine.refusals != refusals:
-            raise DiskFullError("no room to copy what is live in a segment")
+            raise DiskFullError("no space to copy the live entries of a segment")
 
     async def written(self) -> None:
         """Wait until everything that was submitted is durable or refused."""

@@ -37,7 +37,7 @@ from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 
 app = typer.Typer(
-    help="Run a bookie: it keeps the entries of durable topics on one disk. Or check its directory.",
+    help="Run a bookie: it stores the entries of durable topics on one disk. Or check its directory.",
     invoke_without_command=True,
 )
 
@@ -77,17 +77,19 @@ Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help="Allow to listen on other addresses than loopback without TLS: anyone who reaches the port can read and "
+        help="Allow listening on other addresses than loopback without TLS: anyone who reaches the port can read and "
         "write.",
     ),
 ]
 Certificate = Annotated[
     str,
-    typer.Option(help='Certificate (PEM) to speak TLS with. Clients then log in as users with link = ["*"].'),
+    typer.Option(help='Certificate (PEM) for TLS. Clients then log in as users with link = ["*"].'),
 ]
-CertificateKey = Annotated[str, typer.Option(help="Its key, unless the same file has it.")]
+CertificateKey = Annotated[str, typer.Option(help="Private key (PEM), if it is not in the certificate file.")]
 SegmentMb = Annotated[int, typer.Option(min=8, max=1024, help="Size of a segment file in MiB.")]
-CollectEvery = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks for deleted ledgers.")]
+CollectEvery = Annotated[
+    float, typer.Option(min=0.1, help="Seconds between two collections of deleted ledgers.")
+]
 Apache = Annotated[
     bool,
     typer.Option(
@@ -98,7 +100,7 @@ Apache = Annotated[
 Jars = Annotated[
     Path,
     typer.Option(
-        envvar="EQUIPOISE_BOOKKEEPER", help="With --apache: folder that `make bookkeeper` has filled."
+        envvar="EQUIPOISE_BOOKKEEPER", help="With --apache: folder of the jars from `make bookkeeper`."
     ),
 ]
 
@@ -128,7 +130,7 @@ def command(
     log_format: LogFormat = LogForm.TEXT,
     verbose: Verbose = False,
 ) -> None:
-    """Run a bookie: it keeps the entries of durable topics on one disk.
+    """Run a bookie: it stores the entries of durable topics on one disk.
 
     An entry is acknowledged once it is synced. After a failed sync the process ends with status 74. Run one for each
     disk; `equipoise bookies ls` shows them all. Beyond loopback it speaks TLS and asks hubs for their login.
@@ -165,7 +167,7 @@ def command(
                 work = serve(facts, directory, store, Tree(region), settings, security, listen_host=host)
                 uvloop.run(work)
             except DiskFailedError as error:
-                log.critical("the disk has failed, nothing more is answered: %s", error)
+                log.critical("disk failure, the bookie stops: %s", error)
                 # At once: no thread that still waits for the disk holds the process up.
                 os._exit(DISK_FAILED)
 
@@ -198,13 +200,13 @@ def check(
 
 
 def checked_security(certificate: str, key: str, access: BookieAccess | None) -> BookieSecurity | None:
-    """What makes a bookie speak TLS; None: it does not. Raises SettingsError."""
+    """TLS settings of the bookie; None: no TLS. Raises SettingsError."""
     if not certificate:
         return None
     if access is None:
         raise SettingsError(
-            "a bookie with --tls-certificate needs --cluster-user and --cluster-password-file: it logs in at the other "
-            "bookies to repair what is damaged"
+            "a bookie with --tls-certificate needs --cluster-user and --cluster-password-file: it logs in on other "
+            "bookies to repair damaged entries"
         )
     security = BookieSecurity(certificate, key, access)
     security.context()

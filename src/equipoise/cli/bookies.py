@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="BOOKIE", help="Name of the bookie.
 
 @app.command("ls")
 def list_bookies(*, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
-    """List bookies with state, address, site, rack, room and sync time."""
+    """List bookies with state, address, site, rack, free space and sync time."""
 
     async def main(metadata: ClusterRecords) -> None:
         rows = await bookie_rows(BookiesStore(metadata.store, Tree(region)))
@@ -42,7 +42,7 @@ def list_bookies(*, store: StoreUrl = "", region: Region = "default", as_json: A
 
 @app.command()
 def show(name: Name, *, store: StoreUrl = "", region: Region = "default", as_json: AsJson = False) -> None:
-    """Show a bookie and the ledgers that it holds entries of."""
+    """Show a bookie and the ledgers that it stores entries of."""
 
     async def main(metadata: ClusterRecords) -> None:
         tree = Tree(region)
@@ -77,13 +77,13 @@ def drain(
     *,
     store: StoreUrl = "",
     region: Region = "default",
-    undo: Annotated[bool, typer.Option("--undo", help="Let the bookie take entries again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Put the bookie back into service.")] = False,
     cluster_user: ClusterUser = "",
     cluster_password_file: ClusterPasswordFile = "",
     link_tls_ca: TlsCa = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take no new entries at a bookie and copy its ledgers to others; also for a bookie that is lost.
+    """Stop new entries on a bookie and copy its ledgers to other bookies; also for a lost bookie.
 
     Run it again until nothing is left: open ledgers go with their next entries. Then stop the bookie and
     `equipoise bookies forget` it.
@@ -103,7 +103,7 @@ def drain(
             )
         await bookies.set_draining(name, is_draining=not undo)
         if undo:
-            show_result({"bookie": name}, f"bookie {name} takes entries again", as_json=as_json)
+            show_result({"bookie": name}, f"bookie {name} accepts entries again", as_json=as_json)
             return
         access = read_access(cluster_user, cluster_password_file, link_tls_ca)
         outcomes = await _move_all(metadata, tree, name, access)
@@ -111,7 +111,7 @@ def drain(
         copied = sum(each.entries_copied for each in outcomes)
         words = f"bookie {name}: {len(outcomes) - len(left)} ledgers moved, {copied} entries copied"
         for ledger, reason in left.items():
-            words += f"\nledger {ledger} is left: {reason}"
+            words += f"\nledger {ledger} was not moved: {reason}"
         facts = {"bookie": name, "moved": len(outcomes) - len(left), "copied": copied, "left": left}
         show_result(facts, words, as_json=as_json)
         if left:
@@ -140,11 +140,11 @@ def forget(
     store: StoreUrl = "",
     region: Region = "default",
     force: Annotated[
-        bool, typer.Option("--force", help="Also if ledgers count on it: what only it had is lost.")
+        bool, typer.Option("--force", help="Also if ledgers need it: entries that only it stored are lost.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a bookie that has stopped from the cluster. Its name is free for a new, empty directory then."""
+    """Remove a bookie that has stopped from the cluster. Then a bookie with an empty directory may use its name."""
 
     async def main(metadata: ClusterRecords) -> None:
         tree = Tree(region)
@@ -157,7 +157,7 @@ def forget(
         held = [each.ledger async for each in ledgers_on(ledgers, name)]
         if held and not force:
             raise WorldError(
-                f"{len(held)} ledgers count on bookie {name}: `equipoise bookies drain {name}` copies them to others"
+                f"{len(held)} ledgers need bookie {name}: `equipoise bookies drain {name}` copies them to others"
             )
         await bookies.forget(name)
         show_result({"bookie": name, "ledgers": len(held)}, f"bookie {name} is forgotten", as_json=as_json)

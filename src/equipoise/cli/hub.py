@@ -36,7 +36,7 @@ Store = Annotated[
     typer.Option(
         envvar="EQUIPOISE_STORE",
         help="Metadata store of the cluster to join: zk://host:port,host:port/root. Without it the hub "
-        "runs alone.",
+        "is standalone.",
     ),
 ]
 Region = Annotated[str | None, typer.Option(help="Name of the cluster inside the store. [default]")]
@@ -75,8 +75,8 @@ Data = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Keep logs of topics in this folder, for Redis's stream commands and durable topics. For a hub that runs "
-        "alone.",
+        help="Store logs of topics in this folder, for Redis's stream commands and durable topics. Only for a "
+        "standalone hub.",
     ),
 ]
 ClusterUser = Annotated[str | None, typer.Option(help="User this hub logs in as on other hubs.")]
@@ -97,7 +97,7 @@ def command(
     users: UsersFile = None,
     insecure: Annotated[
         bool | None,
-        typer.Option("--insecure", help="Allow to listen on other addresses than loopback without users."),
+        typer.Option("--insecure", help="Allow listening on other addresses than loopback without users."),
     ] = None,
     tls_port: Annotated[int | None, typer.Option(help="Port for TLS; needs certificate and key.")] = None,
     tls_certificate: Annotated[str | None, typer.Option(help="The hub's certificate (PEM).")] = None,
@@ -166,7 +166,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any] | None:
 async def serve(settings: HubSettings, data: Path | None = None) -> None:
     if data is not None and settings.membership.store:
         raise SettingsError(
-            "--data is for a hub that runs alone: hubs of a cluster keep logs on its bookies (`equipoise bookie`)"
+            "--data is for standalone hubs: hubs of a cluster store logs on its bookies (`equipoise bookie`)"
         )
     loop = asyncio.get_running_loop()
     settle_allocator()

@@ -22,7 +22,7 @@ __all__ = ["COMMANDS", "main", "make_app", "named_command"]
 # Each has a module of its name in this folder: with `command`, or with `app` if it has sub-commands.
 COMMANDS = {
     "hub": "Run a hub: a pub/sub server that speaks the Redis protocol.",
-    "bookie": "Run a bookie: it keeps the entries of durable topics on one disk. Or check its directory.",
+    "bookie": "Run a bookie: it stores the entries of durable topics on one disk. Or check its directory.",
     "pub": "Publish to a topic.",
     "sub": "Subscribe to topics and print messages until Ctrl-C.",
     "gateway": "Run a gateway: it measures its network coordinate and gives it to mobile clients nearby.",

@@ -13,6 +13,22 @@ from equipoise.cli.support.failures import exit_on_failure
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.cli.support.spark_options import Master
 from equipoise.errors import SettingsError
+from equipoise.pipeline.sums_choice import SumsAt
+
+DriverHost = Annotated[
+    str,
+    typer.Option(
+        help="Address at which the executors of a Spark cluster reach this machine. Without it, the address of "
+        "the route to the master."
+    ),
+]
+Sums = Annotated[
+    SumsAt,
+    typer.Option(
+        help="Where windows are summed: driver, in one thread; executors, in parallel, by hub; auto: executors "
+        "above 100,000 records a second."
+    ),
+]
 
 
 def command(
@@ -31,13 +47,8 @@ def command(
         "equipoise-pipeline"
     ),
     master: Master = "local[*]",
-    driver_host: Annotated[
-        str,
-        typer.Option(
-            help="Address at which the executors of a Spark cluster reach this machine. Without it, the address of "
-            "the route to the master."
-        ),
-    ] = "",
+    driver_host: DriverHost = "",
+    sums: Sums = SumsAt.AUTO,
     memory: Annotated[int, typer.Option(min=256, help="JVM heap of the driver, in MiB.")] = 640,
     user: Annotated[str, typer.Option(help="User to log in as on the hubs; needs `observe`.")] = "",
     secret_file: Annotated[Path | None, typer.Option(help="File with the secret of --user.")] = None,
@@ -79,6 +90,7 @@ def command(
             source=source,
             directory=directory.absolute(),
             lake_enabled=lake,
+            sums=sums,
             keeping=KeepingSettings(retention_h=retention_hours),
         )
         host = driver_host or address_towards(master)

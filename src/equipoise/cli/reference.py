@@ -48,7 +48,7 @@ def settings_page() -> str:
 
     parts = [
         "# Settings",
-        "Made from the code by `make docs`; do not edit. Each default comes with its reason.",
+        "Generated from the code by `make docs`; do not edit. Each default comes with its reason.",
         "## Hub\n\nA TOML file for `equipoise hub --config FILE`; options of the command line have priority.",
         _table(HubSettings),
         "### `[limits]`\n\nLimits per client and of all clients together.",
@@ -104,7 +104,7 @@ def commands_page() -> str:
     from equipoise.cli.main import app as whole
 
     runner = CliRunner(env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "EQUIPOISE_URL": ""})
-    parts = ["# Commands", "Made from the code by `make docs`; do not edit."]
+    parts = ["# Commands", "Generated from the code by `make docs`; do not edit."]
     for path in _command_paths(get_command(whole), ()):
         shown = runner.invoke(whole, [*path, "--help"], prog_name="equipoise").stdout
         text = "\n".join(line.rstrip() for line in shown.strip().splitlines())
@@ -113,7 +113,7 @@ def commands_page() -> str:
 
 
 _TELEMETRY = """\
-Made from the code by `make docs`; do not edit.
+Generated from the code by `make docs`; do not edit.
 
 Once a second each hub records itself and each active topic, and keeps the records in a ring (`[telemetry]` in the
 [settings](settings.md)). All records share one sequence and one table; `kind` says which columns a record fills, the

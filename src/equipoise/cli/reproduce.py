@@ -33,7 +33,9 @@ def command(
     name: Annotated[
         str, typer.Argument(help="Experiment, or paper for all its experiments; --list names them.")
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller size: at most two minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller size; --list tells how long each takes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the page, the figures and the JSON result.")
@@ -42,12 +44,14 @@ def command(
     seeds: Annotated[
         str,
         typer.Option(
-            help="Run with each seed of FIRST..END, END excluded, and judge every claim over all of them."
+            help="Run with each seed of FIRST..END, END excluded, and check every claim over all of them."
         ),
     ] = "",
     resume: Annotated[
         Path | None,
-        typer.Option(help="With --seeds: folder that keeps the result of each seed, to go on after a break."),
+        typer.Option(
+            help="With --seeds: folder for the result of each seed, to resume after an interruption."
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     master: Master = "",

@@ -26,7 +26,7 @@ def command(
         bool,
         typer.Option(
             "--insecure",
-            help="Allow to listen on other addresses than loopback: every client that connects has full "
+            help="Allow listening on other addresses than loopback: every client that connects has full "
             "access.",
         ),
     ] = False,

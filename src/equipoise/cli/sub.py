@@ -48,8 +48,8 @@ def command(
         typer.Option(
             "--durable",
             metavar="NAME",
-            help="Durable subscription to one durable topic: goes on where NAME left off. What is printed is "
-            "acknowledged.",
+            help="Durable subscription to one durable topic: resumes where NAME stopped. Printed messages "
+            "are acknowledged.",
         ),
     ] = "",
     group: Annotated[
@@ -92,7 +92,7 @@ def command(
 
 
 class Printer:
-    """Prints events; what cannot be printed is shown escaped."""
+    """Prints events; unprintable characters are escaped."""
 
     def __init__(self, *, has_topics: bool, has_positions: bool, is_json: bool) -> None:
         self._has_topics = has_topics
@@ -142,7 +142,7 @@ async def follow(
 async def follow_durably(
     bus: Bus, topics: list[str], name: str, group: str, start: str, count: int | None, printer: Printer
 ) -> None:
-    """Acknowledge what has been printed."""
+    """Acknowledge printed messages."""
     begin, left = parse_start(start), count
     async with bus, bus.subscribe(*topics, durable=name, group=group or None, start=begin) as subscription:
         async for event in subscription:

@@ -180,14 +180,14 @@ Durable = Annotated[
     str | None,
     typer.Option(
         help="Store messages before they are acknowledged: each on W of E bookies, acknowledged by A of them, such as "
-        "3/3/2; 1/1/1 for a lone hub (--data). An empty value ends it.",
+        "3/3/2; 1/1/1 for a standalone hub (--data). An empty value ends it.",
         metavar="E/W/A",
     ),
 ]
 Retain = Annotated[
     str | None,
     typer.Option(
-        help="What a durable topic keeps: an age, a size, or until consumed, such as 7d,10GB,consumed.",
+        help="Retention of a durable topic: an age, a size, or until consumed, such as 7d,10GB,consumed.",
         metavar="LIMITS",
     ),
 ]
@@ -214,12 +214,12 @@ def set_spec(
     wait: Annotated[
         str | None,
         typer.Option(
-            help="How long a message may wait for its turn before it is refused; default 1s.", metavar="TIME"
+            help="How long a message may wait for its turn before it is rejected; default 1s.", metavar="TIME"
         ),
     ] = None,
     durable: Durable = None,
     retain: Retain = None,
-    pin: Annotated[str | None, typer.Option(help="Site where the topics must live.", metavar="SITE")] = None,
+    pin: Annotated[str | None, typer.Option(help="Site of the topics' homes.", metavar="SITE")] = None,
     attributes: Attributes = None,
     timeout: Timeout = 10.0,
     as_json: AsJson = False,

@@ -31,7 +31,7 @@ def command(
     bookies: Annotated[
         int,
         typer.Option(
-            min=0, help="Number of bookies, which keep logs of topics: for streams and durable topics."
+            min=0, help="Number of bookies, which store logs of topics: for streams and durable topics."
         ),
     ] = 0,
     sites: Annotated[
@@ -54,7 +54,7 @@ def command(
         bool,
         typer.Option(
             "--tls",
-            help="Also serve TLS, and the dashboard over HTTPS, with an authority of its own in DIR/tls.",
+            help="Also serve TLS, and the dashboard over HTTPS, with a generated CA in DIR/tls.",
         ),
     ] = False,
     pipeline: Annotated[bool, typer.Option(help="Run the pipeline; without it load is not balanced.")] = True,

@@ -66,11 +66,12 @@ def add(
         typer.Option(help="Topics the user may create. Default: all it may publish or subscribe to."),
     ] = None,
     durable: Annotated[
-        Patterns | None, typer.Option(help="Topics the user may use durably (not yet supported).")
+        Patterns | None,
+        typer.Option(help="Topics the user may subscribe to durably and read with consumer groups."),
     ] = None,
     filters: Annotated[
         Patterns | None,
-        typer.Option("--filter", help="Topics the user may filter by content (not yet supported)."),
+        typer.Option("--filter", help="Topics the user may filter by content."),
     ] = None,
     operate: Annotated[
         Patterns | None, typer.Option(help="Topics the user may operate; '*': the whole hub.")

@@ -88,18 +88,18 @@ class Bus:
         """
         self._check_open()
         if address is not None and parse_address(address.encode()) is None:
-            raise AddressError(f"{address!r} is no address of a gateway; write it like host:6390")
+            raise AddressError(f"{address!r} is not the address of a gateway; write it like host:6390")
         agent = self._routing.coordinate_agent
         if agent is None:
             raise MisuseError(
-                "this client does not look for its place; connect with coordinate_enabled=True to use a gateway"
+                "this client has no coordinate; connect with coordinate_enabled=True to use a gateway"
             )
         agent.use_gateway(address)
         return address is None or await agent.wait_guided(address, self._patience_s(timeout_s))
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
-            raise MisuseError("a bus is entered once; call connect() again for another")
+            raise MisuseError("a bus can be entered once; call connect() again")
         self._is_entered = True
         try:
             await self._routing.open()
@@ -222,28 +222,26 @@ class Bus:
         retries = RetryOptions(ack_timeout_s, deliveries_max, dead_letter)
         if where is not None and durable is not None:
             raise MisuseError(
-                "a durable subscription takes no filter: it marks how far the whole topic was read"
+                "a durable subscription has no filter: its mark is a position in the whole topic"
             )
         if where is not None and not where.strip():
-            raise MisuseError("an empty filter matches nothing; leave `where` out to get all messages")
+            raise MisuseError("the filter is empty; omit `where` to get all messages")
         if durable is not None:
             return self._subscribe_durably(topics, durable, group, start, retries)
         if group is not None or start != "end" or retries != RetryOptions():
-            raise MisuseError(
-                "group, start and retries are those of a durable subscription: name it by durable="
-            )
+            raise MisuseError("group, start and retries need a durable subscription: name it with durable=")
         return self._subscribe(topics, is_pattern=False, where=b"" if where is None else encode_name(where))
 
     def _subscribe_durably(
         self, topics: tuple[Name, ...], name: str, group: str | None, start: Start, retries: RetryOptions
     ) -> DurableSubscription:
         if len(topics) != 1:
-            raise MisuseError("a durable subscription is to one topic; subscribe to each by itself")
+            raise MisuseError("a durable subscription has one topic; subscribe to each separately")
         if not name or group == "":
             raise MisuseError("the name of a durable subscription, or of its group, must not be empty")
         if (retries.deliveries_max is None) != (retries.dead_letter is None):
             raise MisuseError(
-                "deliveries_max and dead_letter go together: name the topic that gets the messages"
+                "deliveries_max and dead_letter need each other: name the topic for failed messages"
             )
         self._check_open()
         if self._log_commands is None:
@@ -280,7 +278,7 @@ class Bus:
                 "the bus is not connected yet; use it inside `async with equipoise.connect(…) as bus:`"
             )
         if self._is_closed:
-            raise ClosedError("the bus is closed; connect again for another")
+            raise ClosedError("the bus is closed; call connect() again")
 
     def _encode(self, payload: Payload) -> bytes:
         data = encode_payload(payload)

@@ -136,7 +136,7 @@ class CoordinateAgent:
             self._act()
         except Exception:
             if not self._has_failed:
-                log.exception("failed to find where this client is, and goes on; please report this")
+                log.exception("computing the coordinate failed; please report this")
             self._has_failed = True
             self._drop()
             self._schedule(self._loop.time() + self.finder.settings.report_s)
@@ -196,7 +196,7 @@ class CoordinateAgent:
             finally:
                 line.close()
         except (EquipoiseError, OSError) as error:
-            log.debug("no visit to %s: %s", peer, error)
+            log.debug("cannot measure the hub at %s: %s", peer, error)
         finally:
             self._visiting = None
             self.finder.visited(peer, is_answered=is_answered)
@@ -211,7 +211,7 @@ class CoordinateAgent:
                 self._gateway = (address, line)
             reply, rtt_s = await self._measure(self._gateway[1], _WHERE)
         except (EquipoiseError, OSError) as error:
-            log.info("the gateway at %s does not answer: %s", address, error)
+            log.info("the gateway at %s does not reply: %s", address, error)
             self._hang_up()
             reply = error
         self._guiding = None
@@ -279,7 +279,7 @@ class BusTransport:
     async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
         endpoint = parse_address(address.encode())
         if endpoint is None:
-            raise AddressError(f"{address!r} is no address; write host:port")
+            raise AddressError(f"{address!r} is not an address; write host:port")
         dialer = self._dialer
         if is_gateway:
             dialer = replace(dialer, url=BusUrl((endpoint,)), tls=None)

@@ -254,7 +254,7 @@ class DurableSubscription:
 
     async def _start(self) -> None:
         if self._task is not None:
-            raise MisuseError("a subscription is entered once; call subscribe() again for another")
+            raise MisuseError("a subscription can be entered once; call subscribe() again")
         self._task = asyncio.get_running_loop().create_task(self._run(), name="equipoise-durable")
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -295,8 +295,8 @@ class DurableSubscription:
     def _explain(self, error: RefusedError) -> EquipoiseError:
         if error.code == "DISPLACED":
             return DisplacedError(
-                f"another client has subscribed to {self._shown!r} as {decode_name(self._name)!r}; one at a time gets "
-                "the messages of a durable subscription: use group= to share them"
+                f"another client has subscribed to {self._shown!r} as {decode_name(self._name)!r}; a "
+                "durable subscription has one active client: use group= to share its messages"
             )
         return error
 

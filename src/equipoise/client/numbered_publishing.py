@@ -118,7 +118,7 @@ class NumberedPublishing:
         if self._held_messages >= settings.in_flight_messages_max or is_full:
             raise BackloggedError(
                 f"{self._held_messages} publishes ({self._held_bytes} bytes) to durable topics have no receipt yet; "
-                "await flush() or use publish(), which waits by itself"
+                "await flush(), or use publish(), which waits"
             )
         self._held_messages += 1
         self._held_bytes += size

@@ -120,7 +120,7 @@ class Publishing:
             raise BackloggedError(
                 f"{self._held_messages} publishes ({self._held_bytes} bytes) wait while their topics change hubs, "
                 "or are above their rate limits; "
-                "await flush() or use publish(), which waits by itself"
+                "await flush(), or use publish(), which waits"
             )
         ticket = NowaitTicket(frame, size, self.losses)
         self._hold(ticket)
@@ -386,7 +386,7 @@ class Publishing:
 def late(ticket: Ticket, link: Link, timeout_s: float) -> WorldError:
     if ticket.is_sent:
         return UncertainError(
-            f"no receipt came within {timeout_s:g} s; the message may or may not have been delivered: "
+            f"no receipt within {timeout_s:g} s; the message may or may not have been delivered: "
             "publish it again only if a duplicate does no harm"
         )
     if link.connection is None:
@@ -395,6 +395,6 @@ def late(ticket: Ticket, link: Link, timeout_s: float) -> WorldError:
             "check that the hub runs and can be reached"
         )
     return BackloggedError(
-        f"the hub was too slow with receipts for {timeout_s:g} s, so the message was not sent; "
+        f"receipts of the hub were missing for {timeout_s:g} s, so the message was not sent; "
         "publish less at a time"
     )

@@ -37,7 +37,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         str,
         Meta(
             max_length=256,
-            description="Publishers that fire together state the same group: where a topic with a rate limit is "
+            description="Group of publishers that publish at the same moments: if a topic with a rate limit is "
             "split, they are sent to different hubs. At most 256 bytes. Empty: none.",
         ),
     ] = ""
@@ -52,7 +52,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         float,
         Meta(
             ge=0,
-            description="How long entering the bus retries. 0: each address once, so that a wrong address "
+            description="How long the first connection is retried. 0: each address once, so that a wrong address "
             "fails at once; more if hub and client start together.",
         ),
     ] = 0.0
@@ -62,7 +62,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 10.0
     close_timeout_s: Annotated[
         float,
-        Meta(gt=0, description="For the last acks when the bus is left."),
+        Meta(gt=0, description="For the last acks when the bus is closed."),
     ] = 2.0
     reconnect_first_s: Annotated[
         float,

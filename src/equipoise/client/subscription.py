@@ -97,7 +97,7 @@ class Subscription:
 
     async def _start(self) -> None:
         if self._state is not _State.NEW:
-            raise MisuseError("a subscription is entered once; call subscribe() again for another")
+            raise MisuseError("a subscription can be entered once; call subscribe() again")
         self._state = _State.STARTING
         self._started = asyncio.get_running_loop().create_future()
         self._unconfirmed = dict(self._names)

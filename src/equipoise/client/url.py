@@ -87,7 +87,7 @@ def _parse_login(login: str) -> tuple[str, str]:
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise AddressError("the bus URL's login is no valid text; percent-encode what is not UTF-8") from None
+        raise AddressError("the bus URL's login is not valid text; percent-encode it as UTF-8") from None
     return names
 
 

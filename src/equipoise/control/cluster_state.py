@@ -133,7 +133,7 @@ class Remembering:
         try:
             self._kept = decode_memory(node.data)
         except ViewError as problem:
-            log.warning("what an earlier controller remembered is passed over: %s", problem)
+            log.warning("state of the previous controller ignored: %s", problem)
             return Memory()
         return self._kept
 

@@ -221,7 +221,7 @@ class Controller:
                 await self._remembering.keep(outcome.decision.memory, began_s)
         except StoreError as problem:
             self.status.failures += 1
-            log.warning("round given up: %s", problem)
+            log.warning("round aborted: %s", problem)
             return
         self._note(outcome, began_s, version)
 
@@ -265,19 +265,19 @@ class Controller:
     def split_doubt(self, topic: bytes) -> str:
         """Why no better split of a limited topic is known than the present one; empty if a fit has found one."""
         if self._memory is None:
-            return "this controller does not lead; the last shares hold"
+            return "this controller does not lead; shares stay"
         if self.status.state is ControllerState.FROZEN:
-            return f"the plan is frozen: {self.status.frozen}; the last shares hold"
+            return f"the plan is frozen: {self.status.frozen}; shares stay"
         if (fit := self._memory.fits.get(topic)) is not None:
             return fit.note
         if self._fits is None:
-            return "no fits without a pipeline; the last shares hold"
+            return "no fits without a pipeline; shares stay"
         if self._fits.asked == topic:
             return "arrivals are being recorded and replayed"
         spec = self.knowledge.specs.of(topic)
         if spec is None or spec.latency_ms is None:
-            return "no latency limit to be kept"
-        return "the latency limit was not broken for long"
+            return "no latency limit"
+        return "the latency limit was not broken long enough"
 
     async def _commit(self, outcome: RoundOutcome) -> int | None:
         """The version in force if the decision stands; None if another writer was faster."""

@@ -78,5 +78,5 @@ class Leadership:
     def _set(self, is_leading: bool) -> None:
         if is_leading != self.is_leading:
             self.is_leading = is_leading
-            log.info("%s %s", self.facts.name, "leads" if is_leading else "leads no longer")
+            log.info("%s %s", self.facts.name, "leads" if is_leading else "no longer leads")
             self.changed.set()

@@ -91,7 +91,7 @@ async def place(
     """
     if mode is Mode.CONTENT and unable:
         raise PlanError(
-            f"these hubs run a release that knows no content topics: {', '.join(sorted(unable))}. Upgrade them first"
+            f"these hubs run a release without content topics: {', '.join(sorted(unable))}. Upgrade them first"
         )
     named = tuple(homes)
     parents = tree_of_names(_shown(topic), named, followed) if followed else ()
@@ -134,7 +134,7 @@ def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
     """Why the topic cannot have the homes that its entry gives it: its log, or its envelope, cannot be split so."""
     if spec.durability is not None and entry.mode is Mode.CONTENT:
         return (
-            f"{_shown(entry.topic)} is durable: its subscribers take no filters, so it cannot be a content topic; "
+            f"{_shown(entry.topic)} is durable: durable subscribers have no filters, so it cannot be a content topic; "
             "use all-publishers, or one home"
         )
     if spec.durability is not None and entry.mode is Mode.ALL_SUBSCRIBERS:
@@ -248,11 +248,11 @@ async def change_spec(
         raise SettingsError("nothing to change: give a latency, a rate or a site")
     if given.get("rate_per_s") is not None and (unable := hubs_without_limits(hubs or {})):
         raise SettingsError(
-            f"these hubs run a release that keeps no rate limit: {', '.join(unable)}. Upgrade them first"
+            f"these hubs run a release without rate limits: {', '.join(unable)}. Upgrade them first"
         )
     if given.get("durability") is not None and (unable := hubs_without_logs(hubs or {})):
         raise SettingsError(
-            f"these hubs run a release that keeps no durable topics: {', '.join(unable)}. Upgrade them first"
+            f"these hubs run a release without durable topics: {', '.join(unable)}. Upgrade them first"
         )
 
     def make(old: TopicSpec | None) -> TopicSpec | None:
@@ -265,10 +265,10 @@ async def change_spec(
             changes["quantile"] = TopicSpec(pattern=pattern).quantile
         made = msgspec.structs.replace(old or TopicSpec(pattern=pattern), **changes)
         if changes.get("quantile") and made.latency_ms is None:
-            raise SettingsError("a quantile is of a latency limit: give --latency too")
+            raise SettingsError("a quantile needs a latency limit: give --latency too")
         was_both = old is not None and old.durability is not None and old.rate_per_s is not None
         if made.durability is not None and made.rate_per_s is not None and not was_both:
-            raise SettingsError("a rate limit and durability do not go together yet: take one of them back")
+            raise SettingsError("a rate limit and durability cannot be combined yet: remove one of them")
         for entry in (Plan() if plan is None else plan).replicated:
             if Glob(pattern).matches(entry.topic) and (problem := _undividable(made, entry)):
                 raise SettingsError(problem)
@@ -331,7 +331,7 @@ def _takers(plan: Plan, hub: str, alive: Collection[str] | None) -> list[Member]
         if member.hub != hub and member.weight > 0 and (alive is None or member.hub in alive)
     ]
     if not others:
-        raise PlanError(f"hub {hub} is the only one that takes topics: start another hub first")
+        raise PlanError(f"hub {hub} is the only one with a weight above 0: start another hub first")
     return others
 
 

@@ -251,7 +251,7 @@ async def run_command(words: Sequence[str], *, patience_s: float = COMMAND_S_MAX
             output, _ = await process.communicate()
     except TimeoutError as problem:
         raise ProvisionError(
-            f"{shown} did not end within {patience_s:g} s: it is to ask for a machine, not to wait for it"
+            f"{shown} did not end within {patience_s:g} s: it must request a machine without waiting for it"
         ) from problem
     finally:
         if process.returncode is None:
@@ -260,5 +260,5 @@ async def run_command(words: Sequence[str], *, patience_s: float = COMMAND_S_MAX
             await process.wait()
     if process.returncode:
         said = output.decode(errors="replace").strip()[-_OUTPUT_SHOWN:]
-        raise ProvisionError(f"{shown} ended with status {process.returncode}: {said or 'no word'}")
+        raise ProvisionError(f"{shown} ended with status {process.returncode}: {said or 'no output'}")
     log.info("%s", shown)

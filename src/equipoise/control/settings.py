@@ -15,11 +15,11 @@ __all__ = ["POLICIES", "ControllerSettings", "policy_lines"]
 # planner.
 POLICIES = {
     "load": "moves, replicates and scales by load and latency limits (Dynamoth and ePulsar together)",
-    "epulsar": "ePulsar's topic manager as printed: latency limits and resource thresholds, no replication",
+    "epulsar": "ePulsar's topic manager as published: latency limits and resource thresholds, no replication",
     "all-pairs": "ePulsar's baseline that knows every client's coordinate: experiments only",
-    "hashing": "consistent hashing that asks for servers on overload and moves nothing (Dynamoth's baseline)",
-    "ring": "consistent hashing over the live hubs, whatever their load",
-    "static": "leaves the plan as it is",
+    "hashing": "consistent hashing that requests servers on overload and moves nothing (Dynamoth's baseline)",
+    "ring": "consistent hashing over the live hubs, regardless of load",
+    "static": "does not change the plan",
 }
 
 
@@ -75,16 +75,15 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         int,
         Meta(
             ge=0,
-            description="Hubs up to which the controller asks for more, drained ones not counted; 0: it asks "
-            "for none.",
+            description="Maximum number of hubs that the controller starts, without drained ones; 0: none.",
         ),
     ] = 0
     hub_start_timeout_s: Annotated[
         float,
         Meta(
             gt=0,
-            description="A hub that was asked for and is not alive after this time is stopped, and another is "
-            "asked for: machines that have to be installed take some minutes.",
+            description="A requested hub that is not alive after this time is stopped, and another is requested: "
+            "new machines need some minutes.",
         ),
     ] = 600.0
     fit_master: Annotated[
@@ -95,7 +94,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         ),
     ] = "local[2]"
     fit_user: Annotated[
-        str, Meta(description="User that records arrivals at hubs for fits; empty: none is needed.")
+        str, Meta(description="User that records arrivals at hubs for fits; empty: no login.")
     ] = ""
     fit_password_file: Annotated[str, Meta(description="File with the password of `fit_user`.")] = ""
 

@@ -71,7 +71,7 @@ class ViewReceiver:
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=GREETING_BYTES_MAX)
         except OSError as problem:
-            raise SettingsError(f"cannot take views on {host}:{port}: {problem.strerror}") from problem
+            raise SettingsError(f"cannot receive views on {host}:{port}: {problem.strerror}") from problem
         return joined(host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -92,7 +92,7 @@ class ViewReceiver:
         if view.time_s > self._clock() + FUTURE_S_MAX:
             raise ViewError(f"it is {view.time_s - self._clock():.0f} s ahead of this clock")
         if self._latest is not None and view.time_s <= self._latest.time_s:
-            raise ViewError("it is no newer than the last one")
+            raise ViewError("it is not newer than the last one")
         self._latest = view
         self.views += 1
         self.news.set()
@@ -106,12 +106,12 @@ class ViewReceiver:
             async with asyncio.timeout(GREETING_S):
                 is_known = self._knows(await reader.readline())
             if not is_known:
-                log.warning("a sender of views without the token was turned away")
+                log.warning("rejected a sender of views without the token")
                 return
             if self._strangers.pop(writer, None) is None:
                 return
             if len(self._serving) - len(self._strangers) > SENDERS_MAX:
-                log.warning("a sender of views was turned away: there are %d already", SENDERS_MAX)
+                log.warning("rejected a sender of views: %d are connected", SENDERS_MAX)
                 return
             while True:
                 async with asyncio.timeout(SILENCE_S):
@@ -120,7 +120,7 @@ class ViewReceiver:
                 writer.write(await self._answer(header, data))
                 await writer.drain()
         except (ProtocolError, TimeoutError, OSError, ValueError, asyncio.IncompleteReadError) as problem:
-            log.debug("a sender of views is gone: %r", problem)
+            log.debug("lost a sender of views: %r", problem)
         finally:
             self._serving.pop(task, None)
             self._strangers.pop(writer, None)
@@ -146,7 +146,7 @@ class ViewReceiver:
             self.take(await asyncio.to_thread(decode_view, header, data))
         except ViewError as problem:
             self.refused += 1
-            log.warning("a view was refused: %s", problem)
+            log.warning("rejected a view: %s", problem)
             return b"-" + str(problem).replace("\n", " ").encode()[:500] + b"\n"
         return b"+" + encode_interest(self.interest) + b"\n"
 

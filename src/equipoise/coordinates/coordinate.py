@@ -48,7 +48,7 @@ class Coordinate:
             raise CoordinateError(f"a coordinate has {expected} numbers, not {len(numbers)}")
         reach_s = _REACH * settings.rtt_s_max
         if not all(math.isfinite(number) and abs(number) <= reach_s for number in numbers):
-            raise CoordinateError(f"a coordinate lies beyond {reach_s:g} s, or nowhere")
+            raise CoordinateError(f"a coordinate is beyond {reach_s:g} s, or not finite")
         *point, error, height_s, adjustment_s = map(float, numbers)
         if error < 0 or height_s < 0:
             raise CoordinateError("error and height of a coordinate are not negative")

@@ -77,11 +77,9 @@ def check_java(path: str | None, version: int | None) -> CheckResult:
     """Hubs alone need none; ZooKeeper and Spark do."""
     step = f"install Java {JAVA_VERSION_MIN} or newer (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
     if path is None:
-        return CheckResult(
-            "java", CheckStatus.FAILURE, "there is none", f"{step}; a hub on its own runs without"
-        )
+        return CheckResult("java", CheckStatus.FAILURE, "there is none", f"{step}; a single hub needs none")
     if version is None:
-        return CheckResult("java", CheckStatus.FAILURE, f"{path} does not tell its version", step)
+        return CheckResult("java", CheckStatus.FAILURE, f"{path} does not print its version", step)
     if version < JAVA_VERSION_MIN:
         return CheckResult("java", CheckStatus.FAILURE, f"{version} at {path}", step)
     return CheckResult("java", CheckStatus.OK, f"{version} at {path}")
@@ -106,7 +104,9 @@ def check_port(port: int, purpose: str, *, is_free: bool) -> CheckResult:
     name = f"port {port}"
     if is_free:
         return CheckResult(name, CheckStatus.OK, f"free, for {purpose}")
-    step = f"if it is not yours, see who has it: ss -ltnp 'sport = :{port}'; or choose another for {purpose}"
+    step = (
+        f"if it is not yours, find the process: ss -ltnp 'sport = :{port}'; or choose another for {purpose}"
+    )
     return CheckResult(name, CheckStatus.WARNING, "taken", step)
 
 
@@ -146,7 +146,7 @@ def check_processors(count: int) -> CheckResult:
     if count >= 2:
         return CheckResult("processors", CheckStatus.OK, fact)
     return CheckResult(
-        "processors", CheckStatus.WARNING, fact, "a hub wants a core of its own: run Spark elsewhere"
+        "processors", CheckStatus.WARNING, fact, "a hub needs a core of its own: run Spark elsewhere"
     )
 
 
@@ -158,7 +158,7 @@ def check_directory(directory: str, *, is_writable: bool, free_bytes: int) -> Ch
         )
     fact = f"{free_bytes / GIB:.1f} GiB free in {directory}"
     if free_bytes < DISK_BYTES_WANTED:
-        step = "history takes up to 1 GiB: make room, give --dir another disk, or run the pipeline with --no-lake"
+        step = "history takes up to 1 GiB: free space, give --dir another disk, or run the pipeline with --no-lake"
         return CheckResult("directory", CheckStatus.WARNING, fact, step)
     return CheckResult("directory", CheckStatus.OK, fact)
 
@@ -170,7 +170,7 @@ def check_store(url: str, *, answer_s: float | None, problem: str = "") -> Check
         return CheckResult("store", CheckStatus.FAILURE, f"{url} does not answer: {problem}", step)
     fact = f"{url} answers in {1_000 * answer_s:.0f} ms"
     if answer_s > ANSWER_S_WANTED:
-        step = "hubs that wait for it for long are taken for dead: bring it nearer, or give it a quicker disk"
+        step = "hubs that wait for it too long are declared dead: use a nearer store, or a faster disk"
         return CheckResult("store", CheckStatus.WARNING, fact, step)
     return CheckResult("store", CheckStatus.OK, fact)
 
@@ -185,9 +185,7 @@ def check_bookies(region: str, bookies: Mapping[str, bool]) -> CheckResult:
         )
         fact = f"region {region}: a client that reaches {', '.join(exposed)} can read and write all logs"
         return CheckResult("bookies", CheckStatus.WARNING, fact, step)
-    return CheckResult(
-        "bookies", CheckStatus.OK, f"region {region}: {len(bookies)} of them, none is open to all"
-    )
+    return CheckResult("bookies", CheckStatus.OK, f"region {region}: {len(bookies)} bookies, all restricted")
 
 
 def check_durability(
@@ -196,29 +194,29 @@ def check_durability(
     """Whether the bookies of a region keep what its specs promise. `needed`: the largest ensemble of a spec."""
     name = "durability"
     if writable < needed:
-        step = "start more: `equipoise bookie --dir DIR --store URL`; until then durable topics are refused"
-        fact = f"region {region}: {writable} bookies take entries, a durable spec needs {needed}"
+        step = "start more: `equipoise bookie --dir DIR --store URL`; until then durable topics are rejected"
+        fact = f"region {region}: {writable} bookies are writable, a durable spec needs {needed}"
         return CheckResult(name, CheckStatus.FAILURE, fact, step)
     if lost:
-        step = "start them again, or copy what they had: `equipoise bookies drain NAME`, then `forget` them"
+        step = "restart them, or copy their ledgers: `equipoise bookies drain NAME`, then `forget` them"
         return CheckResult(
-            name, CheckStatus.WARNING, f"region {region}: lost are {', '.join(sorted(lost))}", step
+            name, CheckStatus.WARNING, f"region {region}: lost: {', '.join(sorted(lost))}", step
         )
     if full:
-        step = "give them room, or start others: beyond 95 % they take no entries"
-        fact = f"region {region}: nearly full are {', '.join(sorted(full))}"
+        step = "free space, or start others: above 95 % they are read-only"
+        fact = f"region {region}: nearly full: {', '.join(sorted(full))}"
         return CheckResult(name, CheckStatus.WARNING, fact, step)
-    return CheckResult(name, CheckStatus.OK, f"region {region}: {writable} bookies take entries")
+    return CheckResult(name, CheckStatus.OK, f"region {region}: {writable} bookies are writable")
 
 
 def check_limits(region: str, limited: Sequence[str], unable: Sequence[str]) -> CheckResult:
     """`limited`: the patterns with a rate limit. `unable`: live hubs of a release that keeps none."""
     topics = f"region {region}: {len(limited)} {'pattern has' if len(limited) == 1 else 'patterns have'} a rate limit"
     if not unable:
-        return CheckResult("rate limits", CheckStatus.OK, f"{topics}, and every live hub keeps it")
-    fact = f"{topics} that {', '.join(sorted(unable))} cannot keep: such a hub is given no topics"
+        return CheckResult("rate limits", CheckStatus.OK, f"{topics}, and every live hub enforces it")
+    fact = f"{topics} that {', '.join(sorted(unable))} cannot enforce: such a hub gets no topics"
     step = (
-        f"install this release there and restart the hub, then give it a share again: "
+        f"install this release there and restart the hub, then restore its weight: "
         f"equipoise hubs weigh {min(unable)} 1"
     )
     return CheckResult("rate limits", CheckStatus.WARNING, fact, step)
@@ -229,9 +227,9 @@ def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:
     least_s = max(0.0, abs(offset_s) - uncertainty_s)
     direction = "behind" if offset_s > 0 else "ahead of"
     fact = f"{abs(offset_s):.3f} s {direction} the store's, give or take {uncertainty_s:.3f} s"
-    step = "keep time on all machines, by chrony or systemd-timesyncd: timedatectl set-ntp true"
+    step = "synchronise the clocks of all machines with chrony or systemd-timesyncd: timedatectl set-ntp true"
     if least_s > CLOCK_S_MAX:
-        return CheckResult("clock", CheckStatus.FAILURE, fact, f"views from here are not believed; {step}")
+        return CheckResult("clock", CheckStatus.FAILURE, fact, f"views from here are rejected; {step}")
     if least_s > CLOCK_S_WANTED:
         return CheckResult("clock", CheckStatus.WARNING, fact, step)
     return CheckResult("clock", CheckStatus.OK, fact)

@@ -34,7 +34,7 @@ __all__ = ["Gateway", "GatewayHubs", "GatewaySession"]
 _LIMITS = RequestLimits(args_max=16, payload_bytes_max=512, header_bytes_max=64, inline_bytes_max=512)
 # As many words of that length.
 _INPUT_BYTES_MAX = 16 * 1024
-_KNOWN = "a gateway knows EQ.WHERE, PING, HELLO and QUIT; publish and subscribe at a hub"
+_KNOWN = "a gateway has EQ.WHERE, PING, HELLO and QUIT only; publish and subscribe at a hub"
 
 
 class GatewaySession:
@@ -94,7 +94,7 @@ class GatewaySession:
         if rest and rest[0] not in (b"2", b"3"):
             return error("NOPROTO unsupported protocol version")
         if any(word.upper() == b"AUTH" for word in rest):
-            return error("ERR a gateway has no users; leave the login out")
+            return error("ERR a gateway has no users; omit the login")
         self._proto = int(rest[0]) if rest else self._proto
         facts = {"server": "equipoise-gateway", "proto": self._proto, "role": "gateway"}
         return value(facts, self._proto)  # type: ignore[arg-type]  # a dict of values is a value

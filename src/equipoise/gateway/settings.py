@@ -26,7 +26,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     connections_max: Annotated[
         int,
         Meta(
-            ge=1, description="Client connections; one in excess gets an error and is closed. Some 3 kB each."
+            ge=1,
+            description="Client connections; excess connections get an error and are closed. Some 3 kB each.",
         ),
     ] = 10_000
     idle_timeout_s: Annotated[

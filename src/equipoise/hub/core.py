@@ -162,7 +162,7 @@ class HubCore:
 
     def expect_login(self, session: Session) -> None:
         """Cut the session unless it says in time who it is."""
-        session.cut_after(self.limits.unauthenticated_timeout_s, "it did not authenticate in time")
+        session.cut_after(self.limits.unauthenticated_timeout_s, "no authentication in time")
 
     def log_in(self, session: Session, user: User) -> None:
         """The client has proved its identity. What the user may not hear, its connection hears no longer."""
@@ -204,7 +204,7 @@ class HubCore:
         """
         former = self.links.get(link)
         if former is not None and former is not session:
-            self.cut(former, "its client has connected anew")
+            self.cut(former, "its client has reconnected")
         self._unlink(session)
         session.link = link
         self.links[link] = session
@@ -381,7 +381,7 @@ class HubCore:
         self.cluster.close()
         self.cluster = Standalone(self.settings.name)
         for session in list(self.sessions.values()):
-            self.cut(session, "the hub begins anew")
+            self.cut(session, "the hub restarts")
         self.incarnation = self.new_epoch()
         self.quotas = Quotas(self.limits)
         self.index = self._new_index()

@@ -183,10 +183,10 @@ def _auth_text(frame: bytes) -> str:
         found = dict(fields(frame[4:]))
         text = found.get(2, b"")
         if found.get(1) != _AUTH_PLUGIN or not isinstance(text, bytes):
-            raise ProtocolError("a login for another plugin than this bookie has")
+            raise ProtocolError("a login for an unknown plugin")
         return text.decode()
     except (MalformedError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"a login that cannot be read: {error}") from error
+        raise ProtocolError(f"an invalid login: {error}") from error
 
 
 def encode_add_answer(code: Code, ledger: int, entry: int) -> bytes:
@@ -246,9 +246,7 @@ def _operation_of(frame: bytes) -> tuple[Operation, Flag]:
     (header,) = _LENGTH.unpack_from(frame)
     version, operation, flags = header >> 24, header >> 16 & 0xFF, header & 0xFFFF
     if version != VERSION:
-        raise ProtocolError(
-            f"version {version} of the bookie protocol; only version {VERSION} is spoken here"
-        )
+        raise ProtocolError(f"version {version} of the bookie protocol; only version {VERSION} is supported")
     known = _OPERATIONS.get(operation)
     if known is None:
         raise ProtocolError(f"unknown operation {operation} of the bookie protocol")
@@ -288,7 +286,7 @@ class FrameReader:
             while len(data) - at >= _LENGTH.size:
                 (size,) = _LENGTH.unpack_from(data, at)
                 if size > self._max:
-                    raise ProtocolError(f"a frame of {size} bytes; at most {self._max} are taken")
+                    raise ProtocolError(f"a frame of {size} bytes; the maximum is {self._max}")
                 needed = _LENGTH.size + size
                 if len(data) - at < needed:
                     break

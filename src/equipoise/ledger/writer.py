@@ -77,7 +77,7 @@ class LedgerWriter:
         """Take an entry; its number, and the adds to send. Raises ClosedError once the writer has failed."""
         if self.failed is not None or self._is_closing:
             raise ClosedError(
-                f"ledger {self.metadata.ledger} takes no more entries: {self.failed or 'closing'}"
+                f"ledger {self.metadata.ledger} accepts no more entries: {self.failed or 'closing'}"
             )
         number = self._next
         self._next += 1

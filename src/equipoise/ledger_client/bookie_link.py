@@ -93,7 +93,7 @@ class BookieLink(asyncio.Protocol):
         answer = await self._login
         self._login = None
         if answer.refusal:
-            raise DisconnectedError(f"the bookie refuses user {user!r}: {answer.refusal}")
+            raise DisconnectedError(f"the bookie rejects user {user!r}: {answer.refusal}")
 
     def abort(self) -> None:
         if self._transport is not None:

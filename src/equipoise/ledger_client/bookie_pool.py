@@ -180,7 +180,7 @@ class BookiePool:
         access = self._access
         if facts.is_secured and access is None:
             raise DisconnectedError(
-                "it asks for a login over TLS: give --cluster-user, --cluster-password-file and --link-tls-ca"
+                "it requires a login over TLS: give --cluster-user, --cluster-password-file and --link-tls-ca"
             )
         loop = asyncio.get_running_loop()
 

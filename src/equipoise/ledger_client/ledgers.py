@@ -75,7 +75,7 @@ class BookieLedgers:
             writable = sum(not facts.is_read_only for facts in self.pool.known.values())
             raise LedgerError(
                 0,
-                f"{FailureReason.TOO_FEW}: {quorum} needs {quorum.ensemble} bookies that take entries, "
+                f"{FailureReason.TOO_FEW}: {quorum} needs {quorum.ensemble} writable bookies, "
                 f"there are {writable}: start more with `equipoise bookie`",
             )
         for compromise in placement.compromises:

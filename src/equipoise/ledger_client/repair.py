@@ -80,7 +80,7 @@ class Repair:
                 self._pool.known, segment.members, site=self._site, draw=self._random.random
             )
             if other is None:
-                return RepairOutcome(ledger, copied, "there is no other bookie that takes entries")
+                return RepairOutcome(ledger, copied, "there is no other writable bookie")
             try:
                 copied += await self._copy(metadata, at, segment.members.index(bookie), other)
             except LedgerError as error:
@@ -113,7 +113,7 @@ class Repair:
                 code = await write_copy(self._pool, metadata, other, entry, body)
                 if code is not Code.OK:
                     raise LedgerError(
-                        metadata.ledger, f"bookie {other} did not take a copy: {code.name.lower()}"
+                        metadata.ledger, f"bookie {other} did not store a copy: {code.name.lower()}"
                     )
                 copied += 1
                 if self._pace is not None:

@@ -73,7 +73,7 @@ class SplitFit(msgspec.Struct, frozen=True, array_like=True, gc=False):
         # A first try that holds is what was looked for; else the least number lies between the two.
         is_over = (holds and not broken) or (held or most + 1) - broken <= 1
         if is_over:
-            note = "" if held else f"no number of hubs up to {most} keeps the limit"
+            note = "" if held else f"no number of hubs up to {most} meets the limit"
             return msgspec.structs.replace(
                 self, hubs=held or most, is_confirmed=True, broken_with=broken, held_with=held, note=note
             )

@@ -57,7 +57,7 @@ def hub_certificate(folder: Path, names: tuple[str, ...], now: datetime.datetime
             files.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     except (OSError, ValueError) as problem:
         raise SettingsError(
-            f"the certificates in {folder} cannot be used: {problem}. Remove the folder to have new ones made"
+            f"the certificates in {folder} cannot be used: {problem}. Remove the folder to generate new ones"
         ) from problem
     return files
 

@@ -23,8 +23,10 @@ __all__ = [
     "REPLY_BYTES_MAX",
     "WINDOW_BYTES",
     "WINDOW_ENTRIES",
+    "WITHIN",
     "LogRead",
     "assemble",
+    "group_start",
     "parse_read",
     "require_place",
     "resolve",
@@ -45,7 +47,7 @@ WINDOW_ENTRIES = 10_000
 WINDOW_BYTES = 32 * 1024 * 1024
 
 _NEW = b">"
-_WITHIN = " in XREADGROUP with GROUP option"
+WITHIN = " in XREADGROUP with GROUP option"
 
 
 def xlen(log: TopicLog, call: LogCall) -> bytes:
@@ -201,15 +203,20 @@ def resolve(log: TopicLog, read: LogRead, key: bytes, start: bytes) -> None:
             read.since[key] = parse_id(start)
         return
     if read.group not in log.groups:
-        raise no_group(key, read.group, _WITHIN)
+        raise no_group(key, read.group, WITHIN)
     require_place(log.groups[read.group], read.consumer, key)
+    read.since[key] = group_start(start)
+
+
+def group_start(start: bytes) -> EntryId | None:
+    """From where on a consumer reads what it has got; None: what its group has not got yet. Raises LogCommandError."""
     if start == b"$":
         raise LogCommandError(
             "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer "
             "by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty "
             "result set."
         )
-    read.since[key] = None if start == _NEW else parse_id(start)
+    return None if start == _NEW else parse_id(start)
 
 
 def _before(at: EntryId) -> EntryId:
@@ -229,7 +236,7 @@ def serve(log: TopicLog, read: LogRead, key: bytes, now_ms: int, proto: int) -> 
         return [piece for _, piece in _bounded(found, read.count)] or None
     group = log.groups.get(read.group)
     if group is None:
-        raise no_group(key, read.group, _WITHIN)
+        raise no_group(key, read.group, WITHIN)
     require_place(group, read.consumer, key)
     if since is not None:
         consumer = _consumer(log, group, read.consumer, now_ms)
@@ -252,7 +259,7 @@ def _require_room(log: TopicLog, group: ConsumerGroup, name: bytes, key: bytes) 
     if next(log.entries.range(start), None) is not None:
         pending = reader.pending
         raise LogCommandError(
-            f"WINDOW {len(pending)} entries ({pending.bytes} bytes) of '{show(key)}' wait to be acknowledged by "
+            f"WINDOW {len(pending)} entries ({pending.bytes} bytes) of '{show(key)}' are not acknowledged by "
             f"'{show(group.name)}': acknowledge some of them to get more"
         )
 

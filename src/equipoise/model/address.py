@@ -30,7 +30,7 @@ def check_tellable(host: str, *, who: str, option: str) -> None:
     """Raise SettingsError, with the option to give, unless other machines can dial this host."""
     if _is_everywhere(host):
         raise SettingsError(
-            f"others cannot connect to {host or 'every address'}: say where they reach this {who} with {option}"
+            f"others cannot connect to {host or 'every address'}: give the address of this {who} with {option}"
         )
 
 

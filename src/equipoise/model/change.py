@@ -217,7 +217,7 @@ def _apply_members(plan: Plan, parts: tuple[MemberChange, ...]) -> tuple[tuple[M
         if part.member is not None:
             members[part.hub] = part.member
         elif members.pop(part.hub, None) is None:
-            raise PlanError(f"{part.hub!r} cannot be taken out: it is not a member")
+            raise PlanError(f"{part.hub!r} cannot be removed: it is not a member")
         else:
             has_removed = True
     return tuple(sorted(members.values(), key=lambda member: member.hub)), has_removed

@@ -34,6 +34,6 @@ def from_id(text: str) -> bytes:
         return b""
     if not text or not _ID.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no id of a topic: write every byte but letters, digits and _ - . as ~XX"
+            f"{text!r} is not an id of a topic: write every byte but letters, digits and _ - . as ~XX"
         )
     return re.sub(rb"~([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), text.encode())

@@ -320,7 +320,7 @@ class Plan:
         if len(self.members) > MEMBERS_MAX:
             raise PlanError(f"{len(self.members)} members: a plan holds at most {MEMBERS_MAX}")
         if len(self.by_hub) != len(self.members):
-            raise PlanError("a member is there twice")
+            raise PlanError("a member is listed twice")
         self.check_homes(self.entries.values())
 
     def check_homes(self, entries: Iterable[Entry]) -> None:

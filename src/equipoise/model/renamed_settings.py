@@ -58,4 +58,4 @@ def refuse_renamed(values: Mapping[str, Any], renamed: Mapping[str, str]) -> Non
         table, _, key = old.rpartition(".")
         found = values.get(table) if table else values
         if isinstance(found, Mapping) and key in found:
-            raise SettingsError(f"the setting {old} is called {new} now: rename it")
+            raise SettingsError(f"the setting {old} was renamed to {new}")

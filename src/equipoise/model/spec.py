@@ -54,9 +54,9 @@ class Retention(msgspec.Struct, frozen=True, array_like=True):
 
     def __post_init__(self) -> None:
         if self.age_s is not None and not 1 <= self.age_s < math.inf:
-            raise SettingsError(f"retention of {self.age_s:g} s: it is a second at least")
+            raise SettingsError(f"retention of {self.age_s:g} s: it must be at least a second")
         if self.bytes_max is not None and self.bytes_max < 1:
-            raise SettingsError(f"retention of {self.bytes_max} bytes: it is a byte at least")
+            raise SettingsError(f"retention of {self.bytes_max} bytes: it must be at least a byte")
 
     def __str__(self) -> str:
         parts = [] if self.age_s is None else [f"{self.age_s:g}s"]
@@ -90,12 +90,12 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         if Glob(self.pattern).wildcards > PATTERN_WILDCARDS_MAX:
             raise SettingsError(f"pattern {self.pattern!r}: use at most {PATTERN_WILDCARDS_MAX} wildcards")
         if self.latency_ms is not None and not 0 < self.latency_ms < math.inf:
-            raise SettingsError(f"latency {self.latency_ms} ms: it has to be above 0")
+            raise SettingsError(f"latency {self.latency_ms} ms: it must be above 0")
         if not 0 < self.quantile < 1:
-            raise SettingsError(f"quantile {self.quantile}: it lies between 0 and 1, such as 0.99")
+            raise SettingsError(f"quantile {self.quantile}: it must be between 0 and 1, such as 0.99")
         self._check_envelope()
         if self.retention is not None and self.durability is None:
-            raise SettingsError(f"retain {self.retention}: it goes with durability, such as --durable 3/3/2")
+            raise SettingsError(f"retain {self.retention}: it needs durability, such as --durable 3/3/2")
         if self.site == "":
             raise SettingsError("site is empty: name one, or leave it out")
 
@@ -104,16 +104,16 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         # Written so that it holds for what is not a number, too.
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise SettingsError(
-                f"rate {rate:g}/s: it lies between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
+                f"rate {rate:g}/s: it must be between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
             )
         if burst is not None and not 1 <= burst <= BURST_MAX:
-            raise SettingsError(f"burst {burst}: it lies between 1 and {BURST_MAX} messages")
+            raise SettingsError(f"burst {burst}: it must be between 1 and {BURST_MAX} messages")
         if wait is not None and not 0 <= wait <= WAIT_MS_MAX:
-            raise SettingsError(f"wait {wait:g} ms: it lies between 0 and {WAIT_MS_MAX:.0f} ms")
+            raise SettingsError(f"wait {wait:g} ms: it must be between 0 and {WAIT_MS_MAX:.0f} ms")
         if rate is None and burst is not None:
-            raise SettingsError(f"burst {burst}: it goes with a rate, such as --rate 100/s")
+            raise SettingsError(f"burst {burst}: it needs a rate, such as --rate 100/s")
         if rate is None and wait is not None:
-            raise SettingsError(f"wait {wait:g} ms: it goes with a rate, such as --rate 100/s")
+            raise SettingsError(f"wait {wait:g} ms: it needs a rate, such as --rate 100/s")
 
     @property
     def envelope(self) -> Envelope | None:

@@ -1,6 +1,12 @@
-"""Records as DataFrames: validated, and made into the view of a moment. For the lake, experiments and looking back.
+"""The view of any moment, from a DataFrame of records: for the lake, experiments and looking back.
 
-The sums are those of the live query, `hub_sums`, made on executors, hub by hub; `sliding_window` puts them together.
+    judged_records   records with the reason why one does not count
+    valid_records    judged records that count
+    rejections       how many do not, by hub and reason
+    window_sums      valid records to sums of each hub, on executors
+    view_at          window_sums of a moment, joined on the driver
+
+The arithmetic is that of the live query: `hub_sums` on executors, `sliding_window` on the driver.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ from equipoise.pipeline.source.piece_rows import Rejection
 from equipoise.pipeline.validation import reasons
 from equipoise.telemetry import COLUMNS, arrow_schema
 
-__all__ = ["judged_records", "rejections", "valid_records", "view_at"]
+__all__ = ["judged_records", "rejections", "valid_records", "view_at", "window_sums"]
 
 _US = 1_000_000
 _NAMES = [column.name for column in COLUMNS]
@@ -65,30 +71,36 @@ def rejections(judged: DataFrame) -> DataFrame:
     return rejected.groupBy("hub", "rejected").agg(F.count("*").alias("records"))
 
 
-def view_at(records: DataFrame, end_us: int, *, over_s: float = OVER_S) -> WindowedView:
-    """Of valid records; the window ends at `end_us`, which is the time of the newest record in the live view.
+def window_sums(records: DataFrame, end_us: int, *, over_s: float = OVER_S) -> DataFrame:
+    """`hub` and `sums` of its window, packed: the tables of `HubSums`, empty if it has no record of its own.
 
-    Of hubs it has their own reports: nothing from the store. Raises PipelineError if no hub reported anything.
+    Of valid records; no record after `end_us` counts. A hub's own window ends at its last record.
     """
     over_us = int(over_s * _US)
     time_us = F.unix_micros("time")
-    # A hub's own window ends at its last record, within the window of the view.
     near = records.where((time_us > end_us - 2 * over_us) & (time_us <= end_us))
 
     def sums(*columns: pa.Array) -> list[bytes]:
-        found = sampled(
-            [_accepted(pa.RecordBatch.from_arrays(list(columns), schema=arrow_schema()))], Counter()
-        )
-        made = (
-            hub_sums(found.topics.sort_by("time_us"), found.hubs, over_us=over_us) if len(found.hubs) else ()
-        )
+        batch = pa.RecordBatch.from_arrays(list(columns), schema=arrow_schema())
+        found = sampled([_accepted(batch)], Counter())
+        if not len(found.hubs):
+            return []
+        made = hub_sums(found.topics.sort_by("time_us"), found.hubs, over_us=over_us)
         return [pack_table(table) for table in made]
 
     udf: Any = arrow_udf(sums, "array<binary>")  # type: ignore[call-overload]  # As above.
-    rows = near.groupBy("hub").agg(udf(*_NAMES).alias("sums")).toArrow()
+    return near.groupBy("hub").agg(udf(*_NAMES).alias("sums"))
+
+
+def view_at(records: DataFrame, end_us: int, *, over_s: float = OVER_S) -> WindowedView:
+    """Of valid records; the window ends at `end_us`, which is the time of the newest record in the live view.
+
+    Hubs are described by their own reports alone, not by the store. Raises PipelineError if no hub has a record.
+    """
+    packed = window_sums(records, end_us, over_s=over_s).toArrow().column("sums").to_pylist()
     window = JoinedWindow(over_s)
     window.end_us = end_us
-    window.add([HubSums(*map(unpack_table, made)) for made in rows.column("sums").to_pylist() if made])
+    window.add([HubSums(*map(unpack_table, tables)) for tables in packed if tables])
     view = window.view()
     if view is None:
         raise PipelineError(f"no hub has a record in the {over_s:g} s before {end_us / _US:.0f}")

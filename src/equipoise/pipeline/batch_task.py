@@ -1,13 +1,15 @@
-"""What a task does with the pieces of its hubs: validate, sample, write them to the lake, and sum the window.
+"""The work of executors: `task_results` turns a DataFrame of pieces into one of results, `batch_result` adds them up.
 
-What comes back from each task:
-    samples   samples about topics and about hubs, where the driver sums: two Arrow streams
-    sums      sums of each topic and hub and of each hub, where executors sum: likewise
-    rejected  how many records were rejected, by hub and reason
-    files     what was written into the lake's staging, if there is a lake
+A task works on all pieces of its hubs in one pass, in Arrow: each more pass would move the records between the JVM and
+Python once more. The steps of the pass are functions of their own:
 
-Spark wants as many rows back as it gave: the first has everything, the others nothing. (`mapInArrow` would not, but
-needs pandas.)
+    unpacked   pieces → judged records         source/unpack.py
+    sampled    judged records → samples        samples.py
+    written    judged records → files          lake/writer.py
+    _summed    samples → sums of hubs          hub_state.py, hub_sums.py
+
+Spark expects as many rows as it gave: the first row of a task has the result, the others are null. (`mapInArrow` does
+not, but needs pandas.)
 
 Always true: all records of a hub in a batch are in one task, since the source has one partition per hub.
 """
@@ -15,13 +17,14 @@ Always true: all records of a hub in a batch are in one task, since the source h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 
 from equipoise.pipeline.hub_state import HubState
 from equipoise.pipeline.hub_sums import HubSums, hub_sums
@@ -34,10 +37,11 @@ from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA, Rejection
 from equipoise.pipeline.source.unpack import unpacked
 from equipoise.pipeline.view_bound import ViewBound, bounded
 
-__all__ = ["SumTask", "Worked", "worked", "worked_pieces"]
+__all__ = ["BatchResult", "SumTask", "TaskWork", "batch_result", "task_results"]
 
 _COUNT = pa.struct([("hub", pa.string()), ("reason", pa.string()), ("records", pa.int64())])
 _FILE = pa.struct([("name", pa.string()), ("records", pa.int64())])
+# Tables are packed as Arrow streams, that of topics first, then that of hubs; an empty list: none was asked for.
 _RESULT = pa.struct(
     [
         ("samples", pa.list_(pa.binary())),
@@ -47,25 +51,34 @@ _RESULT = pa.struct(
         ("files", pa.list_(_FILE)),
     ]
 )
-_RESULT_DDL = (
-    "struct<samples array<binary>, sums array<binary>, records bigint, "
-    "rejected array<struct<hub string, reason string, records bigint>>, "
-    "files array<struct<name string, records bigint>>>"
-)
+_COLUMN = "result"
 
 
 class SumTask(NamedTuple):
-    """That tasks keep and sum the window themselves."""
+    """How tasks keep and sum the windows of their hubs."""
 
     state: HubState
-    # The start of the window until now: samples from before it are late.
+    # The start of the view's window so far: samples from before it are late.
     since_us: int
-    # What views name of each hub; None: everything.
+    # Which topics of each hub keep their names in the sums; None: all.
     bound: ViewBound | None = None
 
 
-class Worked(NamedTuple):
-    """Of a whole batch, on the driver."""
+class TaskWork(NamedTuple):
+    """What tasks do with the pieces of a batch; the same for all of them."""
+
+    now_us: int
+    plausible: Plausible
+    # Where records are written; None: nowhere.
+    lake: Path | None = None
+    # Executors sum; None: they do not.
+    sums: SumTask | None = None
+    # The driver gets samples, and sums them.
+    has_samples: bool = True
+
+
+class BatchResult(NamedTuple):
+    """What all tasks of a batch returned, on the driver."""
 
     samples: Sampled
     sums: list[HubSums]
@@ -73,45 +86,61 @@ class Worked(NamedTuple):
     files: list[Written]
 
 
-def worked_pieces(
-    pieces: DataFrame,
-    *,
-    now_us: int,
-    plausible: Plausible,
-    lake: Path | None = None,
-    sums: SumTask | None = None,
-    has_samples: bool = True,
-) -> DataFrame:
-    """One column `worked`. `sums`: executors sum; `has_samples`: the driver gets samples, to sum them."""
+def task_results(pieces: DataFrame, work: TaskWork) -> DataFrame:
+    """One column, `result`: one row of each task has its result, the others are null."""
 
-    def work(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    def results(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         rows = [
             row
             for columns in batches
             for row in pa.RecordBatch.from_arrays(list(columns), schema=PIECES_SCHEMA).to_pylist()
         ]
-        if not rows:
-            return
-        records, rejected = unpacked(rows, now_us=now_us, plausible=plausible)
-        found = sampled(records, rejected)
-        count = len(found.topics) + len(found.hubs)
-        files = [] if lake is None else written(records, lake)
-        summed = [] if sums is None else _summed(found, sums, is_counting_late=not has_samples)
-        result = {
-            "samples": [pack_table(table) for table in found[:2]] if has_samples else [],
-            "sums": summed,
-            "records": count,
-            "rejected": [
-                {"hub": hub, "reason": reason, "records": number}
-                for (hub, reason), number in sorted(found.rejected.items())
-            ],
-            "files": [file._asdict() for file in files],
-        }
-        yield pa.array([result, *[None] * (len(rows) - 1)], _RESULT)
+        if rows:
+            yield pa.array([_task_result(rows, work), *[None] * (len(rows) - 1)], _RESULT)
 
-    # Its type hints for PySpark know no function of several columns.
-    udf: Any = arrow_udf(work, _RESULT_DDL)  # type: ignore[call-overload]
-    return pieces.select(udf(*PIECES_SCHEMA.names).alias("worked"))
+    # The type hints of PySpark have no function of several columns.
+    udf: Any = arrow_udf(results, from_arrow_type(_RESULT))  # type: ignore[call-overload]
+    return pieces.select(udf(*PIECES_SCHEMA.names).alias(_COLUMN))
+
+
+def batch_result(rows: pa.Table) -> BatchResult:
+    """Of the collected `task_results`."""
+    topics, hubs = [TOPIC_SAMPLES.empty_table()], [HUB_SAMPLES.empty_table()]
+    rejected: Counter[tuple[str, str]] = Counter()
+    sums: list[HubSums] = []
+    files: list[Written] = []
+    records = 0
+    for result in filter(None, rows.column(_COLUMN).to_pylist()):
+        if result["samples"]:
+            topics.append(unpack_table(result["samples"][0]))
+            hubs.append(unpack_table(result["samples"][1]))
+        if result["sums"]:
+            sums.append(HubSums(*map(unpack_table, result["sums"])))
+        records += result["records"]
+        for each in result["rejected"]:
+            rejected[each["hub"], each["reason"]] += each["records"]
+        files += [Written(each["name"], each["records"]) for each in result["files"]]
+    samples = Sampled(pa.concat_tables(topics), pa.concat_tables(hubs), rejected)
+    return BatchResult(samples, sums, records, files)
+
+
+def _task_result(rows: Sequence[Mapping[str, Any]], work: TaskWork) -> dict[str, Any]:
+    """The pass over the pieces of one task; a value of `_RESULT`."""
+    records, rejected = unpacked(rows, now_us=work.now_us, plausible=work.plausible)
+    found = sampled(records, rejected)
+    files = [] if work.lake is None else written(records, work.lake)
+    # Late samples are counted by the executor where no other summer counts them.
+    sums = [] if work.sums is None else _summed(found, work.sums, is_counting_late=not work.has_samples)
+    return {
+        "samples": [pack_table(found.topics), pack_table(found.hubs)] if work.has_samples else [],
+        "sums": sums,
+        "records": len(found.topics) + len(found.hubs),
+        "rejected": [
+            {"hub": hub, "reason": reason, "records": count}
+            for (hub, reason), count in sorted(found.rejected.items())
+        ],
+        "files": [file._asdict() for file in files],
+    }
 
 
 def _summed(found: Sampled, task: SumTask, *, is_counting_late: bool) -> list[bytes]:
@@ -124,24 +153,3 @@ def _summed(found: Sampled, task: SumTask, *, is_counting_late: bool) -> list[by
         return []
     made = hub_sums(window.topics, window.hubs, over_us=task.state.over_us)
     return [pack_table(table) for table in (made if task.bound is None else bounded(made, task.bound))]
-
-
-def worked(rows: pa.Table) -> Worked:
-    """What all tasks returned, together."""
-    topics, hubs = [TOPIC_SAMPLES.empty_table()], [HUB_SAMPLES.empty_table()]
-    rejected: Counter[tuple[str, str]] = Counter()
-    sums: list[HubSums] = []
-    files: list[Written] = []
-    records = 0
-    for result in filter(None, rows.column("worked").to_pylist()):
-        if result["samples"]:
-            topics.append(unpack_table(result["samples"][0]))
-            hubs.append(unpack_table(result["samples"][1]))
-        if result["sums"]:
-            sums.append(HubSums(*map(unpack_table, result["sums"])))
-        records += result["records"]
-        for each in result["rejected"]:
-            rejected[each["hub"], each["reason"]] += each["records"]
-        files += [Written(each["name"], each["records"]) for each in result["files"]]
-    samples = Sampled(pa.concat_tables(topics), pa.concat_tables(hubs), rejected)
-    return Worked(samples, sums, records, files)

@@ -71,7 +71,7 @@ class HubState(NamedTuple):
             try:
                 table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             except (pa.ArrowException, OSError) as problem:
-                log.warning("%s cannot be read, and is passed over: %s", path, problem)
+                log.warning("%s cannot be read, and is skipped: %s", path, problem)
                 continue
             metadata = table.schema.metadata
             hubs = unpack_table(metadata[_HUBS])

@@ -1,11 +1,15 @@
 """The pipeline as it runs: one query, from hubs to the view and the lake.
 
-Every second Spark asks the hubs how far they are, has tasks read, validate, sample, sum and write, and hands the batch
-to `_process` on the driver: sums are joined (or samples summed, where the driver does that: `sums_choice`), the view
-goes to the controller, the files into the lake. Then Spark writes down that the batch is done.
+    telemetry_pieces   what hubs recorded since the last batch        source/source.py
+    task_results       validated, sampled, summed, written, by hub    batch_task.py, on executors
+    batch_result       the results of all tasks                       batch_task.py, from here on the driver
+    ViewMaker          the view of the last ten seconds               view_maker.py
+    ViewSender, Lake   the view to the controller, files to the lake  sender.py, lake/
 
-Always true: a view is made of a batch before the lake waits for its disk; a batch that is run again after a crash adds
-nothing to the lake that is there; when `stop` returns, no batch is half done.
+Spark runs a batch each second, calls `_process` with its pieces, and notes in the checkpoint that it is done.
+
+Always true: the view of a batch is sent before the lake waits for its disk; a batch that is run again after a crash
+adds nothing to the lake that is there; when `stop` returns, no batch is half done.
 """
 
 from __future__ import annotations
@@ -24,19 +28,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from equipoise.errors import PipelineError
-from equipoise.pipeline.batch_task import SumTask, Worked, worked, worked_pieces
+from equipoise.pipeline.batch_task import BatchResult, SumTask, TaskWork, batch_result, task_results
 from equipoise.pipeline.hub_state import HubState
 from equipoise.pipeline.lake.compaction import keep
 from equipoise.pipeline.lake.lake import Lake
 from equipoise.pipeline.sender import ViewSender
 from equipoise.pipeline.settings import PipelineSettings
-from equipoise.pipeline.sliding_window import JoinedWindow, SlidingWindow
 from equipoise.pipeline.source.hub_directory import HubDirectory
 from equipoise.pipeline.source.piece_rows import Rejection
-from equipoise.pipeline.source.source import FORMAT, TelemetrySource
+from equipoise.pipeline.source.source import telemetry_pieces
 from equipoise.pipeline.spark.session import SparkDriver
-from equipoise.pipeline.sums_choice import SumsAt, SumsChoice
-from equipoise.pipeline.view_bound import ViewBound
+from equipoise.pipeline.sums_choice import SumsAt
+from equipoise.pipeline.view_maker import ViewMaker
 from equipoise.view.interest import Interest
 
 __all__ = ["Pipeline", "Status"]
@@ -44,8 +47,6 @@ __all__ = ["Pipeline", "Status"]
 log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.2
-# However many hubs there are, so many topics of each have their names: enough to relieve an overloaded one.
-TOPICS_PER_HUB_MIN = 100
 # A batch that was begun is finished within this, or given up: Spark runs it again.
 _STOP_TIMEOUT_S = 30.0
 # A process that has been killed is gone within a moment.
@@ -70,7 +71,7 @@ class Status(msgspec.Struct):
 
 
 class Pipeline:
-    """Owns the query, the window and the lake; the driver, the directory and the sender are given."""
+    """Owns the query, the views and the lake; the driver, the directory and the sender are given."""
 
     def __init__(
         self,
@@ -84,12 +85,7 @@ class Pipeline:
         self._driver = driver
         self._directory = directory
         self._sender = sender
-        # One of them makes the views; both are fed while the other takes over.
-        self._samples = SlidingWindow()
-        self._sums = JoinedWindow()
-        self._choice = SumsChoice(
-            settings.sums, records_per_s=settings.executors_records_per_s, over_s=self._samples.over_s
-        )
+        self._views = ViewMaker(settings)
         self._lake = Lake(settings.lake) if settings.lake_enabled else None
         self._query: Any = None
         # What ended the query, if it was a batch.
@@ -101,14 +97,9 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin, or go on where the checkpoint says. Raises PipelineError."""
-        session = self._driver.session
-        session.dataSource.register(TelemetrySource)
-        options = {name: str(value) for name, value in msgspec.to_builtins(self.settings.source).items()}
         try:
             self._query = (
-                session.readStream.format(FORMAT)
-                .options(**options)
-                .load()
+                telemetry_pieces(self._driver.session, self.settings.source)
                 .writeStream.foreachBatch(self._process)
                 .option("checkpointLocation", str(self.settings.checkpoint))
                 .trigger(processingTime=f"{self.settings.trigger_interval_s * 1000:.0f} milliseconds")
@@ -136,8 +127,8 @@ class Pipeline:
         try:
             status = self._driver.jvm.wait(_JVM_END_S)
         except subprocess.TimeoutExpired:
-            return PipelineError("Spark does not answer: start the pipeline again")
-        return PipelineError(f"the JVM has ended with status {status}: start the pipeline again")
+            return PipelineError("Spark does not reply: restart the pipeline")
+        return PipelineError(f"the JVM has ended with status {status}: restart the pipeline")
 
     @property
     def is_running(self) -> bool:
@@ -173,21 +164,14 @@ class Pipeline:
             # It crashed behind the lake: only the view has to see it again.
             lake = None
         began_at = time.monotonic()
-        rows = worked_pieces(
-            # A task for each core: each costs some 10 ms whatever it does, and writes a file.
-            pieces.coalesce(self._tasks),
-            now_us=time.time_ns() // 1000,
-            plausible=self.settings.plausible,
-            lake=None if lake is None else lake.folder.resolve(),
-            sums=self._sum_task(batch) if self._choice.has_state else None,
-            has_samples=self._choice.has_samples,
-        ).toArrow()
+        # A task for each core: each costs some 10 ms whatever it does, and writes a file.
+        results = task_results(pieces.coalesce(self._tasks), self._task_work(batch, lake)).toArrow()
         worked_at = time.monotonic()
-        done = worked(rows)
-        self._show(done)
+        result = batch_result(results)
+        self._show(result)
         shown_at = time.monotonic()
         if lake is not None:
-            lake.commit(self._query_name(), batch, [file.name for file in done.files])
+            lake.commit(self._query_name(), batch, [file.name for file in result.files])
         self.status.batches += 1
         self.status.took_s = {
             "tasks": worked_at - began_at,
@@ -195,14 +179,14 @@ class Pipeline:
             "commit": time.monotonic() - shown_at,
         }
 
-    def spark_progress(self) -> list[dict[str, int]]:
-        """Of the latest batches, what each step took in milliseconds, in Spark's own words."""
-        return [dict(each["durationMs"]) for each in self._query.recentProgress]
-
-    @property
-    def newest_us(self) -> dict[str, int]:
-        """When each hub's newest record in the view was made."""
-        return (self._sums if self.status.sums_at is SumsAt.EXECUTORS else self._samples).newest_us
+    def _task_work(self, batch: int, lake: Lake | None) -> TaskWork:
+        return TaskWork(
+            now_us=time.time_ns() // 1000,
+            plausible=self.settings.plausible,
+            lake=None if lake is None else lake.folder.resolve(),
+            sums=self._sum_task(batch) if self._views.wants_sums else None,
+            has_samples=self._views.wants_samples,
+        )
 
     def _sum_task(self, batch: int) -> SumTask:
         folder = self.settings.state.resolve() / self._query_name()
@@ -210,34 +194,37 @@ class Pipeline:
             # Windows of an earlier checkpoint belong to no batch of this one.
             shutil.rmtree(folder.parent, ignore_errors=True)
             folder.mkdir(parents=True)
-        state = HubState(folder, batch, self._sums.over_us)
-        # Tasks have bounded what they send, so that the driver joins small tables.
-        return SumTask(state, max(self._sums.start_us, 0), self._bound())
+        views = self._views
+        return SumTask(HubState(folder, batch, views.over_us), views.since_us, views.bound(self._interest))
 
-    def _bound(self) -> ViewBound:
-        hubs = max(1, len(self.newest_us))
-        interest = Interest() if self._sender is None else self._sender.interest
-        return ViewBound(max(TOPICS_PER_HUB_MIN, self.settings.view_topics_max // hubs), interest)
-
-    def _show(self, done: Worked) -> None:
-        status, before_us = self.status, max(self._samples.end_us, self._sums.end_us)
-        status.records += done.records
-        for (_, reason), count in done.samples.rejected.items():
+    def _show(self, result: BatchResult) -> None:
+        """Send the view with this batch, and count."""
+        status, views = self.status, self._views
+        view, late = views.add(result, self._directory.hubs(0.0), self._interest)
+        status.records += result.records
+        for (_, reason), count in result.samples.rejected.items():
             status.rejected[reason] += count
-        if self._choice.has_state:
-            self._sums.add(done.sums)
-        if self._choice.has_samples:
-            status.rejected[Rejection.LATE.value] += self._samples.add(done.samples).total()
-        status.sums_at = self._choice.at
-        window = self._sums if self._choice.at is SumsAt.EXECUTORS else self._samples
-        self._samples.bound = self._bound()
-        view = window.view(self._directory.hubs(0.0))
-        if view is not None and view.time_s > status.view_time_s:
+        status.rejected[Rejection.LATE.value] += late
+        status.sums_at = views.sums_at
+        if view is not None:
             status.view_time_s, status.view_lag_s = view.time_s, time.time() - view.time_s
             status.view_topics = len(view.tables.topics)
             if self._sender is not None:
                 self._sender.offer(view)
-        self._choice.observe(done.records, (window.end_us - before_us) / 1e6 if before_us else 0.0)
+
+    @property
+    def _interest(self) -> Interest:
+        """What the controller wants by name."""
+        return Interest() if self._sender is None else self._sender.interest
+
+    @property
+    def newest_us(self) -> dict[str, int]:
+        """When each hub's newest record in the view was made."""
+        return self._views.newest_us
+
+    def spark_progress(self) -> list[dict[str, int]]:
+        """Of the latest batches, what each step took in milliseconds, in Spark's own words."""
+        return [dict(each["durationMs"]) for each in self._query.recentProgress]
 
     def _query_name(self) -> str:
         """Of the query, the same after each restart from its checkpoint: batches are numbered within it."""
@@ -254,7 +241,7 @@ class Pipeline:
                 kept = keep(self._driver.session, self._lake, settings)
             except Exception as problem:
                 # Nothing is lost by leaving it for the next round, and no problem of it may end the pipeline.
-                log.warning("the lake could not be kept in order: %s", _first_words(problem))
+                log.warning("compaction of the lake failed: %s", _first_words(problem))
             else:
                 log.debug("lake: %s", kept)
 

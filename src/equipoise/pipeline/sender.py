@@ -97,7 +97,7 @@ class ViewSender:
                 self._tell(f"the controller's answer: {problem}")
         else:
             self.counts["refused"] += 1
-            self._tell(f"the controller refuses a view: {answer[1:].decode(errors='replace').strip()}")
+            self._tell(f"the controller rejects a view: {answer[1:].decode(errors='replace').strip()}")
 
     def _connect(self, address: str) -> None:
         self._drop()
@@ -113,7 +113,7 @@ class ViewSender:
             received = self._socket.recv(_RECEIVE_BYTES)
             answer += received
             if not received or len(answer) > _ANSWER_BYTES_MAX:
-                raise ConnectionResetError("it ended the connection; has it another token?")
+                raise ConnectionResetError("it closed the connection; does it have another token?")
         return answer
 
     def _drop(self) -> None:

@@ -29,7 +29,7 @@ class HubAccess(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             description="How long a request is repeated while hubs do not answer or a topic changes its owner. Then "
-            "the query fails, and goes on from its checkpoint when it is started again.",
+            "the query fails; a restart resumes from its checkpoint.",
         ),
     ] = 60.0
 
@@ -69,7 +69,7 @@ class TopicReadSettings(HubAccess, frozen=True, kw_only=True):
     fail_on_data_loss: Annotated[
         bool,
         Meta(
-            description="Fail when entries were trimmed or deleted before they were read. False: warn and go on."
+            description="Fail when entries were trimmed or deleted before they were read. False: warn and continue."
         ),
     ] = True
 
@@ -88,9 +88,9 @@ class TopicWriteSettings(HubAccess, frozen=True, kw_only=True):
     id_column: Annotated[
         str,
         Meta(
-            description="Column with an id of each row, by which a row that is sent again is recognised. Empty: by "
-            "query, batch, partition and the number of the row in it, which needs batches that keep their order when "
-            "repeated."
+            description="Column with an id of each row, by which a repeated row is recognised. Empty: by "
+            "query, batch, partition and the number of the row in it, which needs repeated batches to have the "
+            "same order."
         ),
     ] = ""
 

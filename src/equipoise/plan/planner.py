@@ -62,7 +62,7 @@ def _has_content(draft: Draft) -> bool:
 
 
 STEPS = (
-    Step("members: who takes part", keep_members, is_balancing=False),
+    Step("members: hubs that join or leave the plan", keep_members, is_balancing=False),
     Step("obligations: sites that specs name, hubs that are drained", obey, is_balancing=False),
     Step("evidence: overloads are counted", count_hits, is_balancing=False),
     Step("latency: topics nearer to their clients", approach, is_asked_for=_has_latency_limits),
@@ -70,12 +70,12 @@ STEPS = (
     Step("content: edges of topics with many filters", grow_edges, is_asked_for=_has_content),
     Step("replication: more or fewer homes", replicate),
     Step("high load: topics off overloaded hubs", relieve),
-    Step("waiting time begins after moves for load", _begin_wait),
+    Step("T_wait starts after moves for load", _begin_wait),
     Step("servers for what is growing", foresee),
     Step("spread: topics shared out after a join", spread),
-    Step("low load: a server too many", release),
+    Step("low load: surplus servers", release),
     Step("cleanup: redundant entries", tidy, is_balancing=False),
-    Step("noise: what is usual of each hub", listen, is_balancing=False),
+    Step("noise: the usual variation of each hub", listen, is_balancing=False),
 )
 
 

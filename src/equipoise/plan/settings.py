@@ -123,7 +123,7 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0.75
     crowded_gain_ratio: Annotated[
         float,
-        _ratio("If all hubs are above that, how much a move has to lower the higher of the two load ratios."),
+        _ratio("If all hubs are above that, how much a move must lower the higher of the two load ratios."),
     ] = 0.05
 
     # --- timing -------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0.3
     single_ratio_max: Annotated[
         float,
-        _ratio("A topic with a higher load ratio fits on no hub and is replicated, whatever its counts."),
+        _ratio("A topic with a higher load ratio fits on no hub and is replicated regardless of its counts."),
     ] = 0.60
     home_ratio: Annotated[
         float,
@@ -241,8 +241,8 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     content_filters_min: Annotated[
         float,
         _amount(
-            "Filters of a topic from which on it becomes a content topic where it needs several homes for its "
-            "readers: its hubs then share the subscribers by what their filters match."
+            "Number of filters from which a topic that needs several homes for its subscribers becomes a content "
+            "topic: its hubs then balance the subscribers by filter."
         ),
     ] = 1000.0
     content_session_wait_s: Annotated[
@@ -267,7 +267,7 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0.1
     latency_gain_ratio: Annotated[
         float,
-        _ratio("If no hub meets a limit, by how much a move has to shorten the latency.", at_most=1.0),
+        _ratio("If no hub meets a limit, by how much a move must shorten the latency.", at_most=1.0),
     ] = 0.1
     latency_level_ms: Annotated[
         float,
@@ -302,14 +302,14 @@ class PlannerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0.60
     low_margin_ratio: Annotated[
         float,
-        _amount("How far the average has to rise above that to interrupt a release: the hysteresis."),
+        _amount("How far the average must rise above that to interrupt a release: the hysteresis."),
     ] = 0.06
     servers_min: Annotated[int, _count("Servers that are never released.")] = 1
-    servers_max: Annotated[int, _count("Servers up to which more are started.")] = 256
+    servers_max: Annotated[int, _count("Maximum number of servers.")] = 256
     server_lead_s: Annotated[
         float,
         _seconds(
-            "Time from asking for a server until it carries its share: 5 s to start, 10 s to see "
+            "Time from the request for a server until it carries its share: 5 s to start, 10 s to see "
             "and move load."
         ),
     ] = 15.0

@@ -106,7 +106,7 @@ async def until_it_hangs(check: Check, settings: HealthSettings, *, lived_s: Cal
         answer = await ask(check, lived_s(), settings.timeout_s)
         if answer is not None:
             failures = 0 if answer else failures + 1
-    return f"hangs: {failures} questions in a row without a good answer"
+    return f"hangs: {failures} failed health checks in a row"
 
 
 # Runs in the child just before it becomes what it is to be. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL; the process id stays
@@ -229,7 +229,7 @@ class Child:
     def last_words(self) -> str:
         """The end of its log."""
         lines = log_since(self.spec.log_path, self._log_from).splitlines()[-_LOG_LINES_SHOWN:]
-        return " / ".join(line.strip() for line in lines) or f"it said nothing; see {self.spec.log_path}"
+        return " / ".join(line.strip() for line in lines) or f"no output; see {self.spec.log_path}"
 
     async def _ready(self) -> re.Match[str] | None:
         """Its own word first, then an answer."""

@@ -121,7 +121,7 @@ class Supervisor:
 
     def begin(self, spec: ChildSpec) -> None:
         """Run it from now on, without waiting for it."""
-        assert spec.name not in self._kept, f"{spec.name} is kept already"
+        assert spec.name not in self._kept, f"{spec.name} is already supervised"
         loop = asyncio.get_running_loop()
         child = Child(spec)
         task = loop.create_task(self._run(spec.name))

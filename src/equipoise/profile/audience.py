@@ -128,7 +128,7 @@ def read_exactly(source: socket.socket, expected: bytes) -> None:
         except OSError as error:
             raise PeerError(f"{len(received)} of {len(expected)} bytes came: {error}") from error
         if not chunk or time.monotonic() > deadline:
-            raise PeerError(f"connection cut or stalled after {len(received)} of {len(expected)} bytes")
+            raise PeerError(f"connection closed or stalled after {len(received)} of {len(expected)} bytes")
         received += chunk
     if received != expected:
         raise ProtocolError(f"bytes differ from what was published: {bytes(received[:100])!r}")

@@ -291,7 +291,7 @@ class _Run:
             count = (answers or self._receivers[descriptor])(self._buffer)
             before_ns, looked_ns = looked_ns, now()
             if not count:
-                raise PeerError("the hub has cut a connection: it could not keep up")
+                raise PeerError("the hub closed a connection: it could not keep up")
             if answers is None:
                 self._note(descriptor, count, looked_ns if looked_ns - before_ns <= _STEP_NS_MAX else None)
         return now()

@@ -162,7 +162,7 @@ def _await_ready(kind: ServerKind, process: subprocess.Popen[bytes], log: Path, 
         time.sleep(0.01)
     _end(process)
     ending = log.read_text(errors="replace").strip()[-500:]
-    raise DisconnectedError(f"{kind.name} did not start: {ending or 'it said nothing'}")
+    raise DisconnectedError(f"{kind.name} did not start: {ending or 'no output'}")
 
 
 def _hub_port(log: Path) -> int | None:

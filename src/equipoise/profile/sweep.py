@@ -72,7 +72,7 @@ def profile_of(loads: Sequence[Measured], *, is_quick: bool, limit_ms: float | N
     valid = [load for load in loads if load.is_paced or load.cpu_ratio >= _BUSY_MIN]
     if len(valid) < _LOADS_MIN:
         raise UnmeasuredError(
-            f"only {len(valid)} of {len(loads)} loads could be driven at their rates: stop what else runs on this "
+            f"only {len(valid)} of {len(loads)} loads could be driven at their rates: stop other processes on this "
             "machine, and try again"
         )
     limit_ms = late_ms(valid) if limit_ms is None else limit_ms

@@ -71,14 +71,14 @@ def check_path(path: str) -> None:
     if len(path) > PATH_CHARS_MAX:
         raise MisuseError(f"a path of {len(path)} characters: use at most {PATH_CHARS_MAX}")
     if not path.startswith("/") or not all(part not in ("", ".", "..") for part in path[1:].split("/")):
-        raise MisuseError(f"{path!r} is no path: it reads /a/b, with no empty, '.' or '..' part")
+        raise MisuseError(f"{path!r} is not a path: it must be /a/b, with no empty, '.' or '..' part")
     if not path.isprintable():
-        raise MisuseError(f"{path!r} is no path: it has characters that cannot be printed")
+        raise MisuseError(f"{path!r} is not a path: it has unprintable characters")
 
 
 def check_data(path: str, data: bytes) -> None:
     if len(data) > NODE_BYTES_MAX:
-        raise LimitError(f"{len(data)} bytes for the node {path}: a node holds at most {NODE_BYTES_MAX}")
+        raise LimitError(f"{len(data)} bytes for the node {path}: a node has at most {NODE_BYTES_MAX}")
 
 
 def parent_of(path: str) -> str:
@@ -139,8 +139,8 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         float,
         Meta(
             gt=0,
-            description="After this long without a word a hub counts as dead. Shorter finds dead hubs sooner, "
-            "longer spares those that pause. ZooKeeper allows 2 to 20 of its ticks, 4 to 40 s as it comes.",
+            description="A hub without contact for this long counts as dead. Shorter detects dead hubs sooner, "
+            "longer tolerates pauses. ZooKeeper allows 2 to 20 of its ticks, by default 4 to 40 s.",
         ),
     ] = 10.0
     request_timeout_s: Annotated[

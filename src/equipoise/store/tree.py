@@ -172,7 +172,7 @@ NODES = (
         "/identity",
         _FOREVER,
         "the first hub",
-        "Which region this is. Missing or different: the store was emptied, or holds another region.",
+        "Identity of the region. Missing or different: the store was emptied, or has another region.",
     ),
     NodeKind(
         "/hubs/HUB", _FOREVER, "the hub", "Facts of the hub: address, incarnation, site, rack (msgpack)."
@@ -187,7 +187,7 @@ NODES = (
         "/hubs/HUB/alive-next",
         _SESSION,
         "the hub",
-        "The same, while a hub whose session has ended takes its `alive` over into the next.",
+        "The same, while a hub with an expired session replaces its `alive` node.",
     ),
     NodeKind(
         "/topics/XX/TOPIC",
@@ -196,51 +196,53 @@ NODES = (
         "A topic with a log: the hub and incarnation that owns it, its epoch, its ledgers (msgpack). Every change is a "
         "compare-and-set. XX is the hash of the name, in two hexadecimal digits.",
     ),
-    NodeKind("/specs/PATTERN", _FOREVER, "an operator", "What topics that match the pattern need (msgpack)."),
+    NodeKind(
+        "/specs/PATTERN", _FOREVER, "an operator", "Spec of the topics that match the pattern (msgpack)."
+    ),
     NodeKind(
         "/seat-orders/TOPIC",
         _FOREVER,
         "a fit",
-        "The order, found from arrivals, in which publishers of a split topic are dealt: its number, the key of the "
-        "recording, pseudonyms (msgpack).",
+        "The order, found from arrivals, in which publishers of a split topic are assigned to homes: its number, the "
+        "key of the recording, pseudonyms (msgpack).",
     ),
     NodeKind(
         "/users",
         _FOREVER,
         "an operator",
-        "Who may do what: a reference to the text of a users file. Its version + 1 is the access version.",
+        "Users and permissions: a reference to the text of a users file. Its version + 1 is the access version.",
     ),
     NodeKind("/users-blobs/BLOB/PART", _FOREVER, "an operator", "That text, compressed, in parts."),
     NodeKind(
         "/leader",
         _SESSION,
         "a controller",
-        "The controller that plans: name, site, addresses (msgpack). Absent: no controller leads.",
+        "The leading controller: name, site, addresses (msgpack). Absent: no controller leads.",
     ),
     NodeKind(
         "/planner",
         _FOREVER,
         "a controller",
-        "What the planner remembers: what it is emptying, asked for, and has learnt of hubs (msgpack).",
+        "State of the planner: drained and requested hubs, learnt profiles (msgpack).",
     ),
     NodeKind(
         "/servers",
         _FOREVER,
         "a controller",
-        "The hubs it wants to run, for the process that starts and stops them (msgpack).",
+        "The hubs that should run, for the process that starts and stops them (msgpack).",
     ),
     NodeKind(
         "/ledgers/LAYOUT, /ledgers/INSTANCEID",
         _FOREVER,
         "the first bookie",
-        "BookKeeper's: the layout of what is below, and the identity of the cluster of bookies.",
+        "BookKeeper's: the layout of the nodes below, and the identity of the cluster of bookies.",
     ),
     NodeKind(
         "/ledgers/available/BOOKIE",
         _SESSION,
         "the bookie",
-        "BookKeeper's: a bookie that takes entries; its address, site, rack, room and directory (protobuf). "
-        "Below `available/readonly`: one that is only read.",
+        "BookKeeper's: a writable bookie; its address, site, rack, free space and directory (protobuf). "
+        "Below `available/readonly`: a read-only bookie.",
     ),
     NodeKind(
         "/ledgers/cookies/BOOKIE",
@@ -256,7 +258,10 @@ NODES = (
     ),
     NodeKind("/ledger-ids", _FOREVER, "a hub", "The highest id of a ledger so far, in digits."),
     NodeKind(
-        "/draining-bookies/BOOKIE", _FOREVER, "an operator", "The bookie takes no new entries; it is to go."
+        "/draining-bookies/BOOKIE",
+        _FOREVER,
+        "an operator",
+        "The bookie is draining: it accepts no new entries.",
     ),
     NodeKind(
         "/plan/head",
@@ -268,7 +273,7 @@ NODES = (
         "/plan/log/VERSION",
         _FOREVER,
         "a controller",
-        "A change of the plan with its reasons. That it could be made is the commit.",
+        "A change of the plan with its reasons. Its creation is the commit.",
     ),
     NodeKind(
         "/plan/snapshots/VERSION",
@@ -318,7 +323,7 @@ def render_reference() -> str:
     )
     return f"""# Nodes of the store
 
-Made from `equipoise.store.tree`; do not edit.
+Generated from `equipoise.store.tree`; do not edit.
 
 All paths begin with `/equipoise/REGION` under the root given in the store's address. Names of hubs and topics and
 patterns are escaped as in URLs: letters, digits and `_ - . ~ : @` stand for themselves, every other byte as `%XX`; the

@@ -34,11 +34,11 @@ async def open_store(url: str, settings: StoreSettings | None = None) -> Store:
     if found := _MEMORY.fullmatch(url):
         return await MemoryStore(shared_tree(found["name"]), settings).open()
     raise AddressError(
-        f"{url!r} is no address of a store: give zk://host:port,host:port/root, eqs://host:port or memory:name"
+        f"{url!r} is not the address of a store: give zk://host:port,host:port/root, eqs://host:port or memory:name"
     )
 
 
 def _port(url: str, text: str) -> int:
     if not 0 < int(text) < 65536:
-        raise AddressError(f"{url!r}: a port lies between 1 and 65535")
+        raise AddressError(f"{url!r}: a port must be between 1 and 65535")
     return int(text)

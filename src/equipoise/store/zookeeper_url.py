@@ -66,7 +66,7 @@ class ZooKeeperAddress:
 
             user, colon, password = _read(self.auth).strip().partition(":")
             if not (user and colon and password):
-                raise SettingsError(f"the file {self.auth} must hold one line, user:password")
+                raise SettingsError(f"the file {self.auth} must have one line, user:password")
             options["auth_data"] = [("digest", f"{user}:{password}")]
             options["default_acl"] = [make_digest_acl(user, password, all=True)]
         return options
@@ -86,7 +86,7 @@ def parse_zookeeper(url: str) -> ZooKeeperAddress | None:
     is_tls = found["scheme"] == "zks"
     allowed = _FILES if is_tls else ("auth",)
     if unknown := sorted(files.keys() - set(allowed)):
-        raise AddressError(f"{url!r}: {', '.join(unknown)} is unknown here; give {', '.join(allowed)}")
+        raise AddressError(f"{url!r}: {', '.join(unknown)} is unknown; give {', '.join(allowed)}")
     hosts = ",".join(map(_with_port, found["hosts"].split(",")))
     return ZooKeeperAddress(hosts, root, is_tls, **files)
 

@@ -37,11 +37,11 @@ class StreamState(Enum):
     OPEN = "open"
     """The topic's home is here: messages get their positions here."""
     CLOSING = "closing"
-    """The home is still here; the next home has been asked whether it is ready."""
+    """The home is still here; PREPARE was sent to the next home."""
     OPENING = "opening"
-    """The home is to be here: messages are held until it is certain that no other hub numbers them."""
+    """The home will be here: messages are held until it is certain that no other hub numbers them."""
     REMOTE = "remote"
-    """The home is another hub: messages are passed on, and its stream is followed if a subscriber here wants it."""
+    """The home is another hub: messages are forwarded, and its stream is followed if this hub has subscribers."""
 
     __hash__ = object.__hash__
 

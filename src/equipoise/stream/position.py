@@ -54,5 +54,5 @@ class Epochs:
         """
         if epoch > self.last:
             if epoch > (self._wall_time() + CLOCK_SKEW_S_MAX) * 1_000_000:
-                raise ProtocolError(f"epoch {epoch} lies further ahead than clocks may differ")
+                raise ProtocolError(f"epoch {epoch} is further ahead than clocks may differ")
             self.last = epoch

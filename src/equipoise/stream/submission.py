@@ -56,13 +56,13 @@ class WaitReason(Enum):
 
 
 _MEANINGS = {
-    WaitReason.HOME: "no hub is known to number the topic now",
-    WaitReason.LINK: "there is no link to the hub that numbers the topic",
+    WaitReason.HOME: "the topic has no known home",
+    WaitReason.LINK: "there is no link to the home",
     WaitReason.PLAN: "the sender has a later plan than this hub",
-    WaitReason.DEPENDENCY: "what they come after in another stream of the topic is not here",
-    WaitReason.ACKS: "earlier messages went to another hub and are not acknowledged",
+    WaitReason.DEPENDENCY: "a dependency in another stream of the topic is missing",
+    WaitReason.ACKS: "earlier messages to another hub are not acknowledged",
     WaitReason.ROUTE: "publishers of this hub change to another stream of the topic",
-    WaitReason.TOKENS: "the topic's rate envelope has no room",
+    WaitReason.TOKENS: "the topic's rate limit has no tokens",
     WaitReason.APPEND: "no quorum has stored them",
 }
 

@@ -45,7 +45,7 @@ def _side(name: str, who: str) -> tuple[Column, ...]:
             _TOPIC,
             f"mean of the coordinates of {who}{unknown}",
         ),
-        Column(f"{name}_located", _T.LONG, "clients", _TOPIC, f"of how many of them that is{unknown}"),
+        Column(f"{name}_located", _T.LONG, "clients", _TOPIC, f"number of clients in that mean{unknown}"),
         Column(
             f"{name}_deviation_us",
             _T.LONG,
@@ -58,7 +58,7 @@ def _side(name: str, who: str) -> tuple[Column, ...]:
             _T.LONG,
             "µs",
             _TOPIC,
-            f"one way between this hub and the farthest of them, measured where it was{unknown}",
+            f"one way between this hub and the farthest of them, measured if possible{unknown}",
         ),
     )
 
@@ -110,19 +110,25 @@ _DELAY_COLUMNS = (*_delays("publishers", _PUBLISHERS), *_delays("subscribers", _
 COLUMNS: tuple[Column, ...] = (
     Column("kind", _T.STRING, "", EVERY_KIND, "`topic`, `hub` or `arrival`"),
     Column("hub", _T.STRING, "", EVERY_KIND, "the hub's name"),
-    Column("incarnation", _T.LONG, "", EVERY_KIND, "the hub's life; a restart has a greater one"),
-    Column("sequence", _T.LONG, "records", EVERY_KIND, "the record's number in that life, from 0, no holes"),
+    Column("incarnation", _T.LONG, "", EVERY_KIND, "the hub's incarnation; a restart has a greater one"),
+    Column(
+        "sequence",
+        _T.LONG,
+        "records",
+        EVERY_KIND,
+        "the record's number in that incarnation, from 0, without holes",
+    ),
     Column(
         "time",
         _T.TIMESTAMP,
         "µs, UTC",
         EVERY_KIND,
-        "end of the window by the hub's clock; of an arrival, when it came",
+        "end of the window by the hub's clock; of an arrival, its time",
     ),
     Column("window_us", _T.LONG, "µs", EVERY_KIND, "length of the window; of an arrival, 0"),
     Column("topic", _T.BINARY, "", _TOPIC | _ARRIVAL, "the topic's name, any bytes"),
-    Column("role", _T.STRING, "", _TOPIC, "what the hub is to the topic: `home`, `lane` or `relay`"),
-    Column("publications", _T.LONG, "messages", _LOAD, "messages that got their positions here"),
+    Column("role", _T.STRING, "", _TOPIC, "role of the hub: `home`, `lane` or `relay`"),
+    Column("publications", _T.LONG, "messages", _LOAD, "messages numbered here"),
     Column(
         "deliveries", _T.LONG, "messages", _LOAD, "messages written to clients here, each as often as written"
     ),
@@ -133,12 +139,10 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "messages",
         _LOAD,
-        "messages passed on to where they get their positions",
+        "messages forwarded to the home",
     ),
     Column("ingress_bytes", _T.LONG, "bytes", _LOAD, "bytes of `ingress_messages`, as written"),
-    Column(
-        "egress_messages", _T.LONG, "messages", _LOAD, "messages written to hubs that follow, once per hub"
-    ),
+    Column("egress_messages", _T.LONG, "messages", _LOAD, "messages written to following hubs, once per hub"),
     Column("egress_bytes", _T.LONG, "bytes", _LOAD, "bytes of `egress_messages`, as written"),
     Column(
         "publishers",
@@ -175,10 +179,10 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "µs",
         _TOPIC,
-        "longest time that the envelope held a message of this hub's clients back; null where no topic has one",
+        "longest time that a message of this hub's clients waited for the envelope; null where no topic has one",
     ),
-    Column("cuts", _T.LONG, "clients", _LOAD, "clients cut for being slow while messages waited for them"),
-    Column("drops", _T.LONG, "messages", _LOAD, "messages that waited for a client and will not reach it"),
+    Column("cuts", _T.LONG, "clients", _LOAD, "slow clients disconnected while messages waited for them"),
+    Column("drops", _T.LONG, "messages", _LOAD, "messages dropped with the backlog of a client"),
     Column("cpu_ratio", _T.DOUBLE, "cores", _HUB, "CPU time of the process over the window's length"),
     Column("loop_lag_us_mean", _T.LONG, "µs", _HUB, "how late timers ran, on average"),
     Column("loop_lag_us_max", _T.LONG, "µs", _HUB, "how late timers ran, at worst"),
@@ -190,21 +194,27 @@ COLUMNS: tuple[Column, ...] = (
         _T.DOUBLE,
         "bytes/s",
         _HUB,
-        "measured outgoing bandwidth: deliveries, replies and all that goes to other hubs",
+        "measured outgoing bandwidth: deliveries, replies and frames to other hubs",
     ),
     Column(
         "out_bytes_per_s_max",
         _T.DOUBLE,
         "bytes/s",
         _HUB,
-        "most that the hub may send, by its settings or the speed of its network; null where neither says",
+        "bandwidth of the hub, from its settings or the speed of its network; null if unknown",
     ),
     Column("connections", _T.LONG, "clients", _HUB, "open connections at the end of the window"),
     Column("clients_lagging", _T.LONG, "clients", _HUB, "clients with a backlog at the end of the window"),
     Column("unsent_bytes", _T.LONG, "bytes", _HUB, "all backlogs together at the end of the window"),
-    Column("topics_home", _T.LONG, "topics", _HUB, "topics known here that live here"),
+    Column("topics_home", _T.LONG, "topics", _HUB, "topics whose home is this hub"),
     Column("topics_active", _T.LONG, "topics", _HUB, "topics with a record in this window"),
-    Column("plan_version", _T.LONG, "", _HUB, "the plan that the hub goes by; null for a hub on its own"),
+    Column(
+        "plan_version",
+        _T.LONG,
+        "",
+        _HUB,
+        "version of the plan that the hub applies; null for a standalone hub",
+    ),
     Column(
         "publisher",
         _T.LONG,
@@ -217,7 +227,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.STRING,
         "",
         _ARRIVAL,
-        "what the publisher has stated (EQ.CORRELATE), else its user; null for a connection that said neither",
+        "group of the publisher (EQ.CORRELATE), else its user; null without both",
     ),
     Column("size_bytes", _T.LONG, "bytes", _ARRIVAL, "length of the payloads together"),
     Column(
@@ -225,7 +235,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.BINARY,
         "float64, little-endian",
         _HUB,
-        "where the hub is in the network: point, error, height, adjustment; null until it has found out",
+        "coordinate of the hub: point, error, height, adjustment; null until it is known",
     ),
     *_SIDE_COLUMNS,
     Column(
@@ -233,14 +243,14 @@ COLUMNS: tuple[Column, ...] = (
         _T.DOUBLE,
         "messages/s",
         _HUB,
-        "most that the hub may deliver, by its settings; null where it is not set",
+        "delivery capacity of the hub, from its settings; null if not set",
     ),
     Column(
         "memory_bytes_max",
         _T.LONG,
         "bytes",
         _HUB,
-        "most memory that the hub may take, by its settings or what the machine has left; null where neither says",
+        "memory limit of the hub, from its settings or the free memory of the machine; null if unknown",
     ),
     *_DELAY_COLUMNS,
     *(
@@ -258,7 +268,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "clients",
         _TOPIC,
-        "clients for which a message of the topic had to wait in a backlog",
+        "clients with a message of the topic in their backlog",
     ),
     Column(
         "home_delay_us",
@@ -267,7 +277,7 @@ COLUMNS: tuple[Column, ...] = (
         _TOPIC,
         "half the measured round trip between this hub and the topic's home; null at the home, and until measured",
     ),
-    Column("messages", _T.LONG, "messages", _ARRIVAL, "messages of one publisher that came together"),
+    Column("messages", _T.LONG, "messages", _ARRIVAL, "messages of one publisher that arrived together"),
     Column(
         "log_entries", _T.LONG, "entries", _TOPIC, "entries of a durable topic's log; 0 where it is not owned"
     ),
@@ -299,7 +309,7 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "filters",
         _LOAD,
-        "filters that this hub asks of the hubs it follows, at the end of the window",
+        "filters that this hub requests from the hubs it follows, at the end of the window",
     ),
     Column(
         "filter_matches",
@@ -308,13 +318,13 @@ COLUMNS: tuple[Column, ...] = (
         _LOAD,
         "messages written to subscribers by filter, each as often as written; a part of `deliveries`",
     ),
-    Column("matching_ns", _T.LONG, "ns", _LOAD, "time taken to find the filters that messages match"),
+    Column("matching_ns", _T.LONG, "ns", _LOAD, "time spent matching filters"),
     Column(
         "kept_off_messages",
         _T.LONG,
         "messages",
         _LOAD,
-        "messages not written to hubs that follow, since no filter there matches; once per hub",
+        "messages not written to following hubs, because no filter there matches; once per hub",
     ),
     Column("content_state", _T.LONG, "state", _HUB, f"as an edge of content topics: {_STATES}"),
     Column(

@@ -153,7 +153,7 @@ def _read_places(column: pa.ChunkedArray, name: str) -> Places:
     is_told = values.is_valid().to_numpy(zero_copy_only=False)
     widths = set(pc.list_value_length(values).drop_null().to_pylist())
     if len(widths) > 1:
-        raise ViewError(f"{name} holds coordinates of different spaces")
+        raise ViewError(f"{name} has coordinates of different spaces")
     if not widths:
         return no_places(len(values))
     places = np.full((len(values), widths.pop()), np.nan)
@@ -180,7 +180,7 @@ def _read_limited(carried: pa.Table) -> dict[bytes, dict[str, LimitUse]]:
     for row in limited.select(["topic", "hub", "limit_use"]).to_pylist():
         use = LimitUse(*row["limit_use"])
         if not all(math.isfinite(number) and number >= 0 for number in use):
-            raise ViewError("what a hub did with an envelope is not finite, or negative")
+            raise ViewError("an envelope counter of a hub is not finite, or negative")
         found.setdefault(row["topic"], {})[row["hub"]] = use
     return found
 
@@ -190,7 +190,7 @@ def _shares(
 ) -> NDArray[np.float64]:
     """Shares of the bytes; equal ones of a topic that sends nothing, which has work to do all the same."""
     if not np.isfinite(through).all() or (through < 0).any():
-        raise ViewError("what a hub carries of a topic is not finite, or negative")
+        raise ViewError("a hub's share of a topic is not finite, or negative")
     count = len(out_bytes_per_s)
     rows = np.bincount(topics, minlength=count)
     totals = np.maximum(np.bincount(topics, through, minlength=count), out_bytes_per_s)

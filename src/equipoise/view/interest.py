@@ -66,4 +66,4 @@ def decode_interest(line: bytes) -> Interest:
             hubs=frozenset(found.hubs),
         )
     except (msgspec.DecodeError, ValueError) as problem:
-        raise ProtocolError(f"no interest in topics: {problem}") from problem
+        raise ProtocolError(f"not an interest in topics: {problem}") from problem

@@ -116,14 +116,14 @@ def check_places(shown: str, places: Places) -> None:
     if width == 0:
         return
     if width <= BESIDE_POINT:
-        raise ViewError(f"{shown} holds no coordinates")
+        raise ViewError(f"{shown} has no coordinates")
     known = places[is_known(places)]
     if not np.isfinite(known).all() or (np.abs(known) > _REACH_S).any():
-        raise ViewError(f"{shown} holds a place beyond {_REACH_S:g} s, or nowhere")
+        raise ViewError(f"{shown} has a coordinate beyond {_REACH_S:g} s, or not finite")
     if not np.isnan(places[~is_known(places)]).all():
-        raise ViewError(f"{shown} holds half of a place")
+        raise ViewError(f"{shown} has half of a coordinate")
     if (known[:, -BESIDE_POINT:-1] < 0).any():
-        raise ViewError(f"{shown} holds a negative error or height")
+        raise ViewError(f"{shown} has a negative error or height")
 
 
 Floats = NDArray[np.float64]
@@ -190,7 +190,7 @@ def _fill(columns: TopicColumns | HubColumns, declared: Sequence[ViewColumn]) ->
 def check_columns(columns: TopicColumns | HubColumns) -> None:
     kind = type(columns).__name__
     if len(set(columns.names)) != columns.count:
-        raise ViewError(f"{kind}: a name is there twice")
+        raise ViewError(f"{kind}: a name is listed twice")
     for column in _declared(columns):
         values, shown = getattr(columns, column.name), f"{kind}.{column.name}"
         if len(values) != columns.count:
@@ -206,23 +206,23 @@ def check_columns(columns: TopicColumns | HubColumns) -> None:
 def _check_numbers(shown: str, values: NDArray[Any], sign: Sign) -> None:
     known = values[~np.isnan(values)] if sign is Sign.OPTIONAL else values
     if not np.isfinite(known).all():
-        raise ViewError(f"{shown} holds a number that is not finite")
+        raise ViewError(f"{shown} has a number that is not finite")
     if sign is not Sign.SIGNED and (known < 0).any():
-        raise ViewError(f"{shown} holds a negative number")
+        raise ViewError(f"{shown} has a negative number")
 
 
 def check_carried(carried: Carried, topics: int, hubs: int) -> None:
     if not len(carried.topic) == len(carried.hub) == len(carried.share):
-        raise ViewError("the columns of what hubs carry differ in length")
+        raise ViewError("the columns of shares differ in length")
     for indices, count, what in ((carried.topic, topics, "topic"), (carried.hub, hubs, "hub")):
         if len(indices) and not (indices.min() >= 0 and indices.max() < count):
-            raise ViewError(f"a {what} that is carried, or carries, is not in the view")
+            raise ViewError(f"a {what} of a share is not in the view")
     pairs = carried.topic * max(1, hubs) + carried.hub
     if len(np.unique(pairs)) != len(pairs):
-        raise ViewError("a hub carries a topic twice")
+        raise ViewError("a hub has two shares of a topic")
     totals = np.bincount(carried.topic, carried.share, minlength=topics)
     if not (carried.share > 0).all() or (totals > 1 + _SHARE_SLACK).any():
-        raise ViewError("a topic's shares have to be above 0 and to sum to at most 1")
+        raise ViewError("a topic's shares must be above 0 and sum to at most 1")
     for values in (carried.topic, carried.hub, carried.share):
         values.flags.writeable = False
 

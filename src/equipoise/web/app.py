@@ -104,11 +104,11 @@ class _Pages:
             try:
                 return await handler(request)
             except TimeoutError:
-                return _json({"error": f"the body did not come within {BODY_S:g} s"}, 408)
+                return _json({"error": f"the request body did not arrive within {BODY_S:g} s"}, 408)
             except (MisuseError, PlanError, msgspec.DecodeError, ValueError) as problem:
                 return _json({"error": str(problem)}, 400)
             except StoreError as problem:
-                return _json({"error": f"the store does not answer: {problem}"}, 503)
+                return _json({"error": f"the store does not reply: {problem}"}, 503)
 
         return guard
 
@@ -184,7 +184,7 @@ class _Pages:
     async def events(self, request: Request) -> Response:
         peer = request.client.host if request.client else ""
         if not self._streams.take(peer):
-            return _json({"error": "as many pages are open as may be: close some"}, 503)
+            return _json({"error": "too many pages are open: close some"}, 503)
         return StreamingResponse(
             self._pushes(peer), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
@@ -227,7 +227,7 @@ async def _unknown(request: Request, problem: Exception) -> Response:
     """No such address, or not by this method."""
     status = problem.status_code if isinstance(problem, HTTPException) else 404
     words = "no such address" if status == 404 else f"not by {request.method}"
-    return _json({"error": f"{words}: /api/openapi.json lists what there is"}, status)
+    return _json({"error": f"{words}: see /api/openapi.json"}, status)
 
 
 def _token(request: Request) -> str:

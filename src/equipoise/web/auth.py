@@ -19,9 +19,9 @@ __all__ = ["AuthVerdict", "judge"]
 
 class AuthVerdict(Enum):
     ALLOWED = "allowed"
-    NEEDS_TOKEN = "show the token: Authorization: Bearer TOKEN"
+    NEEDS_TOKEN = "a token is required: Authorization: Bearer TOKEN"
     READ_ONLY = "read-only without a token: start the controller with --token-file"
-    FOREIGN = "without a token only loopback may look: start the controller with --token-file"
+    FOREIGN = "without a token only loopback may read: start the controller with --token-file"
 
 
 def judge(

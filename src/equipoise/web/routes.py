@@ -110,7 +110,7 @@ ROUTES = (
         "GET",
         "/api/overview",
         "overview",
-        "The system at a glance.",
+        "Overview of the cluster.",
         answer=_object(
             state=_TEXT,
             leader=_maybe("string"),
@@ -129,7 +129,7 @@ ROUTES = (
         "/api/curves",
         "curves",
         "Rates, latencies and loads over time, as columns.",
-        (Parameter("since_s", "query", _SECONDS, "Only what is later than this."),),
+        (Parameter("since_s", "query", _SECONDS, "Only samples after this time."),),
         answer=_object(at_s=_list({"type": "number"}), loads={"type": "object"}),
     ),
     ApiRoute(
@@ -143,13 +143,13 @@ ROUTES = (
         "GET",
         "/api/topics",
         "topics",
-        "A page of the topics that have load.",
+        "A page of the topics with load.",
         (
             Parameter("search", "query", {"type": "string", "maxLength": 256}, "Part of the name."),
             Parameter(
-                "sort", "query", {"type": "string", "enum": list(SORTS)}, "Largest first; names go up."
+                "sort", "query", {"type": "string", "enum": list(SORTS)}, "Largest first; names ascending."
             ),
-            Parameter("offset", "query", _NUMBER, "How many to pass over."),
+            Parameter("offset", "query", _NUMBER, "Number to skip."),
             _LIMIT,
         ),
         answer=_object(total=_COUNT, topics=_list(_TOPIC_ROW)),
@@ -166,7 +166,7 @@ ROUTES = (
         "GET",
         "/api/topics/{topic}/plans",
         "topic_plans",
-        "Where it lived, and why it moved.",
+        "Its homes over time, and the reasons of its moves.",
         (_TOPIC, _LIMIT),
         answer=_CHANGES,
     ),
@@ -174,7 +174,7 @@ ROUTES = (
         "GET",
         "/api/plans",
         "plans",
-        "The last changes of the plan, with reasons and numbers.",
+        "The latest changes of the plan, with reasons and numbers.",
         (_LIMIT,),
         answer=_CHANGES,
     ),
@@ -222,12 +222,12 @@ ROUTES = (
     ApiRoute(
         "GET", "/api/events", "events", "Overview and curves as they change.", media="text/event-stream"
     ),
-    ApiRoute("POST", "/api/move", "move", "Say where a topic shall live.", body=Move, answer=_VERSION),
+    ApiRoute("POST", "/api/move", "move", "Place a topic.", body=Move, answer=_VERSION),
     ApiRoute(
         "POST",
         "/api/drain",
         "drain",
-        "Give a hub nothing more, and take away what it has.",
+        "Drain a hub.",
         body=Drain,
         answer=_VERSION,
     ),
@@ -235,7 +235,7 @@ ROUTES = (
         "POST",
         "/api/weigh",
         "weigh",
-        "Give a hub another share of the topics; one that was drained takes some again.",
+        "Change the weight of a hub; a positive weight ends a drain.",
         body=Weigh,
         answer=_object(version=_COUNT, weight={"type": "number"}),
     ),
@@ -243,14 +243,14 @@ ROUTES = (
         "GET",
         "/api/limits",
         "specs",
-        "What topics under each pattern need, the most specific first.",
+        "All specs, the most specific pattern first.",
         answer=_list(_SPEC),
     ),
     ApiRoute(
         "POST",
         "/api/limits",
         "limits",
-        "Change what topics under a pattern need: only what is named; an empty text takes it back.",
+        "Change the spec of a pattern: only the given fields; an empty string removes a limit.",
         body=SpecChange,
         answer=_object(pattern=_TEXT, spec={"anyOf": [_SPEC, {"type": "null"}]}, behind=_list(_TEXT)),
     ),
@@ -292,9 +292,9 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
         ],
         "responses": {
             "200": {"description": "As asked.", "content": {route.media: {"schema": route.answer}}},
-            "400": _refusal("What was asked cannot be done; `error` says why."),
+            "400": _refusal("The request cannot be carried out; `error` has the reason."),
             "401": _refusal("The token is missing or wrong."),
-            "503": _refusal("The store does not answer."),
+            "503": _refusal("The store does not reply."),
         },
     }
     if route.body is not None:

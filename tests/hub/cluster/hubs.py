@@ -98,6 +98,12 @@ class Hubs:
         self._plan = replace(self._plan, entries={**self._plan.entries, entry.topic: entry})
         self.commit(only=only)
 
+    def move(self, topics: Iterable[str], home: str) -> None:
+        """Commit one plan that gives all of these topics to a hub."""
+        entries = {topic.encode(): Entry(topic.encode(), (home,)) for topic in topics}
+        self._plan = replace(self._plan, entries={**self._plan.entries, **entries})
+        self.commit()
+
     def commit(self, *, only: tuple[str, ...] = ()) -> None:
         self._plan = replace(self._plan, version=self._plan.version + 1)
         self.tell(*(only or self.nodes))

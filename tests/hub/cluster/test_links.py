@@ -146,8 +146,8 @@ def test_an_error_names_the_verb_whose_words_are_too_few_or_too_many(frame_type:
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
-        ([b"PUBLISH", b"a", b"b"], "no frame of a link: b'PUBLISH'"),
-        ([b"EQ.L.NEWER", b"a"], "no frame of a link: b'EQ.L.NEWER'"),
+        ([b"PUBLISH", b"a", b"b"], "not a link frame: b'PUBLISH'"),
+        ([b"EQ.L.NEWER", b"a"], "not a link frame: b'EQ.L.NEWER'"),
         ([DoneFrame.verb, b"-1", b"1", b"1"], "EQ.L.DONE version: not a number: b'-1'"),
         ([DoneFrame.verb, b"1", b"1", "\u0661".encode()], "EQ.L.DONE epoch: not a number"),
         ([NumberedFrame.verb, b"t", b"", b"1", b"9" * 20, b"1"], "EQ.L.NUMBERED epoch: not a number"),

@@ -180,6 +180,28 @@ def test_many_subscribers_are_told_no_faster_than_the_new_home_can_take_them() -
     assert counts[-1] == 50
 
 
+def test_a_hub_whose_loop_is_late_redirects_more_slowly() -> None:
+    """A turn that begins late finds a machine without a free core: then a quarter of the redirects is sent."""
+    sent = {}
+    for late_s in (0.0, 0.02):
+        hubs = moved()
+        hubs["h1"].cluster.telling = Telling(hubs["h1"].cluster, ClusterSettings(redirects_per_s=1_000))
+        clients = [smart(hubs, "h1", number) for number in range(100)]
+        for client in clients:
+            client.send("EQ.SUBSCRIBE", "t")
+        hubs.settle()
+        hubs.replicate("t", Mode.SINGLE, "h2")
+        before = hubs["h1"].cluster.telling.count
+        for _ in range(4):
+            hubs["h1"].shell.stall(late_s or redirects.TURN_S)
+            hubs["h1"].advance()
+        sent[late_s] = hubs["h1"].cluster.telling.count - before
+        hubs["h1"].advance(1.0)
+        assert sum(len(homes(client)) for client in clients) == 100
+    assert sent[0.0] == 40
+    assert 8 <= sent[0.02] <= 12
+
+
 def test_what_is_remembered_of_a_session_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redirects, "REMEMBERED_MAX", 5)
     hubs = Hubs("h1", "h2")

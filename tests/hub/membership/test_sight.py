@@ -24,7 +24,7 @@ async def seen_after(world: MemoryWorld, *lives: tuple[str, int]) -> dict[str, H
     [
         # The other hub was away as well, and is the same: it declares no hub dead.
         ([("h2", 1)], False),
-        # It has begun anew, or another one has begun: it knows nothing of this hub, and serves.
+        # It has restarted, or another one has begun: it knows nothing of this hub, and serves.
         ([("h2", 2)], True),
         ([("h2", 1), ("h3", 1)], True),
         ([], False),

@@ -37,6 +37,13 @@ def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> N
     check_seeds(f"content-{name}", range(3))
 
 
+@pytest.mark.parametrize(
+    "name", ["shares", "steady", "sessions", "full", "drained", "misheard", "clusters", "clusters-deaths"]
+)
+def test_hubs_share_subscribers_by_themselves(name: str) -> None:
+    check_seeds(f"content-{name}", range(1))
+
+
 def test_hubs_of_a_tree_that_have_lost_their_parents_do_not_wait_for_each_other() -> None:
     """Seed 113: of three hubs each waited for the next, which followed no hub, to be sent what came before."""
     check_seeds("content-trees-crashes", range(113, 114))

@@ -186,7 +186,7 @@ def test_a_second_hub_of_a_name_is_refused() -> None:
         first = world.region.hubs["h1"]
         other = world.region.add(first.settings, host=world.sim.host("elsewhere"))
         world.region.hubs["h1"] = first
-        with pytest.raises(SettingsError, match="another hub called h1 is alive at h1:6399"):
+        with pytest.raises(SettingsError, match="another hub named h1 is alive at h1:6399"):
             # Without the supervisor, which would start it again.
             await other.host.spawn(world.region.attend(other))
         assert world.region.is_settled()

@@ -12,13 +12,9 @@ from equipoise.ledger_client.bookie_pool import BookieAccess
 
 __all__ = ["ClusterPasswordFile", "ClusterUser", "TlsCa", "read_access"]
 
-ClusterUser = Annotated[
-    str, typer.Option(help='User as which to log in at bookies; needs link = ["*"], as hubs have.')
-]
+ClusterUser = Annotated[str, typer.Option(help='User to log in as on bookies; needs link = ["*"].')]
 ClusterPasswordFile = Annotated[str, typer.Option(help="File with its password.")]
-TlsCa = Annotated[
-    str, typer.Option("--link-tls-ca", help="CA file that certificates of bookies are checked with.")
-]
+TlsCa = Annotated[str, typer.Option("--link-tls-ca", help="CA of the bookies' certificates (PEM).")]
 
 
 def read_access(user: str, password_file: str, tls_ca: str) -> BookieAccess | None:

@@ -153,7 +153,7 @@ def _reload(pages: Pages | None) -> None:
         if pages is not None:
             pages.reload_certificate()
     except SettingsError as problem:
-        log.error("the certificate stays as it was: %s", problem)
+        log.error("certificate not reloaded: %s", problem)
 
 
 def _port(address: str) -> int:

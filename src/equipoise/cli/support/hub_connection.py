@@ -39,7 +39,7 @@ PasswordFile = Annotated[
     ),
 ]
 
-HubAddress = Annotated[str, typer.Option("--hub", metavar="HOST:PORT", help="Hub that keeps the log.")]
+HubAddress = Annotated[str, typer.Option("--hub", metavar="HOST:PORT", help="Hub to connect to.")]
 
 
 class CommandConnection:

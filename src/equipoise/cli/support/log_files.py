@@ -66,7 +66,7 @@ async def import_log(
         await connection.ask(b"XADD", topic.encode(), b"%d-%d" % at, *fields)
         added += 1
     facts = {"topic": topic, "added": added, "skipped": skipped}
-    show_result(facts, f"{added} entries added to {topic}, {skipped} left out", as_json=as_json)
+    show_result(facts, f"{added} entries added to {topic}, {skipped} skipped", as_json=as_json)
 
 
 def _check(file: Path) -> None:
@@ -145,7 +145,7 @@ def _read_json(file: Path) -> Iterator[Entry]:
                 row = json.loads(line)
                 yield _id(row["id"].encode()), [_bytes(word) for word in row["fields"]]
             except (ValueError, KeyError, TypeError, AttributeError) as problem:
-                raise SettingsError(f"{file}, line {number}: no entry of a log: {problem!r}") from problem
+                raise SettingsError(f"{file}, line {number}: not an entry of a log: {problem!r}") from problem
 
 
 def _read_parquet(file: Path) -> Iterator[Entry]:
@@ -157,7 +157,7 @@ def _read_parquet(file: Path) -> Iterator[Entry]:
             for row in batch.to_pylist():
                 yield (row["ms"], row["seq"]), row["fields"]
     except (arrow.ArrowInvalid, KeyError) as problem:
-        raise SettingsError(f"{file}: no log in Parquet: {problem}") from problem
+        raise SettingsError(f"{file}: not an exported log: {problem}") from problem
 
 
 def _text(word: bytes) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["metrics_page"]
 
 _OPENING = """\
-Made from the code by `make docs`; do not edit. How to collect and draw them: [monitoring](../howto/watch-it.md).
+Generated from the code by `make docs`; do not edit. How to collect and draw them: [monitoring](../howto/watch-it.md).
 
 Controllers and hubs serve metrics. A **controller** serves those of the whole cluster, from the newest view, at
 `http://HOST:6398/metrics`. A **hub** serves its own counters at `--metrics-port`. No name is used by both.
@@ -21,7 +21,7 @@ _TITLES = {
     "system": "### Cluster",
     "hub": "### Hub\n\nLabel `hub`.",
     "topic": "### Busiest topics\n\nLabel `topic`.",
-    "durable": "### Ledgers\n\nAs of a few seconds ago; at most 10,000 ledgers are looked at.",
+    "durable": "### Ledgers\n\nAs of a few seconds ago; at most 10,000 ledgers.",
     "bookie": "### Bookies\n\nLabel `bookie`.",
 }
 _HUB_TITLES = {

@@ -74,7 +74,7 @@ def split_job(
 
 def _last_line(problem: bytes) -> str:
     lines = problem.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("equipoise: ") if lines else "the fit failed without a word"
+    return lines[-1].removeprefix("equipoise: ") if lines else "the fit failed without output"
 
 
 def _fit(out: bytes, now: float) -> SplitFit:
@@ -89,4 +89,4 @@ def _fit(out: bytes, now: float) -> SplitFit:
             order=int(found["order_number"]),
         )
     except (ValueError, KeyError, TypeError) as problem:
-        raise EquipoiseError(f"the fit's answer cannot be read: {problem}") from problem
+        raise EquipoiseError(f"the fit's output cannot be read: {problem}") from problem

@@ -46,7 +46,7 @@ def profile_split(
     topic: Annotated[str, typer.Argument(help="Topic name.", autocompletion=topic_names)],
     *,
     record: Annotated[
-        str | None, typer.Option(help="Record arrivals at all hubs for so long, such as 10s.", metavar="TIME")
+        str | None, typer.Option(help="Record arrivals at all hubs this long, such as 10s.", metavar="TIME")
     ] = None,
     trace: Annotated[
         Path | None,
@@ -64,7 +64,7 @@ def profile_split(
     burst: Annotated[int | None, typer.Option(min=1, help="Burst; without it, that of the spec.")] = None,
     hubs: Annotated[int, typer.Option(min=1, max=64, help="Largest number of hubs to try.")] = 6,
     chunk_us: Annotated[
-        float, typer.Option(min=0, help="CPU time of a hub to read messages that come together, in µs.")
+        float, typer.Option(min=0, help="CPU time of a hub to read messages that arrive together, in µs.")
     ] = 10.0,
     message_us: Annotated[
         float, typer.Option(min=0, help="CPU time of a hub for one message and its deliveries, in µs.")
@@ -73,7 +73,7 @@ def profile_split(
         bool,
         typer.Option(
             "--deal",
-            help="Have hubs deal the topic's publishers in the order that was found best (with --record).",
+            help="Make hubs assign the topic's publishers in the best order found (with --record).",
         ),
     ] = False,
     master: Master = "",
@@ -106,7 +106,7 @@ def profile_split(
         if (record is None) == (trace is None):
             raise SettingsError("give one of --record TIME and --trace FILE")
         if trace is not None and deal:
-            raise SettingsError("--deal needs --record: a file does not say which clients its publishers are")
+            raise SettingsError("--deal needs --record: a file does not name the clients")
         if trace is not None:
             found = read_trace(trace)
             _show(topic, found, conclude(found, TopicSpec(pattern=topic.encode())), 0, as_json=as_json)
@@ -183,7 +183,7 @@ def _asked(
     depth = burst or (spec.burst_messages if rate is None else None) or default_burst(rate_per_s)
     at = spec.quantile if quantile is None else quantile
     if not 0 < at < 1:
-        raise SettingsError(f"quantile {at}: it lies between 0 and 1, such as 0.99")
+        raise SettingsError(f"quantile {at}: give a number between 0 and 1, such as 0.99")
     return Envelope(rate_per_s, depth), limit_ms / 1e3, at
 
 
@@ -209,11 +209,11 @@ def _show(topic: str, found: RecordedArrivals, made: _Conclusion, number: int, *
     show_table(("HUBS", "LATENCY", "TIGHT", "UNDIVIDED", "BLIND", "DEALT BY", ""), rows)
     typer.echo()
     if chosen.is_within:
-        typer.echo(f"{chosen.hubs} hubs keep {_ms(limit_s)}")
+        typer.echo(f"{chosen.hubs} hubs meet {_ms(limit_s)}")
     else:
-        typer.echo(f"warning: no number of hubs keeps {_ms(limit_s)}; {chosen.hubs} are the best there is")
+        typer.echo(f"warning: no number of hubs meets {_ms(limit_s)}; the best is {chosen.hubs}")
     if number:
-        typer.echo(f"publishers are dealt in the order {chosen.order!r}, number {number}")
+        typer.echo(f"publishers are assigned in the order {chosen.order!r}, number {number}")
 
 
 def _ms(seconds: float) -> str:

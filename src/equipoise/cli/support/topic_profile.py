@@ -39,7 +39,8 @@ def profile_topic(
     topic: Annotated[str, typer.Argument(help="Topic name.", autocompletion=topic_names)],
     *,
     record: Annotated[
-        str | None, typer.Option(help="Record arrivals at all hubs for so long, such as 60s.", metavar="TIME")
+        str | None,
+        typer.Option(help="Record arrivals at all hubs this long, such as 60s.", metavar="TIME"),
     ] = None,
     trace: Annotated[
         Path | None,
@@ -113,11 +114,14 @@ def _objection(trace: RecordedArrivals, fit: EnvelopeFit) -> str | None:
             f"needs {MESSAGES_MIN}; record for longer"
         )
     if trace.is_cut:
-        return "the data is cut off: hubs have left publishers out (telemetry.arrivals_per_s_max), or lost records"
+        return (
+            "the data is incomplete: hubs omitted publishers (telemetry.arrivals_per_s_max), or lost records"
+        )
     if not fit.holds:
         return (
-            f"the burst does not hold on the second half ({1e3 * fit.judged_s:.1f} ms at p99): the first half does not "
-            f"stand for it. In all, {fit.whole_rate_per_s:.4g}/s needs a burst of {fit.whole_burst}; record for longer"
+            f"the burst does not hold on the second half ({1e3 * fit.judged_s:.1f} ms at p99): the first half is not "
+            f"representative. Over all data, {fit.whole_rate_per_s:.4g}/s needs a burst of {fit.whole_burst}; "
+            "record for longer"
         )
     return None
 

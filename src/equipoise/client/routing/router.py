@@ -85,7 +85,7 @@ class ClientRouter:
     async def close(self) -> None:
         """Stop at once, within the close time-out at most."""
         ending = [*self._stop_agent(), *self.numbered.end(ClosedError("the bus is closed"))]
-        self._end(ClosedError("the bus is closed; connect again for another"), is_clean=True)
+        self._end(ClosedError("the bus is closed; call connect() again"), is_clean=True)
         await self._links.close()
         if ending:
             # Cancelled already: they end at once.

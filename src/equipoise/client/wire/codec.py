@@ -20,7 +20,7 @@ def encode_name(name: Name) -> bytes:
         try:
             return name.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise MisuseError(f"the topic {name!r} is no valid text; pass it as bytes") from error
+            raise MisuseError(f"the topic {name!r} is not valid text; pass it as bytes") from error
     if isinstance(name, bytes):
         return name
     raise MisuseError(f"a topic is str or bytes, not {type(name).__name__}; convert it first")
@@ -38,7 +38,7 @@ def encode_payload(payload: Payload) -> bytes:
         try:
             return payload.encode()
         except UnicodeEncodeError as error:
-            raise MisuseError(f"the payload is no valid text ({error.reason}); pass it as bytes") from error
+            raise MisuseError(f"the payload is not valid text ({error.reason}); pass it as bytes") from error
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload)
     raise MisuseError(

@@ -123,8 +123,8 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in _OTHER_NAMES:
         return f"its certificate is for another name ({said}); use a name of the certificate as the address"
     if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
-        return f"its certificate does not hold now ({said}); it has to be replaced at the hub, or a clock is wrong"
-    return f"its certificate is not trusted ({said}); give the authority as tls_ca_file, or --tls-ca"
+        return f"its certificate does not hold now ({said}); replace it on the hub, or check the clocks"
+    return f"its certificate is not trusted ({said}); pass its CA as tls_ca_file, or --tls-ca"
 
 
 async def watch(connection: Connection, interval_s: float, unanswered_max: int) -> None:

@@ -10,7 +10,7 @@ _DENIALS = {
     "WRONGPASS": "check the user and the secret in the bus URL",
     "NOAUTH": "put a user and its secret in the bus URL: equipoise://user:secret@host:port",
     "NOPERM": "ask the operator of the hub to allow it in the hub's users file, or log in as another user",
-    "DENIED": "the server takes no connections from this address; ask its operator",
+    "DENIED": "the server rejects connections from this address; ask its operator",
 }
 
 

@@ -274,7 +274,7 @@ class Outbox:
         if not self._has_room(connection, size) or self._queue:
             raise BackloggedError(
                 f"{connection.in_flight.messages} publishes ({connection.in_flight.bytes} bytes) have no receipt yet; "
-                "await flush() or use publish(), which waits by itself"
+                "await flush(), or use publish(), which waits"
             )
         connection.in_flight.add_nowait(size)
         connection.send(frame)

@@ -257,7 +257,7 @@ class LinkSubscriptions:
             try:
                 handler(connection, push)
             except (IndexError, TypeError, ValueError) as error:
-                raise ProtocolError(f"a push of another shape than it should have: {push[:4]!r}") from error
+                raise ProtocolError(f"a malformed push: {push[:4]!r}") from error
 
     def _on_message(self, connection: Connection, push: Push) -> None:
         # Spelled out: this runs once per push.
@@ -360,7 +360,7 @@ class LinkSubscriptions:
         verb: bytes = push[0]
         request = connection.in_flight.confirm(verb, push[1])
         if not isinstance(request, SubscribeRequest):
-            raise ProtocolError(f"a subscription was confirmed that was not asked for: {push[1]!r}")
+            raise ProtocolError(f"a subscription was confirmed without a request: {push[1]!r}")
         subscription = request.subscription
         if not self._is_current(subscription):
             return

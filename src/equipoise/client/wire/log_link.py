@@ -45,13 +45,13 @@ class LogLink:
         except TimeoutError:
             self.drop()
             raise UncertainError(
-                f"the hub has not answered {words[0].decode()} within {timeout_s:g} s"
+                f"the hub did not reply to {words[0].decode()} within {timeout_s:g} s"
             ) from None
 
     async def _connected(self) -> Connection:
         async with self._dialling:
             if self._is_closed:
-                raise ClosedError("the bus is closed; connect again for another")
+                raise ClosedError("the bus is closed; call connect() again")
             if self._connection is None or self._connection.lost.done():
                 self._connection = await self._dial()
             return self._connection

@@ -20,12 +20,11 @@ def render_balancing(settings: str, thresholds: str) -> str:
         (
             "# Balancing of content topics: states and settings",
             "",
-            "Made from the code's own tables by `make docs`; do not edit. [Balancing content topics]"
+            "Generated from the code's own tables by `make docs`; do not edit. [Balancing content topics]"
             "(../concepts/content-balancing.md)",
-            "tells the story around it, and what of it hubs do today.",
+            "explains them.",
             "",
-            "Of the rows for one state and one event the first one counts whose condition holds. What is not in the",
-            "table changes nothing.",
+            "For a state and an event, the first row whose condition holds applies. Other combinations have no effect.",
             "",
             "## An edge",
             "",

@@ -40,8 +40,8 @@ class LoadMetric(StrEnum):
 class OverloadThresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of one utilisation ratio. Between the two a hub neither takes subscribers nor asks others to."""
 
-    lower: Annotated[_Ratio, Meta(description="Above it a hub is N/A: it takes no subscribers. [1]")] = 0.9
-    higher: Annotated[_Ratio, Meta(description="Above it a hub asks for help at once. [1]")] = 0.95
+    lower: Annotated[_Ratio, Meta(description="Above it a hub is N/A: it accepts no subscribers. [1]")] = 0.9
+    higher: Annotated[_Ratio, Meta(description="Above it a hub requests a session at once. [1]")] = 0.95
 
     def __post_init__(self) -> None:
         if self.lower >= self.higher:
@@ -78,7 +78,7 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Meta(description="Change of a metric from one detection to the next that counts as steady. [1]"),
     ] = 0.05
     balance_ratio: Annotated[
-        _Ratio, Meta(description="Estimated difference at which the choice of subscribers ends. [1]")
+        _Ratio, Meta(description="Estimated difference at which the selection of subscribers ends. [1]")
     ] = 0.005
     side_effect_ratio: Annotated[
         _Ratio,
@@ -88,9 +88,9 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         ),
     ] = 0.08
     samples: Annotated[
-        int, Meta(ge=1, le=10_000, description="Messages that a profile of subscriptions is made of. [1]")
+        int, Meta(ge=1, le=10_000, description="Messages sampled for a profile of subscriptions. [1]")
     ] = 50
-    sampling_s: Annotated[_Seconds, Meta(description="A profile takes no longer than this. [1]")] = 30.0
+    sampling_s: Annotated[_Seconds, Meta(description="Longest time of a profile. [1]")] = 30.0
     detection_s: Annotated[
         _Seconds,
         Meta(description="Seconds between two detections. Not in [1]; six fit into `stabilize_s`."),
@@ -101,45 +101,45 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = 5.0
     pie_s_max: Annotated[
         _Seconds,
-        Meta(
-            description="The same while nothing changes: control traffic has to be small where all is well."
-        ),
+        Meta(description="The same while nothing changes, to keep control traffic small."),
     ] = 60.0
     window_s: Annotated[
         _Seconds,
-        Meta(description="Seconds that rates and delays are means over. The stabilising time passes one."),
+        Meta(
+            description="Window of the means of rates and delays, in seconds. The stabilising time exceeds one window."
+        ),
     ] = 30.0
     reply_s: Annotated[
-        _Seconds, Meta(description="How long a hub waits for the answer to a request before it asks another.")
+        _Seconds,
+        Meta(description="How long a hub waits for a reply before it sends its request to another hub."),
     ] = 3.0
     migration_s: Annotated[
         _Seconds,
-        Meta(description="The acceptor waits this long for each subscriber that is to come. Not in [1]."),
+        Meta(description="How long the acceptor waits for each announced subscriber. Not in [1]."),
     ] = 1.0
     fruitless_s: Annotated[
         _Seconds,
-        Meta(
-            description="After a session in which nothing could be moved, how long the pair has none for that metric."
-        ),
+        Meta(description="Pause after a session without a move, for this pair and metric."),
     ] = 120.0
     global_s: Annotated[
-        _Seconds, Meta(description="Two clusters that do not get balanced part after this time.")
+        _Seconds, Meta(description="A session of two clusters ends after this time, balanced or not.")
     ] = 900.0
     global_quiet_s: Annotated[
         _Seconds,
         Meta(
-            description="Two clusters part when no session of their edges has moved a subscriber for so long."
+            description="A session of two clusters ends when no session of their edges has moved a subscriber for this "
+            "time."
         ),
     ] = 60.0
     estimate: Annotated[
         DelayEstimate, Meta(description="How the matching delay after a move is estimated.")
     ] = DelayEstimate.FITTED
     metric: Annotated[
-        LoadMetric, Meta(description="Compare utilisation ratios, or queueing delays in their place. [1]")
+        LoadMetric, Meta(description="Compare utilisation ratios, or queueing delays instead. [1]")
     ] = LoadMetric.RATIO
     first_edge: Annotated[
         bool,
-        Meta(description="Send a subscriber that comes to a hub that is N/A to the edge with most room."),
+        Meta(description="Send a new subscriber of a hub that is N/A to the least loaded edge."),
     ] = True
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ class _Limited(Protocol):
 # Of a name, in an error: enough to know it by, as Redis shows of unknown commands.
 SHOWN_BYTES = 128
 
-RESERVED = "ERR names that begin with $lane/ are those of hubs among themselves: choose another"
+RESERVED = "ERR names that begin with $lane/ are reserved for hubs: choose another"
 
 
 def denial(session: _Client, action: Action, name: bytes) -> str:

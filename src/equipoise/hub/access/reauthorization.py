@@ -37,7 +37,7 @@ def _judge(core: HubCore, session: Session) -> None:
         return
     user = certified_user(core, session) if session.is_certified else core.users.successor_of(former)
     if user is None or user.name != former.name:
-        core.cut(session, f"user {former.name!r} is gone or is proved otherwise now")
+        core.cut(session, f"user {former.name!r} was removed, or has another login")
         return
     session.user = user
     core.stats.revoked += judge_again(core, session)

@@ -80,7 +80,7 @@ class UnfinishedInput(Generic[H]):
         late_at = self._now() - self._request_s
         late = [one for one, held in self._held.items() if held.request and held.began_at <= late_at]
         for one in late:
-            self._cut(one, f"it did not finish a request within {self._request_s:g} s (request_s)")
+            self._cut(one, f"no complete request within {self._request_s:g} s (request_s)")
             self.forget(one)
 
     def _cut_one(self) -> None:

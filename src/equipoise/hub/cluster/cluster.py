@@ -196,7 +196,7 @@ class Cluster:
         self._dials.hang_up(link)
         if name in self.incoming and not has_left:
             # It may run and not know: it dials again and learns it, instead of when it next has something to say to us.
-            self.incoming[name].cut(f"this life of {name} is over")
+            self.incoming[name].cut(f"incarnation of {name} is declared dead")
         self._forget_told(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
 
@@ -214,7 +214,7 @@ class Cluster:
         self.lanes.hub_died(name)
 
     def _renewed(self, name: str, link: OutLink) -> None:
-        """A hub's link to us has begun anew: what it had said and we have not heard is void, what we said is not."""
+        """A hub's link to us has restarted: what it had said and we have not heard is void, what we said is not."""
         self._forget_told(name, link)
         self.failover.doubt(name)
 
@@ -308,12 +308,14 @@ class Cluster:
     def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
         """A hub opens, or goes on with, its link to us; or why it may not."""
         if to_incarnation != self.core.incarnation:
-            return f"STALE this is life {self.core.incarnation} of {self.name}, not {to_incarnation}"
+            return f"STALE this is incarnation {self.core.incarnation} of {self.name}, not {to_incarnation}"
         if self.router.is_dead(link.hub, link.incarnation):
-            return f"DEAD life {link.incarnation} of {link.hub} is over: begin another"
+            return f"DEAD incarnation {link.incarnation} of {link.hub} is declared dead: start a new one"
         out = self.out.get(link.hub)
         if out is None or out.incarnation != link.incarnation:
-            return f"UNKNOWN {self.name} has not heard of life {link.incarnation} of {link.hub}: try again"
+            return (
+                f"UNKNOWN {self.name} does not know incarnation {link.incarnation} of {link.hub}: try again"
+            )
         known = self.incoming.get(link.hub)
         if known is not None and known.id == link:
             return known
@@ -335,7 +337,7 @@ class Cluster:
         self.trees.greeted(link.hub)
         link.differences = Announcement.of(self.core.limits).differences(announcement, self.name, link.hub)
         if link.differences and link.differences != before:
-            log.warning("hubs of one system need the same limits: %s", link.differences)
+            log.warning("hubs of one cluster need the same limits: %s", link.differences)
 
     # --- for the core and its clients
 

@@ -173,7 +173,7 @@ class FrameDispatch:
         try:
             counts = [parse_count(word) for word in frame.payloads]
         except ValueError:
-            raise ProtocolError("EQ.L.COUNTS with what is no count") from None
+            raise ProtocolError("EQ.L.COUNTS without counts") from None
         index = self._cluster.core.index
         index.recount(index.counts.heard(peer, counts, is_first=frame.is_first))
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["REVIEW_SLICE", "HandoverEngine"]
 
-# Streams reviewed in one go when the barrier has passed: some 5 ms.
-REVIEW_SLICE = 500
+# Streams reviewed in one go when the barrier has passed: some 2 ms.
+REVIEW_SLICE = 50
 
 AnyEffect = TypeVar("AnyEffect", bound=Effect)
 

@@ -99,7 +99,7 @@ class Severing:
             del self._severed[next(iter(self._severed))]
         session = core.links.get(link)
         if session is not None:
-            core.cut(session, "its client goes on at another hub")
+            core.cut(session, "its client continues at another hub")
         waiting = self._ending.get(link)
         if waiting is not None:
             # Nothing has come over it since: what is waited for is the same.

@@ -75,6 +75,7 @@ class _NoEdge:
     state: Final = ""
     facts: Final = EdgeFacts()
     session_compared: Final = ""
+    cluster_state: Final = ""
 
     def probe_of(self, topic: bytes) -> None: ...
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None: ...

@@ -149,11 +149,12 @@ class Standstill:
             lease.ask_peers()
         if now - woke_at > PATIENCE_S and self._held:
             self._core.health.report(
-                "standstill", "stood still for longer than half a session, and not confirmed: clients are cut"
+                "standstill",
+                "paused for longer than half a session and not confirmed alive: clients are disconnected",
             )
             held, self._held = self._held, []
             for client, _ in held:
-                self._core.cut(client, "the hub stood still, and is not confirmed to be alive")
+                self._core.cut(client, "the hub paused, and is not confirmed alive")
 
     def _release(self) -> None:
         """The hub is alive, or begins anew: let clients go on, in turns."""

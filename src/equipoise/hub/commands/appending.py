@@ -21,7 +21,7 @@ __all__ = ["append", "spec"]
 # What one batch may hold: it has to fit into one entry of a ledger.
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 PUBLISHER_BYTES_MAX = 64
-_NOT_DURABLE = "NOTDURABLE the topic keeps no log: PUBLISH to it"
+_NOT_DURABLE = "NOTDURABLE the topic has no log: use PUBLISH"
 # Its client has heard of specs from another hub.
 _UNKNOWN = "TRYAGAIN this hub does not know yet which topics are durable"
 _TOO_LARGE = f"ERR more than {BATCH_BYTES_MAX} bytes in one batch: send several"

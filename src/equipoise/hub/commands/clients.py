@@ -104,7 +104,7 @@ def tracking(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
     """Turning it on would promise invalidations of keys, of which there are none."""
     if command[2].lower() == b"off":
         return OK
-    return "ERR client-side caching works on keys and values, and this is a pub/sub hub that keeps none"
+    return "ERR client-side caching needs keys, and a hub has none"
 
 
 def trackinginfo(core: HubCore, session: Session, command: list[bytes]) -> bytes:

@@ -137,7 +137,7 @@ def _authenticate(
         reply.complete(proceed())
 
     # Behind others who log in, this may take longer than a stranger has: that is not the client's delay.
-    session.cut_after(core.limits.login_check_timeout_s, "its login could not be checked in time")
+    session.cut_after(core.limits.login_check_timeout_s, "login not checked in time")
     # An unknown name takes as long as a wrong password, so that names cannot be found out.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
     core.shell.verify_secret(secret, password, done, lambda: not session.is_closing)
@@ -186,7 +186,7 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         return NEEDS_RESP3
     cluster = core.cluster
     if cluster.severing.is_severed(command[1]):
-        core.cut(session, "its client goes on at another hub")
+        core.cut(session, "its client continues at another hub")
         return b""
     core.follow(session, command[1])
     if options:

@@ -157,16 +157,25 @@ def specs() -> list[CommandSpec]:
         )
 
     return [
-        of("eq.filter", -3, explain, "Tells what a filter means and matches.", is_quick=True),
+        of(
+            "eq.filter",
+            -3,
+            explain,
+            "Returns the canonical form of a filter, and which payloads it matches.",
+            is_quick=True,
+        ),
         of("eq.filters", 3, filters, "Lists the filters of this hub's clients on a topic.", is_quick=True),
         of(
-            "eq.fsubscribe", -4, fsubscribe, "Subscribes to what a filter matches of a topic, with positions."
+            "eq.fsubscribe",
+            -4,
+            fsubscribe,
+            "Subscribes to the messages of a topic that match a filter, with positions.",
         ),
         of(
             "eq.funsubscribe",
             -1,
             unsubscriber(Kind.FILTERED),
-            "Ends subscriptions made by EQ.FSUBSCRIBE, all of them without numbers.",
+            "Ends subscriptions of EQ.FSUBSCRIBE; without numbers, all.",
         ),
-        of("eq.cover", 2, cover, "Tells how far a topic is, of which a filter may match nothing."),
+        of("eq.cover", 2, cover, "Requests the span of a filtered subscription, also if no message matches."),
     ]

@@ -36,13 +36,13 @@ def unknown_command(command: Command) -> str:
     name = command[0].decode("utf-8", "surrogateescape")
     if command[0].lower() in _LOG_COMMANDS:
         return (
-            f"ERR '{name}' works on logs, and this hub has no place for any: start it with --data FOLDER, or use "
-            "SUBSCRIBE, PUBLISH and their kin"
+            f"ERR '{name}' works on logs, and this hub has no storage: start it with --data FOLDER, or use "
+            "SUBSCRIBE and PUBLISH"
         )
     if command[0].lower() in KEY_COMMANDS:
         return (
-            f"ERR '{name}' works on keys and values, and this is a pub/sub hub that keeps none; "
-            "use SUBSCRIBE, PUBLISH and their kin here, and a Redis server for data"
+            f"ERR '{name}' works on keys, and a hub has none; "
+            "use SUBSCRIBE and PUBLISH here, and a Redis server for keys"
         )
     preview = ""
     for argument in command[1:]:

@@ -214,7 +214,7 @@ def names(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     if logs is None:
         return unknown_command(command)
     if folder is None or not 0 <= folder < TOPIC_FOLDERS:
-        return "ERR a cursor is 0 or what the reply before gave"
+        return "ERR a cursor is 0 or the one of the previous reply"
     glob: Glob | None = None
     if len(command) > 2:
         if len(command) != 4 or command[2].upper() != b"MATCH":
@@ -251,16 +251,22 @@ def specs() -> list[CommandSpec]:
         _spec("xadd", -5, "5.0.0", "Appends an entry to the log of a topic.", fast_write),
         _spec("xlen", 2, "5.0.0", "Counts the entries of a log.", ("readonly", "fast")),
         _spec("xrange", -4, "5.0.0", "Returns entries between two ids.", ("readonly",)),
-        _spec("xrevrange", -4, "5.0.0", "Returns entries between two ids, the last first.", ("readonly",)),
+        _spec("xrevrange", -4, "5.0.0", "Returns entries between two ids, last first.", ("readonly",)),
         _spec("xdel", -3, "5.0.0", "Deletes entries.", ("write", "fast")),
         _spec("xtrim", -4, "5.0.0", "Deletes the oldest entries.", ("write",)),
         _spec("xsetid", -3, "5.0.0", "Sets the last id of a log.", fast_write),
         _spec("xcfgset", -2, "8.6.0", "Sets how long tokens of producers are remembered.", ("write", "fast")),
         _spec("xack", -4, "5.0.0", "Acknowledges entries of a group.", ("write", "fast")),
-        _spec("xpending", -3, "5.0.0", "Lists entries that wait to be acknowledged.", ("readonly",)),
-        _spec("xclaim", -6, "5.0.0", "Gives pending entries to a consumer.", ("write", "fast")),
-        _spec("xautoclaim", -6, "6.2.0", "Gives old pending entries to a consumer.", ("write", "fast")),
-        _spec("eq.steps", 5, "0.1.0", "Tells how a reader may divide what is behind an id.", ("readonly",)),
+        _spec("xpending", -3, "5.0.0", "Lists entries without an ack.", ("readonly",)),
+        _spec("xclaim", -6, "5.0.0", "Assigns pending entries to a consumer.", ("write", "fast")),
+        _spec("xautoclaim", -6, "6.2.0", "Assigns old pending entries to a consumer.", ("write", "fast")),
+        _spec(
+            "eq.steps",
+            5,
+            "0.1.0",
+            "Returns ids that split the entries after an id into ranges.",
+            ("readonly",),
+        ),
         CommandSpec(
             name="eq.logs",
             arity=-2,
@@ -272,7 +278,7 @@ def specs() -> list[CommandSpec]:
             categories=("@read", "@stream", "@slow"),
             concerns_logs=True,
         ),
-        _spec("type", 2, "1.0.0", "Says whether there is a log.", ("readonly", "fast"), group="generic"),
+        _spec("type", 2, "1.0.0", "Returns whether a log exists.", ("readonly", "fast"), group="generic"),
         _spec("del", -2, "1.0.0", "Deletes logs.", ("write",), group="generic"),
         _spec("unlink", -2, "4.0.0", "Deletes logs.", ("write", "fast"), group="generic"),
         _spec("exists", -2, "1.0.0", "Counts the logs that exist.", ("readonly", "fast"), group="generic"),
@@ -291,7 +297,7 @@ def specs() -> list[CommandSpec]:
         _waiting(
             "eq.readgroup",
             -7,
-            "Returns entries to a durable subscriber, with how often each was delivered, and waits for them.",
+            "Returns entries to a durable subscriber with their delivery counts, and waits for them.",
             ("write", "blocking", "movablekeys"),
         ),
     ]
@@ -301,7 +307,7 @@ def specs() -> list[CommandSpec]:
 def _containers(write: tuple[str, ...]) -> tuple[CommandSpec, ...]:
     groups = {
         "create": _spec("xgroup|create", -5, "5.0.0", "Creates a group.", write),
-        "setid": _spec("xgroup|setid", -5, "5.0.0", "Sets what a group has read.", ("write",)),
+        "setid": _spec("xgroup|setid", -5, "5.0.0", "Sets the last delivered id of a group.", ("write",)),
         "destroy": _spec("xgroup|destroy", 4, "5.0.0", "Deletes a group.", ("write",)),
         "createconsumer": _spec("xgroup|createconsumer", 5, "6.2.0", "Creates a consumer.", write),
         "delconsumer": _spec("xgroup|delconsumer", 5, "5.0.0", "Deletes a consumer.", ("write",)),
@@ -314,11 +320,13 @@ def _containers(write: tuple[str, ...]) -> tuple[CommandSpec, ...]:
         ),
     }
     subscribers = {
-        "attach": _spec("eq.group|attach", -7, "1.0.0", "Lets a durable subscriber read.", write),
+        "attach": _spec("eq.group|attach", -7, "1.0.0", "Attaches a durable subscriber.", write),
         "ackupto": _spec("eq.group|ackupto", 6, "1.0.0", "Acknowledges entries up to an id.", ("write",)),
-        "nack": _spec("eq.group|nack", -7, "1.0.0", "Has entries delivered again later.", ("write",)),
-        "set": _spec("eq.group|set", -4, "1.0.0", "Sets when entries are delivered again.", ("write",)),
-        "reset": _spec("eq.group|reset", 5, "1.0.0", "Restarts a group behind an id.", ("write",)),
+        "nack": _spec(
+            "eq.group|nack", -7, "1.0.0", "Rejects entries: they are delivered again later.", ("write",)
+        ),
+        "set": _spec("eq.group|set", -4, "1.0.0", "Sets the retries of a group.", ("write",)),
+        "reset": _spec("eq.group|reset", 5, "1.0.0", "Restarts a group after an id.", ("write",)),
         "show": _spec("eq.group|show", 4, "1.0.0", "Describes a group.", ("readonly",)),
     }
     return (

@@ -23,10 +23,8 @@ ADDRESS_BYTES_MAX = 300
 ASKED_MAX = 10_000
 # Links that one session may wait to be ended at once: one per hub that its client has lost. The next waits.
 SEVERING_MAX = 8
-_TOO_MANY = f"ERR {ASKED_MAX} questions of this connection wait for an answer already"
-_TOO_MANY_SEVERED = (
-    f"ERR {SEVERS_PER_MINUTE_MAX} links were ended within a minute for this user or address already"
-)
+_TOO_MANY = f"ERR {ASKED_MAX} requests of this connection are already pending"
+_TOO_MANY_SEVERED = f"ERR {SEVERS_PER_MINUTE_MAX} links were ended within a minute for this user or address"
 # Stands for a position that EQ.AFTER names and that is not confirmed yet.
 UNCONFIRMED = (-1, -1)
 _NOT_CONFIRMED = "TRYAGAIN the position that EQ.AFTER names is not confirmed yet"

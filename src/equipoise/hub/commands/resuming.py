@@ -55,7 +55,7 @@ def spec() -> CommandSpec:
         name="eq.resume",
         arity=3,
         run=resume,
-        summary="Subscribes to a durable topic from behind a position on.",
+        summary="Subscribes to a durable topic, starting after a position.",
         since="0.1.0",
         group="pubsub",
         flags=("pubsub", "noscript", "loading", "stale"),

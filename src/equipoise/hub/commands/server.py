@@ -162,7 +162,7 @@ def memory_stats(core: Served, session: ServerClient, command: list[bytes]) -> b
 
 
 def memory_doctor(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
-    return verbatim("A hub keeps no data: see INFO memory, and limits in its settings.\n", session.proto)
+    return verbatim("A hub has no keys: see INFO memory, and the limits in its settings.\n", session.proto)
 
 
 # --- SLOWLOG
@@ -242,16 +242,16 @@ def specs(table: Mapping[bytes, CommandSpec]) -> list[CommandSpec]:
             flags=("loading", "stale", "fast"),
             categories=("@fast",),
         ),
-        of("role", 1, role, "2.8.12", "Says that a hub follows no other server."),
-        of("flushall", -1, flush, "1.0.0", "Accepted; a hub keeps nothing that could be flushed.", **nothing),
-        of("flushdb", -1, flush, "1.0.0", "Accepted; a hub keeps nothing that could be flushed.", **nothing),
+        of("role", 1, role, "2.8.12", "Returns that a hub is no replica."),
+        of("flushall", -1, flush, "1.0.0", "Accepted; a hub has no keys.", **nothing),
+        of("flushdb", -1, flush, "1.0.0", "Accepted; a hub has no keys.", **nothing),
         with_rows(
             "acl",
             "6.0.0",
-            "Users and what they may do, for reading.",
+            "Users and permissions, read-only.",
             of("acl|whoami", 2, whoami, "6.0.0", "Returns the user of this connection.", **mild),
             of("acl|users", 2, acl_users, "6.0.0", "Lists the users."),
-            of("acl|list", 2, acl_list, "6.0.0", "Lists the users with what they may do."),
+            of("acl|list", 2, acl_list, "6.0.0", "Lists the users with their permissions."),
             of(
                 "acl|cat", -2, categories(table), "6.0.0", "Lists categories, or the commands of one.", **mild
             ),
@@ -259,15 +259,15 @@ def specs(table: Mapping[bytes, CommandSpec]) -> list[CommandSpec]:
         with_rows(
             "memory",
             "4.0.0",
-            "What takes memory.",
-            of("memory|usage", -3, memory_usage, "4.0.0", "Returns what a topic takes.", **mild),
-            of("memory|stats", 2, memory_stats, "4.0.0", "Returns what the hub takes.", **mild),
-            of("memory|doctor", 2, memory_doctor, "4.0.0", "Says where to look.", **mild),
+            "Memory use.",
+            of("memory|usage", -3, memory_usage, "4.0.0", "Returns the memory use of a topic.", **mild),
+            of("memory|stats", 2, memory_stats, "4.0.0", "Returns the memory use of the hub.", **mild),
+            of("memory|doctor", 2, memory_doctor, "4.0.0", "Returns a hint.", **mild),
         ),
         with_rows(
             "slowlog",
             "2.2.12",
-            "Accepted; LATENCY tells what slow commands cost.",
+            "Accepted; see LATENCY.",
             of("slowlog|get", -2, slowlog_get, "2.2.12", "Returns an empty log."),
             of("slowlog|len", 2, slowlog_len, "2.2.12", "Returns 0."),
             of("slowlog|reset", 2, slowlog_reset, "2.2.12", "Accepted."),
@@ -275,10 +275,10 @@ def specs(table: Mapping[bytes, CommandSpec]) -> list[CommandSpec]:
         with_rows(
             "latency",
             "2.8.13",
-            "When the hub's event loop was late.",
+            "Delays of the hub's event loop.",
             of("latency|latest", 2, latency_latest, "2.8.13", "Returns the latest and the worst delay."),
             of("latency|history", 3, latency_history, "2.8.13", "Returns delays and their times."),
-            of("latency|reset", -2, latency_reset, "2.8.13", "Forgets the delays so far."),
-            of("latency|doctor", 2, latency_doctor, "2.8.13", "Says what the delays mean."),
+            of("latency|reset", -2, latency_reset, "2.8.13", "Clears the recorded delays."),
+            of("latency|doctor", 2, latency_doctor, "2.8.13", "Explains the delays."),
         ),
     ]

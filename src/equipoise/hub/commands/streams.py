@@ -110,4 +110,4 @@ def _subscribe_to_rest(
 
 
 def _not_home(version: int | None) -> str:
-    return f"NOTHOME this hub numbers no stream of the topic under plan {version}: ask a hub that does, or try again"
+    return f"NOTHOME this hub is not a home of the topic under plan {version}: use a home, or try again"

@@ -54,10 +54,10 @@ def _greetings() -> list[CommandSpec]:
         )
 
     return [
-        of("hello", -1, connection.hello, "6.0.0", "Chooses the protocol version and greets."),
-        of("auth", -2, connection.auth, "1.0.0", "Says who the client is."),
+        of("hello", -1, connection.hello, "6.0.0", "Selects the protocol version."),
+        of("auth", -2, connection.auth, "1.0.0", "Authenticates the client."),
         of("quit", -1, connection.quit_, "1.0.0", "Ends the connection once all replies are sent."),
-        of("reset", 1, connection.reset, "6.2.0", "Brings the connection back to how it began."),
+        of("reset", 1, connection.reset, "6.2.0", "Resets the connection."),
     ]
 
 
@@ -71,39 +71,37 @@ def _small_talk() -> list[CommandSpec]:
             "ping",
             -1,
             connection.ping,
-            "Answers, so that the client knows the hub is there.",
+            "Returns PONG.",
             flags=("fast",),
             tips=("request_policy:all_shards", "response_policy:all_succeeded"),
             runs_while_subscribed=True,
         ),
         of("echo", 2, connection.echo, "Returns its argument."),
         of("select", 2, connection.select, "Accepts database 0, the only one."),
-        of(
-            "eq.correlate", 2, connection.correlate, "States with which publishers the client fires together."
-        ),
-        of("eq.defer", 1, connection.defer, "Lets replies to publishes that wait for tokens come later."),
-        of("eq.link", -2, connection.link, "Names the link of which this is the latest connection."),
+        of("eq.correlate", 2, connection.correlate, "Sets the group of publishers with correlated arrivals."),
+        of("eq.defer", 1, connection.defer, "Enables deferred replies to publishes that wait for tokens."),
+        of("eq.link", -2, connection.link, "Names the link that this connection continues."),
         of(
             "eq.where",
             -1,
             where.where,
-            "Tells where the hub is, and hears where the client is.",
+            "Returns the hub's coordinate, and takes the client's.",
             runs_while_subscribed=True,
         ),
-        of("eq.settle", 2, positioned.settle, "Tells when all messages to a topic so far have positions."),
+        of("eq.settle", 2, positioned.settle, "Replies when all messages to a topic so far have positions."),
         of(
             "eq.sever",
             3,
             positioned.sever,
-            "Ends a link of this client to another hub, and tells when it is over.",
+            "Ends a link of this client to another hub, and replies when it has ended.",
         ),
         of(
             "eq.l.capabilities",
             -3,
             handshake.capabilities,
-            "Tells what another hub understands, and answers with what this one does.",
+            "Exchanges capabilities with another hub.",
         ),
-        of("eq.l.hello", 7, handshake.hello, "Makes this the connection of a link from another hub."),
+        of("eq.l.hello", 7, handshake.hello, "Makes this connection a link from another hub."),
     ]
 
 
@@ -125,7 +123,7 @@ def _subscriptions(kind: Kind, since: str, what: str) -> list[CommandSpec]:
             name=kind.unsubscribed.decode(),
             arity=-1,
             run=pubsub.unsubscriber(kind),
-            summary=f"Ends subscriptions to {what}, all of them without names.",
+            summary=f"Ends subscriptions to {what}; without names, all.",
             complexity="O(N) in the number of names",
             shard_names_to=shard_names_to,
             runs_while_subscribed=True,
@@ -141,7 +139,7 @@ def _streams() -> list[CommandSpec]:
             name="eq.own",
             arity=-2,
             run=streams.own,
-            summary="Subscribes to those streams of a topic that the client does not get from other hubs.",
+            summary="Subscribes to the streams of a topic that the client does not receive from other hubs.",
             runs_while_subscribed=True,
             **facts,  # type: ignore[arg-type]  # the four facts above
         ),
@@ -149,7 +147,7 @@ def _streams() -> list[CommandSpec]:
             name="eq.notown",
             arity=-1,
             run=pubsub.unsubscriber(Kind.OWN),
-            summary="Ends subscriptions made by EQ.OWN, all of them without names.",
+            summary="Ends subscriptions of EQ.OWN; without names, all.",
             runs_while_subscribed=True,
             **facts,  # type: ignore[arg-type]  # the four facts above
         ),
@@ -157,7 +155,7 @@ def _streams() -> list[CommandSpec]:
             name="eq.after",
             arity=5,
             run=streams.after,
-            summary="Lets the next EQ.PUBLISH to a topic come after a position of another of its streams.",
+            summary="Orders the next EQ.PUBLISH to a topic after a position of another of its streams.",
             **facts,  # type: ignore[arg-type]  # the four facts above
         ),
     ]
@@ -181,7 +179,7 @@ def _publishing() -> list[CommandSpec]:
             name="eq.publish",
             arity=-3,
             run=positioned.publish,
-            summary="Sends messages to a topic, and answers with the position of the last.",
+            summary="Sends messages to a topic, and returns the position of the last.",
             since="0.1.0",
             complexity=cost,
             **facts,  # type: ignore[arg-type]  # the four facts above
@@ -218,7 +216,7 @@ def _telemetry() -> list[CommandSpec]:
             "eq.telemetry",
             4,
             telemetry.telemetry,
-            "Returns records of the hub's load.",
+            "Returns telemetry records of the hub.",
             "O(N) in the records",
         ),
         of("eq.arrivals", -3, telemetry.arrivals, "Turns recording of a topic's arrivals on or off.", "O(1)"),
@@ -240,15 +238,13 @@ def _topics() -> list[CommandSpec]:
         )
 
     return [
-        of("eq.topics", -3, topics.topics, "Lists topics, where they live and how they are used.", "O(N)"),
-        of(
-            "eq.topic", -2, topics.topic, "Says where topics live and how they are used.", "O(N) in the names"
-        ),
+        of("eq.topics", -3, topics.topics, "Lists topics with their homes and counters.", "O(N)"),
+        of("eq.topic", -2, topics.topic, "Returns homes and counters of topics.", "O(N) in the names"),
         of(
             "eq.envelope",
             -2,
             topics.envelope,
-            "Says what rate limits of topics do here.",
+            "Returns the state of rate limits at this hub.",
             "O(N) in the names",
         ),
     ]
@@ -282,9 +278,9 @@ def _client() -> CommandSpec:
         of("reply", 3, clients.reply, "3.2.0", "Turns replies on, off, or off for one command."),
         of("getredir", 2, clients.getredir, "6.0.0", "Returns -1: there is no tracking."),
         of("tracking", -3, clients.tracking, "6.0.0", "Accepted if it is off; a hub has no keys to track."),
-        of("trackinginfo", 2, clients.trackinginfo, "6.2.0", "Says that tracking is off."),
-        of("caching", 3, clients.caching, "6.0.0", "Refused as without tracking."),
-        of("unblock", -3, clients.unblock, "5.0.0", "Returns 0: no command blocks.", admin=True),
+        of("trackinginfo", 2, clients.trackinginfo, "6.2.0", "Returns that tracking is off."),
+        of("caching", 3, clients.caching, "6.0.0", "Returns an error: there is no tracking."),
+        of("unblock", -3, clients.unblock, "5.0.0", "Returns 0.", admin=True),
         of("unpause", 2, clients.unpause, "6.2.0", "Accepted; a hub pauses no client.", admin=True),
     ]
     table = {spec.name.partition("|")[2]: spec for spec in rows}
@@ -369,7 +365,7 @@ def _introspection() -> list[CommandSpec]:
             tips=("nondeterministic_output_order",),
             subcommands=rows,
         ),
-        container("config", "2.0.0", "server", "Settings, for reading.", {"get": config_get}),
+        container("config", "2.0.0", "server", "Settings, read-only.", {"get": config_get}),
     ]
 
 

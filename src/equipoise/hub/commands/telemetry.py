@@ -34,7 +34,7 @@ BATCH_BYTES = 4 * 1024
 REPLY_BYTES_MAX = 1024 * 1024
 # Names matched with a user's grants in one go: as long.
 JUDGED_AT_ONCE = 256
-_OFF = "ERR this hub records nothing (telemetry.enabled); set it and start the hub again"
+_OFF = "ERR telemetry is off on this hub (telemetry.enabled)"
 
 
 def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
@@ -55,7 +55,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     if incarnation != ring.incarnation:
         return b"".join(_reply(ring, ring.oldest, ring.oldest, ()))
     if sequence > ring.end:
-        return f"ERR there is no record {sequence} yet; go on from {ring.end}"
+        return f"ERR there is no record {sequence} yet; continue from {ring.end}"
     first = max(sequence, ring.oldest)
     if not bytes_max:
         return b"".join(_reply(ring, first, first, ()))

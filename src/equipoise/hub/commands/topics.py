@@ -105,7 +105,7 @@ def _parse(core: HubCore, session: Session, command: list[bytes]) -> _Asked | st
         return f"ERR count must be a number from 1 to {PAGE_MAX}"
     after = parse_integer(cursor)
     if after is None or after < 0:
-        return "ERR a cursor is 0 or what the page before gave"
+        return "ERR a cursor is 0 or the one of the previous page"
     # In the order of their numbers.
     topics = list(core.index.topics.values())
     if after:

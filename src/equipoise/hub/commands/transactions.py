@@ -230,9 +230,9 @@ def specs() -> list[CommandSpec]:
         )
 
     return [
-        of("multi", 1, multi, "1.2.0", "Begins a transaction: what follows is queued for EXEC."),
-        of("exec", 1, exec_, "1.2.0", "Runs what was queued since MULTI, and answers all of it."),
-        of("discard", 1, discard, "2.0.0", "Forgets what was queued since MULTI."),
+        of("multi", 1, multi, "1.2.0", "Begins a transaction: the next commands are queued for EXEC."),
+        of("exec", 1, exec_, "1.2.0", "Runs the commands queued since MULTI."),
+        of("discard", 1, discard, "2.0.0", "Discards the commands queued since MULTI."),
         of("watch", -2, watch, "2.2.0", "Accepted; a hub has no keys that could change."),
         of("unwatch", 1, unwatch, "2.2.0", "Accepted; a hub has no keys that could change."),
     ]

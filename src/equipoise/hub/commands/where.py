@@ -50,10 +50,10 @@ def _hear(core: HubCore, session: Session, words: list[bytes]) -> str | None:
         return _USAGE
     rtt_s = int(rtt) / 1e6
     if rtt_s > settings.rtt_s_max:
-        return f"ERR a round trip takes at most {settings.rtt_s_max:g} s: leave out what was measured wrongly"
+        return f"ERR a round trip takes at most {settings.rtt_s_max:g} s: drop the wrong measurement"
     try:
         coordinate = Coordinate.from_bytes(data, settings)
     except CoordinateError as problem:
-        return f"ERR {problem}: begin again from the origin, and tell that"
+        return f"ERR {problem}: restart from the origin"
     core.places.tell(session, Place(coordinate, rtt_s / 2 if rtt_s else None))
     return None

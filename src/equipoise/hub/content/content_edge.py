@@ -3,8 +3,8 @@
 The shell of `EdgeBalancer`: it tells it what is measured (`edge_probe`) and what other hubs say (`control_topic`), and
 carries out what it decides: messages to other hubs, samples, subscribers sent elsewhere (`migrations`).
 
-Hubs balance that carry subscribers of one content topic below the same head. A session is between two of them and
-concerns all content topics that both carry.
+Hubs balance that carry subscribers of one content topic below the same head, or below two heads that have joined their
+clusters (`content_head`). A session is between two of them and concerns all content topics that both carry.
 
 Always true:
     a hub that is no edge of a content topic has no balancer, no timer, and measures nothing;
@@ -29,14 +29,19 @@ from equipoise.content.balancing.edge_events import (
 )
 from equipoise.content.balancing.load import EdgeLoad
 from equipoise.content.balancing.messages import (
+    ClusterJoined,
+    ClusterParted,
     ControlMessage,
     HubStatus,
+    Pie,
     SessionEstimate,
     SessionReply,
     SessionRequest,
 )
 from equipoise.content.balancing.offload import OffloadedSubscription
 from equipoise.content.balancing.session_loads import SessionOutcomes
+from equipoise.hub.content.content_clusters import CLUSTER, EdgeGroup, JoinedCluster, carried_clusters
+from equipoise.hub.content.content_head import ContentHead
 from equipoise.hub.content.control_topic import ControlTopic
 from equipoise.hub.content.edge_probe import EdgeProbe, covers_of, tagged
 from equipoise.hub.content.migrations import EdgeMigrations, MovingSubscription, movable
@@ -44,7 +49,6 @@ from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.other_hubs import EdgeFacts
-from equipoise.model import Mode
 
 if TYPE_CHECKING:
     from equipoise.content.filter import Filter
@@ -58,8 +62,8 @@ __all__ = ["ContentEdge"]
 
 # Between two looks at what is due, at most.
 TURN_S = 1.0
-# All edges that balance with each other; who that is the plan says.
-CLUSTER = "content"
+# An edge whose head does not end a joining of two clusters leaves it by itself, so much later than the head would.
+PART_SLACK_S = 60.0
 
 
 class ContentEdge:
@@ -71,13 +75,16 @@ class ContentEdge:
         self._turn_s = min(TURN_S, self._settings.detection_s / 2)
         self.migrations = EdgeMigrations(cluster)
         self.control = ControlTopic(cluster, self._heard)
+        self.head = ContentHead(cluster, self.control, self._turn_s)
         # While this hub is an edge: the balancer, what is measured, and when load was last looked at.
         self.balancer: EdgeBalancer | None = None
         self.probe: EdgeProbe | None = None
         self._load: tuple[float, EdgeLoad] = (0.0, EdgeLoad())
         self._detected_at = 0.0
         self._timer: Timer | None = None
-        # By content topic that this hub is an edge of, the edges below the same head, itself left out.
+        self.group = EdgeGroup(cluster.name)
+        # By content topic that this hub is an edge of, the edges below the same head, and those of a joined cluster,
+        # itself left out.
         self.topics: dict[bytes, frozenset[str]] = {}
         # Subscriptions that other edges have sent here; sessions that are over, and subscriptions sent away in them.
         self.came = self.sessions = self.moved = 0
@@ -87,48 +94,71 @@ class ContentEdge:
 
     def routed(self) -> None:
         """The plan has changed, or which hubs are alive."""
-        before, self.topics = self.topics, dict(self._edges())
-        if before == self.topics:
-            return
+        self.group.clusters = dict(carried_clusters(self._cluster.router))
+        self.control.peers = self.group.hubs
+        joined = self.group.joined
+        if joined is not None and not self.group.is_beside(joined.head, joined.cluster):
+            self._part(joined)
+        self._regroup()
+        self.head.routed(self.group.clusters)
+        if self.balancer is not None or self.head.balancer is not None:
+            self.control.open()
+        else:
+            self.control.close()
+
+    def _regroup(self) -> None:
+        """Find the edges to balance with, and end what concerned others."""
+        before, self.topics = self.topics, self.group.edges
         peers = frozenset().union(*self.topics.values())
-        self.control.peers = peers
+        is_needed = bool(peers or self.group.heads)
+        if before == self.topics and (self.balancer is not None) == is_needed:
+            return
         if self.balancer is not None:
             partner = self.balancer.session[1]
             is_other = partner and _shared(before, partner) != _shared(self.topics, partner)
             gone = frozenset().union(*before.values()) - peers
             for hub in sorted(gone | ({partner} if is_other else frozenset())):
                 self._carry(self.balancer.lost(self._now, hub))
-        if peers and self.balancer is None:
+        if is_needed and self.balancer is None:
             self._begin()
-        elif not peers and self.balancer is not None:
+        elif not is_needed and self.balancer is not None:
             self._stop()
         for name in before.keys() | self.topics.keys():
             topic = self._cluster.core.index.topics.get(name)
             if topic is not None and topic.content is not None:
                 topic.content.probe = self.probe_of(name)
 
-    def _edges(self) -> Iterator[tuple[bytes, frozenset[str]]]:
-        router = self._cluster.router
-        for entry in router.replicated:
-            placement = router.placement(entry.topic) if entry.mode is Mode.CONTENT else None
-            if placement is None or len(placement.homes) < 2 or router.name not in placement.edges:
-                continue
-            head = placement.parent_of(router.name)
-            around = (hub for hub in placement.edges if placement.parent_of(hub) == head)
-            yield entry.topic, frozenset(around) - {router.name}
+    def _join(self, message: ClusterJoined | ClusterParted) -> None:
+        """The head says with which cluster this one is joined, or no longer."""
+        assert self.balancer is not None, "it was asked before"
+        joined = self.group.joined
+        if isinstance(message, ClusterJoined) and self.group.is_beside(message.hub, message.cluster):
+            if joined is not None:
+                self._part(joined)
+            until_s = self._now + self._settings.global_s + PART_SLACK_S
+            self.group.joined = JoinedCluster(message.hub, message.cluster, until_s)
+            self._regroup()
+            self._carry(self.balancer.receive(self._now, message, self._measured(), self._covers))
+        elif joined is not None and joined[:2] == (message.hub, message.cluster):
+            self._part(joined)
+            self._regroup()
+
+    def _part(self, joined: JoinedCluster) -> None:
+        self.group.joined = None
+        if self.balancer is not None:
+            parted = ClusterParted(hub=joined.head, cluster=joined.cluster)
+            self.balancer.receive(self._now, parted, self._measured(), self._covers)
 
     def _begin(self) -> None:
         core = self._cluster.core
         bandwidth = core.settings.telemetry.out_bytes_per_s_max
         self.probe = EdgeProbe(core.shell, self._settings, bandwidth)
         self.balancer = EdgeBalancer(self._cluster.name, CLUSTER, self._settings)
-        self.control.open()
         self._detected_at = self._now
         self._timer = core.shell.call_later(self._turn_s, self._turn)
 
     def _stop(self) -> None:
         self.balancer = self.probe = None
-        self.control.close()
         self.migrations.end()
         if self._timer is not None:
             self._timer.cancel()
@@ -136,6 +166,7 @@ class ContentEdge:
 
     def close(self) -> None:
         self.migrations.close()
+        self.head.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -176,6 +207,10 @@ class ContentEdge:
         self.migrations.expire(now)
         self.outcomes.poll(now, self._measured())
         self._carry(balancer.poll(now))
+        joined = self.group.joined
+        if joined is not None and now >= joined.until_s:
+            self._part(joined)
+            self._regroup()
         if balancer.sampler is not None and balancer.sampler.is_over(now):
             self._choose(balancer)
         if now - self._detected_at >= self._settings.detection_s:
@@ -185,9 +220,18 @@ class ContentEdge:
         probe.sampler = balancer.sampler
 
     def _heard(self, message: ControlMessage) -> None:
+        self.head.heard(message)
         balancer, probe = self.balancer, self.probe
         if balancer is None or probe is None:
             return
+        if isinstance(message, ClusterJoined | ClusterParted):
+            self._join(message)
+            return
+        if not any(message.hub in hubs for hubs in self.topics.values()):
+            # Of a head, or of an edge that this one balances with no longer.
+            return
+        if isinstance(message, Pie):
+            message = msgspec.structs.replace(message, cluster=self.group.cluster_of(message.hub))
         if isinstance(message, SessionRequest) and self._is_full():
             # It may have become so since its last detection, or have asked others in vain.
             refusal = SessionReply(
@@ -229,6 +273,10 @@ class ContentEdge:
     def state(self) -> str:
         """What it is doing, as others are told; empty: this hub is no edge."""
         return "" if self.balancer is None else self.balancer.phase.value
+
+    @property
+    def cluster_state(self) -> str:
+        return self.head.state
 
     @property
     def session_compared(self) -> str:
@@ -274,10 +322,10 @@ class ContentEdge:
                     self.migrations.end()
 
     def _tell_load(self, *, is_urgent: bool) -> None:
-        """A PIE to each neighbour, if one is due."""
+        """A PIE to each neighbour and to the heads that compare their clusters, if one is due."""
         assert self.balancer is not None, "only an edge balances"
         pie = self.balancer.pie(self._now, self._measured(), is_urgent=is_urgent)
-        for hub in sorted(frozenset().union(*self.topics.values())) if pie is not None else ():
+        for hub in sorted(self.group.told.union(*self.topics.values())) if pie is not None else ():
             assert pie is not None
             self.control.send(hub, pie)
 

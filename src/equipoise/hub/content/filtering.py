@@ -130,7 +130,7 @@ class Filtering:
     def _no_room(self, content: TopicFilters, filter: Filter, session: Subscriber) -> str | None:
         """Why the topic takes no more of what the filter needs: from any user, or from this one."""
         if (excess := content.index.objection(filter)) is not None:
-            return f"ERR this topic has {excess} already, and takes no more"
+            return f"ERR this topic has {excess} already, which is the maximum"
         owner, user_share = owner_of(session.user), self._core.limits.user_share
         room = content.index.scarce(filter, int(min(SHAPES_MAX, SCANNED_MAX) * user_share)) if owner else None
         if room is None:

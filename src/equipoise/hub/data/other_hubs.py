@@ -141,6 +141,10 @@ class EdgePlace(Protocol):
         """What it is doing, as others are told; empty: this hub is no edge."""
 
     @property
+    def cluster_state(self) -> str:
+        """What the cluster that this hub is the head of is doing; empty: it is no head with a neighbour."""
+
+    @property
     def session_compared(self) -> str:
         """The latest session whose estimates were compared with the load after it; empty: there was none."""
 

@@ -55,7 +55,7 @@ OWED_BYTES_MAX = 16 * 1024 * 1024
 OWED_STEP = 32
 
 # Error texts of publishes: refused, since too much waits already; or accepted, with an outcome that is not known.
-NO_ROOM = "TRYAGAIN the topic is moving and this hub holds all it may for it (cluster.pending_bytes_max)"
+NO_ROOM = "TRYAGAIN the topic is moving and the buffer of this hub is full (cluster.pending_bytes_max)"
 LATE = (
     f"UNCERTAIN the messages have no position after {REPLY_S:.0f} s; they may or may not be delivered: "
     "publish them again only if duplicates do no harm"

@@ -286,7 +286,7 @@ class Session(ClientState):
             # Its pings wait behind what it is owed: it must not take this hub for dead.
             self.write(push((bulk(b"eq.wait"), integer(len(owed))), 3))
         if self._is_paused and core.shell.has_hung_up(self.wire):
-            core.cut(self, "it has hung up")  # A transport whose reading is paused would not tell.
+            core.cut(self, "client disconnected")  # A transport with paused reading does not report it.
 
     def stand_by(self) -> None:
         """Serve the client only after `proceed`."""
@@ -338,7 +338,7 @@ class Session(ClientState):
             self._is_paused = True
             self.wire.pause_reading()
         if size > self._core.input_bytes_max:
-            self._core.cut(self, "it sent on though reading was paused")
+            self._core.cut(self, "more input while reading was paused")
 
     def _go_on(self) -> None:
         """Execute what waits, then what was held, then read again; unless something has to wait once more."""
@@ -388,7 +388,7 @@ class Session(ClientState):
         self.input_bytes += size - reader.buffered_bytes
         unread_bytes = 0 if reader.has_more else reader.buffered_bytes
         if self.input_bytes + unread_bytes > core.limits.unauthenticated_input_bytes_max:
-            core.cut(self, "it sent too much before AUTH")
+            core.cut(self, "too much input before AUTH")
             return []
         return commands
 

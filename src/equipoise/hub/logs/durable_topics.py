@@ -47,7 +47,7 @@ class DurableTopics:
             for subscriber, kinds in list(topic.members.items()):
                 if any(kind.is_positioned for kind in kinds):
                     # Its positions mean nothing any more: it comes again, and is told.
-                    reason = "its topic has become durable, or is so no longer"
+                    reason = "durability of its topic has changed"
                     self._core.cut_subscriber(subscriber, reason, is_slow=False)
             if is_durable:
                 # Published before this hub knew: they are not in the log, and have not been acknowledged.

@@ -245,12 +245,21 @@ class HubLogs:
             "logs_opening": stages.count(LogStage.OPENING),
             "log_entries": sum(each.count for each in entries),
             "log_bytes": sum(each.bytes for each in entries),
-            "log_reads_waiting": len(self.waiting)
-            + sum(len(read.members) - 1 for read in self.shared.values()),
+            "log_reads_waiting": len(self.waiting) + self._joined,
             "log_commits": self.counters.commits,
             "log_commit_s": self.counters.commit_s,
             "log_failures": self.counters.failures,
         }
+
+    @property
+    def blocked_clients(self) -> int:
+        """How many wait for entries."""
+        return sum(read.is_blocked for read in self.waiting) + self._joined
+
+    @property
+    def _joined(self) -> int:
+        """Sessions that wait with the first one of a shared read."""
+        return sum(read.sessions - 1 for read in self.shared.values())
 
     def now(self) -> float:
         return self._shell.now()

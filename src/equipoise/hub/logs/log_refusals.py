@@ -10,7 +10,7 @@ from equipoise.resp.replies import error
 
 __all__ = ["late", "no_topic_room", "not_open", "not_reached", "owner_late", "uncertain"]
 
-_IN_DOUBT = "it may or may not be stored: look before you repeat it, or repeat it with IDMP"
+_IN_DOUBT = "it may or may not be stored: check before you repeat it, or repeat it with IDMP"
 
 
 @lru_cache(1024)

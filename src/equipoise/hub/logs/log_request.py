@@ -133,10 +133,10 @@ def unpack_requests(data: bytes) -> list[LogRequest]:
     try:
         found = _requests.decode(data)
     except msgspec.MsgspecError as problem:
-        raise ProtocolError(f"EQ.L.CALL with what is no list of commands: {problem}") from problem
+        raise ProtocolError(f"EQ.L.CALL without a list of commands: {problem}") from problem
     for request in found:
         if request.name not in _NAMES:
-            raise ProtocolError(f"EQ.L.CALL with a command that is not known: {request.name[:32]!r}")
+            raise ProtocolError(f"EQ.L.CALL with an unknown command: {request.name[:32]!r}")
     return found
 
 
@@ -154,4 +154,4 @@ def unpack_replies(data: bytes) -> list[bytes]:
     try:
         return _replies.decode(data)
     except msgspec.MsgspecError as problem:
-        raise ProtocolError(f"EQ.L.ANSWER with what is no list of replies: {problem}") from problem
+        raise ProtocolError(f"EQ.L.ANSWER without a list of replies: {problem}") from problem

@@ -81,6 +81,10 @@ class SharedRead:
 
     # --- members
 
+    @property
+    def sessions(self) -> int:
+        return len(self.members) + len(self._apart)
+
     def join(self, session: Session) -> None:
         """The session has sent the request. It is owed nothing."""
         session.gathered = self

@@ -14,18 +14,27 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.log_request import LAST_ID, LogRequest
-from equipoise.log.read import LogRead, assemble
+from equipoise.log.call import no_group
+from equipoise.log.errors import LogCommandError
+from equipoise.log.read import WITHIN, LogRead, assemble, group_start
+from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Timer
+    from equipoise.hub.logs.live_log import LiveLog
 
 __all__ = ["WaitingRead"]
+
+# In Redis's words.
+_NO_LOG = error("UNBLOCKED the stream key no longer exists")
+_NO_GROUP = error("NOGROUP the consumer group this client was blocked on no longer exists")
 
 
 class _Logs(Protocol):
     """What it needs of HubLogs, which finds each log wherever it is."""
 
     def submit(self, key: bytes, request: LogRequest) -> bytes | Reply: ...
+    def at_hand(self, key: bytes) -> LiveLog | None: ...
     def watch(
         self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
     ) -> Callable[[], None]: ...
@@ -54,6 +63,8 @@ class WaitingRead:
         self._is_allowed = is_allowed
         self._may_wait = may_wait and read.block_ms is not None
         self._watched = watched
+        # Part of a transaction: it is run before what follows.
+        self._is_joined = not may_wait
         # From where on each log is read, as it is asked for next.
         self._starts = dict(zip(read.keys, read.starts, strict=True))
         # Those to begin with from the second pass on.
@@ -62,6 +73,8 @@ class WaitingRead:
         self._timer: Timer | None = None
         # Whether a pass is under way.
         self.is_asking = False
+        # Woken at least once.
+        self._has_waited = False
         # The time to wait is over: what the pass under way brings is the answer.
         self._is_late = False
         self.reply = Reply(wait_s=None, abandoned=self._end)
@@ -70,8 +83,12 @@ class WaitingRead:
         self._logs.begins_to_wait(self)
         if self._may_wait and self._read.block_ms:
             self._timer = self._logs.call_later(self._read.block_ms / 1_000, self._time_is_up)
+        if self._read.group is not None:
+            self._check(self._read.group)
+            return
         unresolved = [key for key, start in self._starts.items() if start in (b"$", b"+")]
-        if self._read.group is not None or not unresolved:
+        # Who does not wait gets nothing behind `$`, and what `+` means when the log is asked.
+        if not unresolved or not self._may_wait:
             self._ask()
             return
 
@@ -90,6 +107,44 @@ class WaitingRead:
         """Begin without a pass: the caller knows that it would find nothing. The caller ends the wait, too."""
         self._logs.begins_to_wait(self)
         self._watch()
+
+    def _check(self, group: bytes) -> None:
+        """Refuse a read of several logs before one of them has delivered anything to the consumer."""
+        at_hand = [self._logs.at_hand(key) for key in self._starts]
+        logs = [live.log for live in at_hand if live is not None and live.is_open]
+        if len(logs) < len(at_hand):
+            if self._is_joined or len(at_hand) == 1:
+                self._ask()
+            else:
+                self._check_elsewhere(group)
+            return
+        for (key, start), log in zip(self._starts.items(), logs, strict=True):
+            if group not in log.groups or _problem_of(start) is not None:
+                # Its error is the answer.
+                self._gather([(key, self._request(key))], self._asked)
+                return
+        self._ask()
+
+    def _check_elsewhere(self, group: bytes) -> None:
+        def checked(replies: list[bytes]) -> None:
+            for (key, start), reply in zip(self._starts.items(), replies, strict=True):
+                is_missing = reply.startswith(b"-NOGROUP")
+                problem = no_group(key, group, WITHIN) if is_missing else _problem_of(start)
+                if problem is not None or reply[:1] == b"-":
+                    self._answer(reply if problem is None else error(problem.text))
+                    return
+            self._ask()
+
+        # Changes nothing, and every release of hubs knows it.
+        requests = [
+            (key, LogRequest("xpending", [b"xpending", key, group], self._proto)) for key in self._starts
+        ]
+        self._gather(requests, checked, takes_errors=True)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it waits for entries."""
+        return bool(self._watches)
 
     # Passes.
 
@@ -133,10 +188,25 @@ class WaitingRead:
         if not self.is_asking:
             self._watched(False)
             self._unwatch()
+            self._has_waited = True
             self._ask()
 
-    def _gather(self, requests: list[tuple[bytes, LogRequest]], done: Callable[[list[bytes]], None]) -> None:
-        """Run all of them; `done` with the replies, unless one is an error, which then is the answer."""
+    def _ended(self, key: bytes) -> None:
+        """The group is gone that the client waited with, and perhaps the log: say which."""
+
+        def looked(replies: list[bytes]) -> None:
+            self._answer(_NO_LOG if replies[0] == b":0\r\n" else _NO_GROUP)
+
+        self._gather([(key, LogRequest("exists", [b"exists", key], self._proto))], looked)
+
+    def _gather(
+        self,
+        requests: list[tuple[bytes, LogRequest]],
+        done: Callable[[list[bytes]], None],
+        *,
+        takes_errors: bool = False,
+    ) -> None:
+        """Run all of them; `done` with the replies, unless one is an error that is not taken: then it is the answer."""
         self.is_asking = True
         outcomes = [self._logs.submit(key, request) for key, request in requests]
         left = 1 + sum(isinstance(outcome, Reply) and outcome.pieces is None for outcome in outcomes)
@@ -149,7 +219,10 @@ class WaitingRead:
             self.is_asking = False
             replies = [o if isinstance(o, bytes) else b"".join(o.pieces or ()) for o in outcomes]
             problem = next((reply for reply in replies if reply[:1] == b"-"), None)
-            if problem is not None:
+            if problem is not None and self._has_waited and problem.startswith(b"-NOGROUP"):
+                self._has_waited = False
+                self._ended(requests[replies.index(problem)][0])
+            elif problem is not None and not takes_errors:
                 self._answer(problem)
             elif self.reply.is_wanted:
                 done(replies)
@@ -190,3 +263,12 @@ class WaitingRead:
             self._timer.cancel()
             self._timer = None
         self._logs.waits_no_more(self)
+
+
+def _problem_of(start: bytes) -> LogCommandError | None:
+    """What is wrong with where a consumer is to read from."""
+    try:
+        group_start(start)
+    except LogCommandError as problem:
+        return problem
+    return None

@@ -52,7 +52,7 @@ class Rules:
         if self.access_version < access_version:
             self._take(await self._users.load())
         if self.access_version < access_version:
-            raise StoreUnavailableError(f"access rules of version {access_version} are not there yet")
+            raise StoreUnavailableError(f"access rules of version {access_version} are not in the store yet")
 
     def _take(self, stored: StoredUsers) -> None:
         if stored.access_version <= self.access_version:

@@ -171,7 +171,7 @@ class Membership:
             without_plan_s = 0.0 if has_plan else without_plan_s + HEALTH_INTERVAL_S
             is_connected = self._store.state is SessionState.CONNECTED
             without_store_s = 0.0 if is_connected else without_store_s + HEALTH_INTERVAL_S
-            no_plan = "no plan to serve under: clients are refused" if without_plan_s >= PATIENCE_S else ""
+            no_plan = "no plan yet: clients are rejected" if without_plan_s >= PATIENCE_S else ""
             health.report("plan", no_plan)
             no_store = "the store cannot be reached" if without_store_s >= PATIENCE_S else ""
             health.report("store session", no_store, is_grave=False)
@@ -260,7 +260,7 @@ class Membership:
         self._hub.reload_users(users)
         if self._login is None and not users.is_open:
             log.error(
-                "hub %s has no login at the others, who ask for one now: start it again with --cluster-user",
+                "hub %s has no login on other hubs, which now require one: restart it with --cluster-user",
                 self._name,
             )
 
@@ -325,7 +325,7 @@ class Membership:
         change = without_unable_hubs(plan, seen, self._specs.stored.specs)
         if change is None:
             return False
-        log.warning("plan %d is amended: it gives topics to hubs that cannot carry them", plan.version)
+        log.warning("plan %d is amended: it assigns topics to hubs that do not support them", plan.version)
         try:
             await self._plans.commit(change)
         except PlanRaceError:

@@ -97,7 +97,9 @@ class Partition:
 
     async def _leave(self) -> None:
         others = ", ".join(hub for hub, _ in self._presence.unreachable)
-        log.error("hub %s cannot reach %s: it leaves until it can", self._hub.settings.name, others)
+        log.error(
+            "hub %s cannot reach %s: it leaves the cluster until it can", self._hub.settings.name, others
+        )
         self._hub.core.health.report("partition", f"cannot reach {others}: left the cluster until it can")
         self._broken.clear()
         await self._presence.leave(self._until_reachable)

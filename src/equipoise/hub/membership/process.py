@@ -40,7 +40,7 @@ _PASSWORD_BYTES_MAX = 4 * 1024
 # How long a hub that stops waits until nothing is under way, and how often it looks, in seconds.
 LEAVE_S = 2.0
 LEAVE_INTERVAL_S = 0.02
-NO_BOOKIES = "ERR this cluster has no bookie to keep logs of topics on: start one with `equipoise bookie`"
+NO_BOOKIES = "ERR this cluster has no bookie for logs: start one with `equipoise bookie`"
 
 
 class RunningMember:
@@ -84,7 +84,7 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
         login = read_login(own)
         if login is None and not rules.users.is_open:
             raise SettingsError(
-                "this region has users, and hubs log in at each other: give --cluster-user and "
+                "this region has users, and hubs log in on each other: give --cluster-user and "
                 "--cluster-password-file of a user with link = [\"*\"] (`equipoise users add hubs --link '*'`)"
             )
         hub = Hub(settings, rules.users)

@@ -70,14 +70,14 @@ class RegionGuard:
     async def check(self) -> bool:
         """Whether the store had lost something, which is put back now.
 
-        Raises ForeignRegionError if the store holds another region, and StoreError.
+        Raises ForeignRegionError if the store has another region, and StoreError.
         """
         found = await self._region.identity()
         if not self.identity:
             self.identity = found or await self._region.claim(self._new_identity())
             return False
         if found is None:
-            self._report("the store was emptied: putting back plan, users and specs")
+            self._report("the store is empty: restoring plan, users and specs")
             await self._put_back()
             self._refuse_other(await self._region.claim(self.identity))
         else:
@@ -85,15 +85,15 @@ class RegionGuard:
             if not await self._is_older():
                 self._report("")
                 return False
-            self._report("the store holds an older plan or older users: putting back the latest")
+            self._report("the store has an older plan or older users: restoring the latest")
             await self._put_back()
-        log.error("region %s is put back into the store", self.identity)
+        log.error("region %s is restored in the store", self.identity)
         self._report("")
         return True
 
     def _refuse_other(self, found: str) -> None:
         if found != self.identity:
-            text = f"the store holds another region ({found}) than this hub's ({self.identity})"
+            text = f"the store has another region ({found}) than this hub's ({self.identity})"
             self._report(f"{text}: stop this hub, or the hubs of that region")
             raise ForeignRegionError(text)
 

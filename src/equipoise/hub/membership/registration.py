@@ -114,7 +114,7 @@ class Presence:
             other = await self._hubs.look(self._name)
             where = f" at {other.facts.address}" if other is not None else ""
             raise SettingsError(
-                f"another hub called {self._name} is alive{where}: give this one another --name, or stop that one"
+                f"another hub named {self._name} is alive{where}: give this one another --name, or stop that one"
             ) from problem
 
     async def stay(self) -> None:

@@ -51,7 +51,7 @@ class SpecSync:
         if not self._is_known or self.stored.version < version:
             self._take(await self._specs.load_with_version())
         if self.stored.version < version:
-            raise StoreUnavailableError(f"specs of version {version} are not there yet")
+            raise StoreUnavailableError(f"specs of version {version} are not in the store yet")
 
     def _take(self, stored: StoredSpecs) -> None:
         if stored.version < self.stored.version:

@@ -129,7 +129,7 @@ class LogOpener:
     async def _open(self, live: LiveLog) -> None:
         try:
             if self.may_open is not None and not await self.may_open(live.name):
-                raise _OwnedElsewhereError("another hub takes the topic in the place of its home")
+                raise _OwnedElsewhereError("another hub replaces the home of the topic")
             found = await self.find(live.name, is_wanted=lambda: not live.is_sealing)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
             if live.problem != str(problem):

@@ -22,17 +22,17 @@ log = logging.getLogger("equipoise.hub")
 _QUIET_S = 60.0
 _LEFT = "LEFT"
 _REASONS = {
-    _LEFT: "a client hung up in the middle; it may not accept tls.certificate for its name, end or authority",
+    _LEFT: "a client disconnected during the handshake; it may reject the name, expiry or CA of tls.certificate",
     "HTTP_REQUEST": "a client sent plain text (HTTP) to the TLS port",
     "WRONG_VERSION_NUMBER": "a client sent plain text to the TLS port",
     "RECORD_LAYER_FAILURE": "a client sent plain text to the TLS port",
     "UNKNOWN_PROTOCOL": "a client sent plain text to the TLS port",
-    "TLSV1_ALERT_UNKNOWN_CA": "a client does not trust the authority of tls.certificate",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "a client does not accept tls.certificate, such as for its name",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "a client does not accept tls.certificate, such as for its name",
+    "TLSV1_ALERT_UNKNOWN_CA": "a client does not trust the CA of tls.certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "a client rejects tls.certificate, for example its name",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "a client rejects tls.certificate, for example its name",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "tls.certificate has expired: replace the file and send SIGHUP",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "a client has no certificate, and one is required",
-    "CERTIFICATE_VERIFY_FAILED": "a client's certificate is not of tls.client_ca, or has expired",
+    "CERTIFICATE_VERIFY_FAILED": "a client's certificate is not from tls.client_ca, or has expired",
     "UNSUPPORTED_PROTOCOL": "a client speaks an older TLS than 1.2",
 }
 

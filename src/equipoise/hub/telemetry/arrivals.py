@@ -91,7 +91,7 @@ class Arrivals:
         most = self._settings.arrivals_topics_max
         if name not in self.until and len(self.until) >= most:
             return (
-                f"ERR arrivals of {most} topics are recorded already (telemetry.arrivals_topics_max); "
+                f"ERR arrivals of {most} topics are already recorded (telemetry.arrivals_topics_max); "
                 "turn one of them OFF first"
             )
         self._key = self._key or randbytes(KEY_BYTES)

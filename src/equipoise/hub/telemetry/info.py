@@ -56,7 +56,7 @@ def _clients(core: HubCore, totals: Totals) -> dict[str, object]:
     return {
         "connected_clients": len(core.sessions),
         "maxclients": core.limits.connections_max,
-        "blocked_clients": 0,
+        "blocked_clients": 0 if core.logs is None else core.logs.blocked_clients,
         "pubsub_clients": sum(session.is_subscribed for session in core.sessions.values()),
     }
 
@@ -94,6 +94,7 @@ def _stats(core: HubCore, totals: Totals) -> dict[str, object]:
         "pubsubshard_channels": len(index.shards),
         **{f"eq_{name}": fact for name, fact in core.filtering.facts().items()},
         "eq_content_state": core.cluster.edge.state,
+        "eq_content_cluster_state": core.cluster.edge.cluster_state,
         **{f"eq_{name}": fact for name, fact in core.cluster.edge.facts._asdict().items()},
     }
 

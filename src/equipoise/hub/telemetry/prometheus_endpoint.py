@@ -46,7 +46,7 @@ async def serve_metrics(hub: Hub) -> AsyncIterator[str | None]:
     token = _read_token(settings.token_file)
     if not token and not hub.settings.insecure and not is_loopback(settings.host):
         raise SettingsError(
-            f"refusing to show metrics on {settings.host} to every client: give --metrics-token-file, or listen on "
+            f"refusing to serve metrics on {settings.host} without a token: give --metrics-token-file, or listen on "
             "127.0.0.1"
         )
     scraping = _Scraping(hub, token)
@@ -56,7 +56,7 @@ async def serve_metrics(hub: Hub) -> AsyncIterator[str | None]:
         )
     except OSError as problem:
         raise SettingsError(
-            f"cannot show metrics on {settings.host}:{settings.port}: {problem.strerror}. Choose another port, or 0 "
+            f"cannot serve metrics on {settings.host}:{settings.port}: {problem.strerror}. Choose another port, or 0 "
             "for a free one"
         ) from problem
     try:
@@ -129,14 +129,14 @@ class _Scraping:
             is_known = scheme.lower() == "bearer" and hmac.compare_digest(
                 shown.strip().encode(), self._token.encode()
             )
-            return "" if is_known else "show the token: Authorization: Bearer TOKEN"
+            return "" if is_known else "a token is required: Authorization: Bearer TOKEN"
         if self._hub.settings.insecure:
             return ""
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if is_loopback(peer) and is_loopback(name.strip("[]")):
             return ""
-        return "without a token only loopback may look: give --metrics-token-file"
+        return "without a token metrics are served on loopback only: give --metrics-token-file"
 
     async def _read(self) -> bytes:
         """The text of all metrics. Other clients of the loop are served between any two steps."""

@@ -50,7 +50,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Annotated[float, Meta(gt=0)] | None,
         Meta(
             description="Network capacity of this hub in bytes per second, from which its load ratio is "
-            "computed. None: the speed of the interface of the default route; without one, bandwidth is not judged."
+            "computed. None: the speed of the interface of the default route; without one, bandwidth is ignored."
         ),
     ] = None
     deliveries_per_s_max: Annotated[

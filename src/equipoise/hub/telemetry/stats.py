@@ -67,7 +67,7 @@ class Health:
             log.error("hub %s, %s: %s", self._hub, kind, problem)
         else:
             del self.problems[kind]
-            log.info("hub %s, %s: well again", self._hub, kind)
+            log.info("hub %s, %s: resolved", self._hub, kind)
 
     @property
     def text(self) -> str:

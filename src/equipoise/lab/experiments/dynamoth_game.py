@@ -258,7 +258,7 @@ EXPERIMENT_2 = Experiment(
     parameters=game_parameters,
     notes=game_notes,
     views=lambda seen: seen.views.note,
-    takes=("under two minutes", "20 minutes"),
+    takes=("7 minutes", "45 minutes"),
 )
 # To follow the players it needs no eight servers: as many as half of that load takes are enough.
 QUICK_3 = replace(QUICK, scale=0.35)

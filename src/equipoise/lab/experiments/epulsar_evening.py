@@ -154,7 +154,7 @@ EXPERIMENT_9 = Experiment(
     parameters=_player_parameters,
     notes=_player_notes,
     views=lambda seen: seen.views,
-    takes=("a minute", "30 minutes"),
+    takes=("two minutes", "30 minutes"),
 )
 
 
@@ -201,5 +201,5 @@ EXPERIMENT_9_TOUR = Experiment(
     parameters=_player_parameters,
     notes=_tour_notes,
     views=lambda seen: seen.views,
-    takes=("a minute", "10 minutes"),
+    takes=("two minutes", "10 minutes"),
 )

@@ -1,4 +1,4 @@
-"""Worlds of hubs that share the subscribers of a content topic by themselves: mode `content`, a head and three edges.
+"""Worlds of hubs that share the subscribers of a content topic by themselves: mode `content`, heads and edges.
 
 Processors are so slow that few subscribers are many, and times so short that a session is over in seconds. What happens
 is told by a story (`lab/simulation/cluster/session_stories.py`), which also notes what is not as it should be.
@@ -78,6 +78,19 @@ def _case(name: str, summary: str, workload: Workload, **fields: object) -> Clus
     return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
 
 
+# Two heads with two edges each, alike.
+_CLUSTERS = {
+    "hubs": ("h0", "h1", "h2", "h3", "h4", "h5"),
+    "content_settings": {
+        **_SESSIONS,
+        "global_ratio_trigger": 0.05,
+        "global_delay_trigger": 0.05,
+        "global_quiet_s": 4.0,
+        "global_s": 12.0,
+    },
+    "write_s": {"h2": 0.003, "h3": 0.003, "h4": 0.003, "h5": 0.003},
+}
+
 # With it all three are overloaded, though their processors keep up.
 _FULL = OverloadThresholds(lower=0.05, higher=0.06)
 
@@ -113,5 +126,34 @@ SESSION_SCENARIOS = (
         duration_s=18.0,
         content_settings={**_SESSIONS, "input": _FULL},
         write_s={"h1": 0.003, "h2": 0.003, "h3": 0.003},
+    ),
+    _case(
+        "drained",
+        "edges share subscribers by themselves, and one of a session is an edge no longer",
+        _seated(h1=8),
+        story="drained",
+        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+    ),
+    _case(
+        "misheard",
+        "edges share subscribers, and what they tell each other is lost, late or told twice",
+        _seated(h1=8),
+        story="misheard",
+        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+    ),
+    _case(
+        "clusters",
+        "two clusters share subscribers that all came to one edge",
+        _seated(h2=8),
+        story="clusters",
+        **_CLUSTERS,
+    ),
+    _case(
+        "clusters-deaths",
+        "two clusters share subscribers by themselves, and heads and edges die meanwhile",
+        _seated(h2=8),
+        story="cluster-deaths",
+        expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),
+        **_CLUSTERS,
     ),
 )

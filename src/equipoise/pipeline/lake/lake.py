@@ -158,7 +158,7 @@ class Lake:
             for move in moves:
                 if not (self.folder / move.staged).exists():
                     raise PipelineError(
-                        f"{move.staged} was deleted before its batch was done: start the pipeline again"
+                        f"{move.staged} was deleted before its batch was finished: restart the pipeline"
                     )
             _write(self._progress_path(query), progress)
             self._finish(query, progress)
@@ -276,7 +276,9 @@ class Lake:
             (self.folder / staged).replace(target)
         except FileNotFoundError:
             if not target.exists():
-                raise DamagedError(str(self.folder), f"{staged} has gone before it was committed") from None
+                raise DamagedError(
+                    str(self.folder), f"{staged} disappeared before it was committed"
+                ) from None
         _remove_empty((self.folder / staged).parent, self.staging)
 
 

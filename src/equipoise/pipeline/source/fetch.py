@@ -80,7 +80,7 @@ class Heads:
 
     def _tell(self, name: str, hub: _Hub, problem: str) -> None:
         if not hub.is_silent:
-            log.warning("hub %s is passed over: %s", name, problem)
+            log.warning("hub %s is skipped: %s", name, problem)
         hub.is_silent = True
 
     def _forget_all_but(self, doors: dict[str, Door]) -> None:

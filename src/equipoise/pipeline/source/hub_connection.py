@@ -117,7 +117,7 @@ class HubConnection:
             if not chunk:
                 raise ConnectionResetError("the hub closed the connection")
             if received > replies_bytes_max:
-                raise ProtocolError(f"{self.door!r} sends more than was asked for")
+                raise ProtocolError(f"{self.door!r} sends more than requested")
             self._reader.feed(chunk)
         return found
 
@@ -146,4 +146,4 @@ def _piece(reply: object) -> Piece:
         case [int(incarnation), int(first), int(following), bytes(stream), int(end)]:
             if 0 <= first <= following <= end:
                 return Piece(incarnation, first, following, stream, end)
-    raise ProtocolError("the answer to EQ.TELEMETRY is not one")
+    raise ProtocolError("invalid reply to EQ.TELEMETRY")

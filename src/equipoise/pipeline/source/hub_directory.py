@@ -75,7 +75,7 @@ class ListedHubs:
             found = _LISTED.fullmatch(item.strip())
             if found is None:
                 raise AddressError(
-                    f"{item!r} is no hub: write name=host:port, or give a store, zk://host:port/root"
+                    f"{item!r} is not a hub: write name=host:port, or give a store, zk://host:port/root"
                 )
             self._hubs[found["name"]] = HubEntry(found["name"], found["host"].strip("[]"), int(found["port"]))
 
@@ -146,7 +146,7 @@ class StoreDirectory:
             try:
                 store = await open_store(self._url)
             except StoreError as problem:
-                log.warning("the store is out of reach: %s", problem)
+                log.warning("the store cannot be reached: %s", problem)
                 await asyncio.sleep(_RETRY_S)
                 continue
             try:

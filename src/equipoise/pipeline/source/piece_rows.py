@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 
-__all__ = ["PIECES_DDL", "PIECES_SCHEMA", "Rejected", "Rejection", "missing", "piece_row", "stream_of"]
+__all__ = ["PIECES_SCHEMA", "Rejected", "Rejection", "missing", "piece_row", "stream_of"]
 
 
 class Rejection(StrEnum):
@@ -56,10 +56,6 @@ PIECES_SCHEMA = pa.schema(
         pa.field("rejected", pa.string()),
         pa.field("records", pa.int64()),
     ]
-)
-PIECES_DDL = (
-    "hub string, incarnation bigint, first bigint, next bigint, packed binary, packed_bytes bigint, "
-    "rejected string, records bigint"
 )
 # Columns of small numbers shrink to a fifth, in less time than it takes to copy them once more.
 _CODEC = "lz4"

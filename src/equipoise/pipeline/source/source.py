@@ -17,7 +17,9 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
@@ -27,13 +29,20 @@ from equipoise.pipeline.source.fetch import Heads, fetched
 from equipoise.pipeline.source.hub_connection import Door
 from equipoise.pipeline.source.hub_directory import HubEntry, open_directory
 from equipoise.pipeline.source.offsets import Range
-from equipoise.pipeline.source.piece_rows import PIECES_DDL
+from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA
 
-__all__ = ["FORMAT", "TelemetrySource"]
+__all__ = ["FORMAT", "TelemetrySource", "telemetry_pieces"]
 
 FORMAT = "equipoise-telemetry"
 # For the store's first word after a restart: without it, what was to be read then is lost.
 _FIRST_WORD_S = 20.0
+
+
+def telemetry_pieces(session: SparkSession, settings: SourceSettings) -> DataFrame:
+    """The records of all hubs as a stream of pieces: columns as in `PIECES_SCHEMA`, one partition per hub."""
+    session.dataSource.register(TelemetrySource)
+    options = {name: str(value) for name, value in msgspec.to_builtins(settings).items()}
+    return session.readStream.format(FORMAT).options(**options).load()
 
 
 class TelemetrySource(DataSource):
@@ -43,8 +52,8 @@ class TelemetrySource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
-        return PIECES_DDL
+    def schema(self) -> StructType:
+        return from_arrow_schema(PIECES_SCHEMA)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         # Options come as text, with names in lower case.

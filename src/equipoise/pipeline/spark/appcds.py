@@ -63,18 +63,19 @@ def train(cache: Path) -> bool:
 def _exercise(driver: SparkDriver) -> None:
     """Load what a pipeline loads: a stream in batches, and our workers on pieces that hold nothing."""
     from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    from equipoise.pipeline.batch_task import worked_pieces
+    from equipoise.pipeline.batch_task import TaskWork, task_results
     from equipoise.pipeline.settings import Plausible
-    from equipoise.pipeline.source.piece_rows import PIECES_DDL
+    from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA
 
     session = driver.session
     done = threading.Event()
 
     def process(batch: DataFrame, number: int) -> None:
         row = ["h1", 1, None, None, None, None, "lost", 1]
-        pieces = session.createDataFrame([row], PIECES_DDL).coalesce(1)
-        worked_pieces(pieces, now_us=time.time_ns() // 1000, plausible=Plausible(), lake=None).toArrow()
+        pieces = session.createDataFrame([row], from_arrow_schema(PIECES_SCHEMA)).coalesce(1)
+        task_results(pieces, TaskWork(time.time_ns() // 1000, Plausible())).toArrow()
         if number > 0:
             done.set()
 

@@ -107,7 +107,7 @@ def address_towards(master: str) -> str:
             probe.connect((host, int(port)))
             return str(probe.getsockname()[0])
     except OSError as problem:
-        raise PipelineError(f"there is no way to the Spark master {master}: {problem}") from problem
+        raise PipelineError(f"no route to the Spark master {master}: {problem}") from problem
 
 
 def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> dict[str, str]:

@@ -122,7 +122,7 @@ class HubCalls:
                         except UnicodeDecodeError:
                             continue
                 case other:
-                    raise ProtocolError(f"the answer to EQ.LOGS is not one: {other!r}")
+                    raise ProtocolError(f"invalid reply to EQ.LOGS: {other!r}")
             if following == b"0":
                 return sorted(found)
             cursor = following
@@ -133,7 +133,7 @@ class HubCalls:
             case [int(added), bytes(last), int(behind), list(ids)]:
                 return LogSteps(added, to_id(last.decode()), behind, tuple(to_id(at.decode()) for at in ids))
             case other:
-                raise ProtocolError(f"the answer to EQ.STEPS is not one: {other!r}")
+                raise ProtocolError(f"invalid reply to EQ.STEPS: {other!r}")
 
     def pages(self, topic: str, after: EntryId, until: EntryId) -> Iterator[list[Entry]]:
         """The entries behind one id up to another, page by page."""
@@ -142,7 +142,7 @@ class HubCalls:
             start = b"(" + spelled(after).encode()
             page = self.ask(b"XRANGE", topic.encode(), start, end, b"COUNT", b"%d" % _PAGE)
             if not isinstance(page, list):
-                raise ProtocolError(f"the answer to XRANGE is not one: {page!r}")
+                raise ProtocolError(f"invalid reply to XRANGE: {page!r}")
             if not page:
                 return
             yield page

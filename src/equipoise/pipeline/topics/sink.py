@@ -52,7 +52,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         assert context is not None, "it runs in a task"
         query, batch = context.getLocalProperty(_QUERY_KEY), context.getLocalProperty(_BATCH_KEY)
         if query is None or batch is None:
-            raise PipelineError("Spark does not say which query and which batch this task belongs to")
+            raise PipelineError("Spark does not name the query and batch of this task")
         producer = f"spark/{query}/{context.partitionId()}"
         _Sender(self._settings, self._doors, f"spark/{query}", producer, int(batch)).send_all(iterator)
         return WriterCommitMessage()

@@ -5,7 +5,7 @@ overloaded (Dynamoth V-D). A new server takes 1/n of every member's topics, what
 overloaded may stay so. Servers are never released, topics never replicated.
 
 Membership alone, the ring over the live hubs, is what a planner does without a view: a hub that comes alive is let in,
-one that has died is taken out; for that the store's facts are enough. `Static` leaves the plan as it is; a plan without
+one that has died is taken out; for that the store's facts are enough. `Static` does not change the plan; a plan without
 members gets the live hubs.
 """
 

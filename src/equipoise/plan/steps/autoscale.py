@@ -70,7 +70,7 @@ def _is_overloaded_by_pins(draft: Draft, hub: int) -> bool:
     left = draft.predicted.without(here[~is_pinned], hub)
     if left <= draft.settings.high_ratio:
         return False
-    note = f"{draft.view.hubs.names[hub]}: its pinned topics alone overload it, no server can help"
+    note = f"{draft.view.hubs.names[hub]}: pinned topics alone overload it; another server does not help"
     draft.reasons.append(why(Reason.NO_ROOM, note, load_ratio=left, pinned=int(is_pinned.sum())))
     return True
 
@@ -105,7 +105,7 @@ def _owe(draft: Draft, missing: float, count: int, note: str) -> None:
         return
     numbers = {"missing_ratio": missing, "servers": have, "debt": debt, "price": _rental_price(draft)}
     if have >= settings.servers_max:
-        draft.reasons.append(why(Reason.NO_ROOM, "no further server can be had", **numbers))
+        draft.reasons.append(why(Reason.NO_ROOM, "no further server is available", **numbers))
         return
     _take_back(draft, count)
     have = int(draft.eligible.sum())

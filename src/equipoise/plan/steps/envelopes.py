@@ -161,7 +161,7 @@ def _rate(draft: Draft, topic: int) -> float:
 
 
 def _ratio_max(draft: Draft, homes: Sequence[int]) -> float:
-    """How full a hub may get: fuller if no further server can be had."""
+    """How full a hub may get: fuller if no further server is available."""
     settings = draft.settings
     is_severely_full = any(is_severe(draft, hub) for hub in homes)
     return settings.crowded_ratio if draft.is_crowded or is_severely_full else settings.accept_ratio
@@ -213,7 +213,7 @@ def _spread(draft: Draft, topic: int, count: int) -> bool:
     numbers = {"publications_per_s": rate, "homes": len(chosen), "unplaced_per_s": unplaced}
     if unplaced > 1e-6 * rate:
         # The best there is; a server is asked for as for any overload.
-        note = f"{_shown(draft, topic)}: its hubs together have no room for all of it"
+        note = f"{_shown(draft, topic)}: its hubs together lack capacity for it"
         draft.reasons.append(why(Reason.NO_ROOM, note, **numbers))
         draft.is_pressing = True
     made = sorted(

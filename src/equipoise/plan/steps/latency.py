@@ -50,7 +50,7 @@ def approach(draft: Draft) -> None:
     for topic in several:
         left += not _swap_homes(draft, topic)
     if left:
-        draft.reasons.append(why(Reason.TOO_FAR, "no hub is nearer, or has room", topics=left))
+        draft.reasons.append(why(Reason.TOO_FAR, "no hub is nearer and has capacity", topics=left))
 
 
 def strays(view: View, specs: Specs, memory: Memory, settings: PlannerSettings) -> bool:

@@ -128,7 +128,7 @@ class MemoryTree:
         if parent is None:
             raise NoNodeError(path)
         if parent.owner:
-            raise MisuseError(f"{path} cannot be made: its parent is ephemeral and has no children")
+            raise MisuseError(f"{path} cannot be created: its parent is ephemeral and cannot have children")
         self._last_id += 1
         self._nodes[path] = _Record(data, self._last_id, session if ephemeral else 0)
         parent.children[path.rpartition("/")[2]] = None

@@ -199,7 +199,7 @@ class Frames:
         while len(buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, start)
             if length > self._bytes_max:
-                raise ProtocolError(f"a frame of {length} bytes: at most {self._bytes_max} are taken")
+                raise ProtocolError(f"a frame of {length} bytes: the maximum is {self._bytes_max}")
             end = start + _LENGTH.size + length
             if len(buffer) < end:
                 break

@@ -282,7 +282,7 @@ class SessionKeeper(ABC):
             if self._is_closed:
                 raise ClosedError("the store is closed")
             if session not in (0, self._session):
-                raise SessionLostError("the session ended before the write was answered: read, then decide")
+                raise SessionLostError("the session ended before the reply to a write: read before you retry")
             if self._channel is not None:
                 return self._channel
             await self._turn.wait()

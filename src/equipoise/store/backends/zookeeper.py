@@ -314,7 +314,7 @@ def _translated(path: str, problem: BaseException) -> Exception:
         if isinstance(problem, theirs):
             return ours(path)
     if isinstance(problem, kazoo.NoChildrenForEphemeralsError):
-        return MisuseError(f"{path} cannot be made: its parent is ephemeral and has no children")
+        return MisuseError(f"{path} cannot be created: its parent is ephemeral and cannot have children")
     if isinstance(problem, kazoo.SessionExpiredError):
         return SessionLostError("the session has ended")
     if isinstance(problem, kazoo.NoAuthError | kazoo.AuthFailedError):
@@ -330,7 +330,7 @@ def _translated(path: str, problem: BaseException) -> Exception:
     )
     if isinstance(problem, gone):
         return ChannelGoneError()
-    return StoreError(f"ZooKeeper refuses a request for {path}: {type(problem).__name__} {problem}")
+    return StoreError(f"ZooKeeper rejects a request for {path}: {type(problem).__name__} {problem}")
 
 
 def _answer(read: Read, answer: Any) -> Answer:

@@ -111,7 +111,7 @@ _ANSWER_BYTES_MAX = 4096
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the server keeps its state and how long it may take."""
 
-    directory: Annotated[Path, Meta(description="Its state, its log and its lock; made if it is not there.")]
+    directory: Annotated[Path, Meta(description="Folder for state, log and lock; created if missing.")]
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="0 takes a free one.")] = 0
     tick_ms: Annotated[
@@ -123,11 +123,11 @@ class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         ),
     ] = 500
     start_timeout_s: Annotated[
-        float, Meta(gt=0, description="A JVM on a busy machine takes seconds; one that needs more is stuck.")
+        float, Meta(gt=0, description="A JVM on a busy machine needs seconds; one that needs more hangs.")
     ] = 30.0
     stop_timeout_s: Annotated[
         float,
-        Meta(gt=0, description="Then it is killed: it has written everything it has acknowledged."),
+        Meta(gt=0, description="After it the process is killed; all acknowledged writes are on disk."),
     ] = 5.0
 
 
@@ -169,7 +169,7 @@ class EmbeddedZooKeeper:
             (directory / "data").mkdir(parents=True, exist_ok=True)
             lock = _lock(directory)
         except OSError as problem:
-            raise SettingsError(f"cannot keep a store in {directory}: {problem.strerror}") from problem
+            raise SettingsError(f"cannot use {directory}: {problem.strerror}") from problem
         try:
             config = directory / "zoo.cfg"
             config.write_text(self._config())
@@ -250,7 +250,7 @@ class EmbeddedZooKeeper:
                 while not await self.is_well():
                     if self._process is None or self._process.poll() is not None:
                         raise StoreUnavailableError(
-                            f"ZooKeeper ended at once: {self.last_words() or 'no word'}"
+                            f"ZooKeeper ended at once: {self.last_words() or 'no output'}"
                         )
                     await asyncio.sleep(0.02)
         except TimeoutError as problem:
@@ -293,6 +293,6 @@ def _lock(directory: Path) -> int:
     except OSError as problem:
         os.close(lock)
         raise SettingsError(
-            f"the directory {directory} is in use by another store: stop it or choose another"
+            f"the directory {directory} is in use by another store: stop that store, or choose another directory"
         ) from (problem)
     return lock

@@ -67,7 +67,7 @@ async def read_blob(store: Store, folder: str, ref: BlobRef) -> bytes:
     except zlib.error as problem:
         raise DamagedError(path, f"it does not unpack: {problem}") from problem
     if len(data) != ref.size or xxh3_128_digest(bytes(data)) != ref.digest:
-        raise DamagedError(path, "it is not what its checksum says")
+        raise DamagedError(path, "its checksum does not match")
     return bytes(data)
 
 

@@ -63,7 +63,7 @@ class LedgersStore:
                 await self._store.create(f"{root}/{name}", data)
         layout = await self._store.get(f"{root}/LAYOUT")
         if layout.data != LAYOUT:
-            raise DamagedError(f"{root}/LAYOUT", "it names another layout than this version knows")
+            raise DamagedError(f"{root}/LAYOUT", "its layout is unknown to this version")
         found = await self.instance()
         if found is None:
             raise DamagedError(f"{root}/INSTANCEID", "it is gone")

@@ -153,7 +153,7 @@ class PlanLog:
         unpack, packed = zlib.decompressobj(), record.packed or b""
         data = await offload(len(packed) > HEAVY_BYTES, unpack.decompress, packed, _INLINE_UNPACKED_BYTES_MAX)
         if not unpack.eof:
-            raise DamagedError(path, "the change is cut short or too long")
+            raise DamagedError(path, "the change is truncated or too long")
         return data
 
     async def last_known(self) -> int:

@@ -131,7 +131,9 @@ class PlanStore:
             await self._compact_if_due(plan)
         except StoreError as error:
             # The commit stands. Head and snapshot are conveniences that the next commit sees to.
-            log.warning("plan version %d is committed but not tidied up: %s", plan.version, error)
+            log.warning(
+                "plan version %d is committed, but old versions were not removed: %s", plan.version, error
+            )
         return plan
 
     async def watch(self, plan: Plan | None = None) -> AsyncGenerator[Plan, None]:
@@ -181,7 +183,7 @@ class PlanStore:
             node = await self._store.find(self._tree.change(plan.version + 1))
             if node is None:
                 kept = await self._log.versions()
-                raise PlanError(f"version {version} is not kept any more: history begins with {kept[0]}")
+                raise PlanError(f"version {version} is no longer stored: history begins with {kept[0]}")
             plan, _ = await self._after(plan, node)
         return plan
 
@@ -225,7 +227,7 @@ class PlanStore:
             try:
                 plan = await self._log.read_snapshot(version)
             except DamagedError as error:
-                log.warning("snapshot passed over: %s", error)
+                log.warning("snapshot skipped: %s", error)
                 continue
             if plan is not None:
                 return plan

@@ -171,7 +171,7 @@ class SpecsStore:
         try:
             return decode_spec(node.data)
         except SettingsError as problem:
-            log.warning("the spec of %r is passed over: %s", pattern, problem)
+            log.warning("the spec of %r is skipped: %s", pattern, problem)
             return None
 
 

@@ -14,13 +14,13 @@ export const told = (work) => async (...given) => {
 };
 
 export const drainHub = told(async (hub) => {
-  if (!await ask(`Drain ${hub}?`, "It is given nothing more, and all its topics move elsewhere. Clients do not notice.")) return null;
+  if (!await ask(`Drain ${hub}?`, "It receives no more topics, and all its topics move to other hubs. Clients stay connected.")) return null;
   await post("/api/drain", { hub });
   return `${hub} is being drained`;
 });
 
 export const undrainHub = told(async (hub) => {
-  if (!await ask(`Let ${hub} take topics again?`, "It gets an ordinary hub's share of the topics. Clients do not notice.")) return null;
+  if (!await ask(`Put ${hub} back into service?`, "It gets an ordinary hub's share of the topics. Clients do not notice.")) return null;
   await post("/api/weigh", { hub });
   return `${hub} takes topics again`;
 });
@@ -30,7 +30,7 @@ export const moveTopic = told(async (id) => {
   const chosen = el("select", { multiple: true, size: Math.min(6, hubs.length) }, hubs.map((hub) => el("option", { value: hub.hub }, hub.hub)));
   const mode = el("select", {}, ["single", "all-subscribers", "all-publishers", "content"].map((name) => el("option", { value: name }, name)));
   const pin = el("input", { type: "checkbox", checked: true });
-  const confirmed = await ask("Move the topic?", "Choose one hub, or several and how the topic is spread over them. No message is lost.", { Hubs: chosen, Mode: mode, "Pin it there": pin });
+  const confirmed = await ask("Move the topic?", "Choose one hub, or several and a mode. No message is lost.", { Hubs: chosen, Mode: mode, "Pin it there": pin });
   if (!confirmed) return null;
   const names = [...chosen.selectedOptions].map((option) => option.value);
   if (!names.length) return "choose at least one hub";
@@ -40,15 +40,15 @@ export const moveTopic = told(async (id) => {
 
 export const unpinTopic = told(async (id) => {
   const now = await get(`/api/topics/${id}`);
-  if (!await ask("Unpin the topic?", "It stays where it is until load or latency has the planner move it.")) return null;
+  if (!await ask("Unpin the topic?", "It stays until the planner moves it for load or latency.")) return null;
   await post("/api/move", { topic: id, hubs: now.homes, mode: now.mode, is_pinned: false });
   return "the planner may move it again";
 });
 
 export const freeTopic = told(async (id) => {
-  if (!await ask("Let it follow the ring?", "Its entry is removed from the plan.")) return null;
+  if (!await ask("Return the topic to the ring?", "Its plan entry is removed.")) return null;
   await post("/api/move", { topic: id, hubs: [] });
-  return "it follows the ring again";
+  return "the ring places it again";
 });
 
 // The form shows what is said of the pattern already; only what is typed over is sent.
@@ -62,7 +62,7 @@ export const setLimits = told(async () => {
     const found = said.find((spec) => spec.pattern === pattern.value.trim()) || {};
     for (const [name, input] of Object.entries(fields)) if (!typed.has(name)) input.value = found[name] ?? "";
   });
-  const values = await ask("Set a limit", "For all topics that match the pattern. What you empty is taken back; the rest stays.",
+  const values = await ask("Set a limit", "For all topics that match the pattern. An empty field removes its limit.",
     { Pattern: pattern, "Latency in ms": fields.latency_ms, "Pinned to site": fields.site });
   if (!values) return null;
   if (!values.Pattern) return "name a pattern, such as game.*";

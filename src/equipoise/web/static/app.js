@@ -49,7 +49,7 @@ function refused(problem) {
   if (problem.shown !== token()) return;
   isTold = true;
   keepToken("");
-  notice("the token does not hold any more: log in again");
+  notice("the token is no longer valid: log in again");
   again();
 }
 
@@ -79,7 +79,7 @@ login.addEventListener("click", async () => {
     notice("logged out");
     return again();
   }
-  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` keeps it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
+  const values = await ask("Log in", "The token that the controller was started with; `equipoise up` stores it in the file token of its directory.", { Token: el("input", { type: "password", autocomplete: "off" }) });
   if (!values) return;
   try {
     await get("/api/overview", values.Token);

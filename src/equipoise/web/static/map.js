@@ -14,7 +14,7 @@ export function map(place) {
     const found = await get("/api/map");
     if (found.is_located) return fill(holder, drawPlane(found.hubs, found.topics), legend());
     const [hubs, list] = await Promise.all([get("/api/hubs"), get("/api/topics?limit=200")]);
-    fill(holder, drawSites(hubs.filter((hub) => hub.is_alive), list.topics), el("p", { class: "dim" }, "By site: no hub has found out yet where it is in the network."));
+    fill(holder, drawSites(hubs.filter((hub) => hub.is_alive), list.topics), el("p", { class: "dim" }, "By site: no hub has a coordinate yet."));
   };
 }
 
@@ -89,9 +89,9 @@ function drawRuler(factor) {
 }
 
 function legend() {
-  const words = { held: "limit held", broken: "limit broken", unknown: "no limit, or not known" };
+  const words = { held: "limit held", broken: "limit broken", unknown: "no limit, or unknown" };
   const parts = Object.entries(words).map(([kind, text]) => el("span", { class: kind === "unknown" ? "dim" : kind }, `● ${text}. `));
-  return el("p", {}, parts, el("span", { class: "dim" }, "Topics are where their clients are on average, with a line to their home. Heights (access links) are not drawn."));
+  return el("p", {}, parts, el("span", { class: "dim" }, "Each topic is at the centre of its clients, with a line to its home. Heights (access links) are not drawn."));
 }
 
 // Sites side by side, hubs on them by load, topics at their homes.

@@ -22,7 +22,7 @@ export function overview(place) {
       tile("latency p99", now.latency_ms.p99 === null ? "–" : `${number(now.latency_ms.p99, 1)} ms`),
       tile("worst loop lag", now.loop_lag_ms_worst === null ? "–" : `${number(now.loop_lag_ms_worst, 1)} ms`),
       tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "none"),
-      ...(now.hubs_without_bandwidth.length ? [tile("bandwidth not judged", `${number(now.hubs_without_bandwidth.length)} hubs`)] : []),
+      ...(now.hubs_without_bandwidth.length ? [tile("bandwidth unknown", `${number(now.hubs_without_bandwidth.length)} hubs`)] : []),
       ...(now.provisioner_problem ? [tile("provisioner failed", now.provisioner_problem)] : []),
       tile("pipeline lag", now.view_age_s === null ? "no view yet" : `${number(now.view_age_s, 1)} s`));
     const names = curves.hubs();
@@ -118,7 +118,7 @@ function envelopeTiles(envelope) {
   }
   const fit = envelope.fit;
   const found = fit && fit.hubs ? `${fit.hubs}: ${millis(fit.latency_s)}, ${fit.is_confirmed ? "confirmed" : "being tried"}` : "";
-  tiles.push(tile("hubs that keep the latency limit", [found, envelope.fit_doubt].filter(Boolean).join("; ")));
+  tiles.push(tile("hubs that meet the latency limit", [found, envelope.fit_doubt].filter(Boolean).join("; ")));
   return tiles;
 }
 
@@ -153,9 +153,9 @@ export function topic(place, id) {
   const changes = el("div");
   const tree = el("div");
   const move = el("button", { onclick: () => moveTopic(id) }, "Move");
-  const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Follow the ring");
+  const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Return to the ring");
   const unpin = el("button", { class: "quiet", onclick: () => unpinTopic(id) }, "Unpin");
-  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), tree, el("h2", {}, "Where it lived, and why it moved"), changes);
+  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), tree, el("h2", {}, "Homes and reasons of moves"), changes);
   return async () => {
     const path = `/api/topics/${id}`;
     const [now, plans] = await Promise.all([get(path), get(`${path}/plans`)]);
@@ -167,14 +167,14 @@ export function topic(place, id) {
       tile("delivered per second", number(now.deliveries_per_s, 1)), tile("publishers", number(now.publishers)), tile("subscribers", number(now.subscribers)),
       tile("latency p50", millis(now.latency_s_p50)), tile("latency p99", millis(now.latency_s_p99)), tile("slowest pair", millis(now.latency_s_max)), tile("worst by coordinates", estimated(now.latency_s_worst)), tile("at its home by coordinates", estimated(now.latency_s_expected)),
       ...(now.filters ? [tile("filters", number(now.filters)), tile("delivered by filter per second", number(now.filter_matches_per_s, 1)),
-        tile("matching, of a core", `${number(100 * now.matching_ratio, 1)} %`), tile("kept off links per second", number(now.kept_off_per_s, 1))] : []),
+        tile("matching, of a core", `${number(100 * now.matching_ratio, 1)} %`), tile("not sent between hubs per second", number(now.kept_off_per_s, 1))] : []),
       tile("limit", limitWords(now)), ...envelopeTiles(now.envelope), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
     fill(tree, ...(now.content ? [el("h2", {}, "Heads and edges"), contentTree(now.content)] : []));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     const curves = [now.curve.latency_s_p99, now.curve.latency_s_worst];
     latency.node.hidden = curves.every((curve) => curve.every((value) => value === null));
     latency.feed(now.curve.at_s, [...curves.map((curve) => curve.map((value) => (value === null ? null : 1000 * value))), now.curve.at_s.map(() => now.latency_limit_ms)]);
-    fill(changes, plans.length ? lived(plans) : el("p", { class: "dim" }, "It follows the ring and was never moved by name."));
+    fill(changes, plans.length ? lived(plans) : el("p", { class: "dim" }, "The hash ring places it; it was never moved."));
   };
 }
 

@@ -66,7 +66,7 @@ def decode(command: Sequence[bytes]) -> Frame:
     """Raises ProtocolError for anything that `encode` does not make."""
     shape = _SHAPES.get(command[0])
     if shape is None:
-        raise ProtocolError(f"no frame of a link: {command[0][:_SHOWN_BYTES]!r}")
+        raise ProtocolError(f"not a link frame: {command[0][:_SHOWN_BYTES]!r}")
     if not shape.words_min <= len(command) <= shape.words_max:
         raise shape.wrong_arity(command)
     try:

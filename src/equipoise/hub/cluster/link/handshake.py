@@ -22,7 +22,7 @@ __all__ = ["capabilities", "hello"]
 # Longer than any name that a client may give its link.
 _LINK_PREFIX = b"hub".ljust(80)
 _NO_LINK = 'NOPERM a link between hubs needs a user with the grant link = ["*"]'
-_ALONE = "ERR this hub is alone: start it with --store to have it among others"
+_ALONE = "ERR this hub is standalone: start it with --store to join a cluster"
 
 
 def capabilities(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:

@@ -345,7 +345,7 @@ class LinkSession:
         core.stats.input_bytes += len(data)
         self._session.last_at = core.now()
         if incoming.is_void or self._heard.get(incoming.id.hub) is not incoming:
-            self._cut(f"the link from {incoming.id.hub} has begun anew")
+            self._cut(f"the link from {incoming.id.hub} has restarted")
             return
         unread = self._reader.buffered_bytes + len(data)
         try:
@@ -384,10 +384,10 @@ class LinkSession:
     def _execute_all(self, commands: Sequence[Frame | list[bytes]] | Publishes) -> None:
         incoming, hub = self._incoming, self._incoming.id.hub
         if isinstance(commands, Publishes):
-            raise ProtocolError("PUBLISH is no frame of a link")
+            raise ProtocolError("PUBLISH is not a link frame")
         for command in commands:
             if self._heard.get(hub) is not incoming:
-                raise ProtocolError(f"a frame of {hub} that is no longer heard")
+                raise ProtocolError(f"a frame of {hub} that is ignored now")
             self._frames.execute(hub, decode(command) if isinstance(command, list) else command)
 
     def _on_timer(self) -> None:

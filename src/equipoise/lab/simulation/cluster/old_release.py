@@ -30,7 +30,7 @@ __all__ = ["without_limits", "without_logs"]
 
 @contextmanager
 def without_limits(names: Collection[str]) -> Iterator[None]:
-    """Hubs of these names run a release that keeps no rate limits."""
+    """Hubs of these names run a release without rate limitss."""
     if not names:
         yield
         return

@@ -1,15 +1,19 @@
 """Told runs of edges that share the subscribers of a content topic by themselves.
 
 The hubs have processors that differ, all subscribers come to one of them, and the hubs' own balancing does the rest.
-One of the two hubs of a session may die in the middle of it.
+One of the two hubs of a session may die in the middle of it, or be an edge no longer; what hubs tell each other may be
+lost, late or told twice; two clusters may be joined.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from equipoise.content.balancing.detection import is_full
 from equipoise.content.balancing.edge_events import EdgePhase
+from equipoise.content.balancing.head_table import HeadPhase
+from equipoise.content.balancing.messages import ControlMessage
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.lab.simulation.cluster.stories import TOPIC, Story, TappedWire
 from equipoise.lab.simulation.cluster.world import ClusterWorld
@@ -89,6 +93,109 @@ async def _deaths(world: ClusterWorld, wire: TappedWire) -> None:
     await _come_to_rest(world)
 
 
+async def _drained(world: ClusterWorld, wire: TappedWire) -> None:
+    """When a hub gets to a phase that is drawn, it is an edge no longer, or the other one of its session is not.
+
+    It gives all away; later it is an edge again.
+    """
+    await _begin(world)
+    draw = world.random.random
+    wanted = _IN_SESSION[int(draw() * len(_IN_SESSION))]
+    victim = await _in_phase(world, wanted, is_other=draw() < 0.5)
+    if victim is not None:
+        await asyncio.sleep(draw() * 0.3)
+        world.count(f"drained while {wanted.value}")
+        hubs = sorted(world.hubs)
+        world.replicate(TOPIC, tuple(hub for hub in hubs if hub != victim), Mode.CONTENT)
+        await asyncio.sleep(4.0)
+        left = _smart(world, victim)
+        if left:
+            world.history.unbalanced.append(f"{victim} is no edge and has {left} subscribers that can move")
+        world.replicate(TOPIC, tuple(hubs), Mode.CONTENT)
+        await asyncio.sleep(1.0)
+    await _come_to_rest(world)
+
+
+def _smart(world: ClusterWorld, hub: str) -> int:
+    """Subscriptions of smart clients by filter at the hub."""
+    node = world.hubs[hub].cluster
+    topic = None if node is None else node.core.index.topics.get(TOPIC.encode())
+    filters = () if topic is None or topic.content is None else topic.content.index
+    return sum(
+        len(numbers) for each in filters if each.smart is not None for numbers in each.smart.numbers.values()
+    )
+
+
+async def _misheard(world: ClusterWorld, wire: TappedWire) -> None:
+    """What hubs tell each other is lost, late or told twice, for a while. Then they share subscribers as ever."""
+    await _begin(world)
+    for edge in _edges(world).values():
+        _mishear(world, edge)
+    await asyncio.sleep(world.scenario.duration_s - SESSION_S_MAX - 4.0)
+    for edge in _edges(world).values():
+        # What was put in front of the class's own.
+        del edge.control.send
+    await _come_to_rest(world)
+
+
+def _mishear(world: ClusterWorld, edge: ContentEdge) -> None:
+    """Lose one message in five, tell one twice, and one up to two seconds late."""
+    said, draw, shell = edge.control.send, world.random.random, edge._cluster.core.shell
+
+    def send(hub: str, message: ControlMessage) -> None:
+        drawn = draw()
+        world.count("control messages" if drawn >= 0.6 else "control messages misheard")
+        if drawn >= 0.2:
+            said(hub, message)
+        if 0.2 <= drawn < 0.4:
+            said(hub, message)
+        elif 0.4 <= drawn < 0.6:
+            shell.call_later(2.0 * draw(), said, hub, message)
+
+    edge.control.send = send  # type: ignore[method-assign]  # for this world only
+
+
+async def _begin_clusters(world: ClusterWorld) -> None:
+    """h0 numbers and has the edges h2 and h3; h1 follows it and has the edges h4 and h5."""
+    world.replicate(TOPIC, tuple(sorted(world.hubs)), Mode.CONTENT, parents=(0, 0, 0, 0, 1, 1))
+    await world.until(lambda: len(_edges(world)) == 4, 5.0)
+
+
+async def _clusters(world: ClusterWorld, wire: TappedWire) -> None:
+    """Subscribers that all came to one cluster come to be in the other one, too."""
+    await _begin_clusters(world)
+    await asyncio.sleep(world.scenario.duration_s - 3.0)
+    found = carried(world)
+    subscribers = sum(found.values())
+    other = found.get("h4", 0) + found.get("h5", 0)
+    world.count(f"{other} of {subscribers} in the other cluster")
+    if other < 0.15 * subscribers:
+        world.history.unbalanced.append(f"{other} of {subscribers} are in the other cluster: {found}")
+
+
+async def _cluster_deaths(world: ClusterWorld, wire: TappedWire) -> None:
+    """Twice, when the heads have come to a phase that is drawn, one of the two or an edge dies."""
+    await _begin_clusters(world)
+    draw = world.random.random
+    for _ in range(2):
+        wanted = HeadPhase.JOINED if draw() < 0.7 else HeadPhase.ASKING
+        await world.until(partial(_has_head_in, world, wanted), 8.0)
+        await asyncio.sleep(draw() * (2.0 if wanted is HeadPhase.JOINED else 0.1))
+        victim = sorted(world.hubs)[int(draw() * 2) if draw() < 0.6 else 2 + int(draw() * 4)]
+        world.count(f"death of {victim} while {wanted.value}")
+        world.hubs[victim].crash(silent=draw() < 0.5)
+        await asyncio.sleep(0.1 + draw())
+        world.directory.expire(victim)
+        await asyncio.sleep(draw() * 0.5)
+        world.hubs[victim].start()
+    await _come_to_rest(world)
+
+
+def _has_head_in(world: ClusterWorld, phase: HeadPhase) -> bool:
+    nodes = [node.cluster for node in world.hubs.values() if node.cluster is not None]
+    return any(node.edge.head.state == phase for node in nodes)
+
+
 async def _in_phase(world: ClusterWorld, wanted: EdgePhase, *, is_other: bool) -> str | None:
     """Wait until a hub is in the phase; it, or the other hub of its session. None: no hub gets there."""
     for _ in range(int(SESSION_S_MAX / LOOK_S)):
@@ -166,4 +273,8 @@ SESSION_STORIES: dict[str, Story] = {
     "steady": _steady,
     "shares": _shares,
     "full": _full,
+    "drained": _drained,
+    "misheard": _misheard,
+    "clusters": _clusters,
+    "cluster-deaths": _cluster_deaths,
 }
