@@ -227,5 +227,7 @@ def test_edges_of_content_topics_are_told_with_what_they_compare() -> None:
     told = "0.46/0.30/23.40 ms"
     assert edge_row("h1", placement, numbers) == ["h1", "h0", "ok", 12, told, 3, told, told]
     assert edge_row("h0", placement, {"state": ""}) == ["h0", None, "head", *[None] * 5]
+    joined = {"state": "", "cluster_state": "joined"}
+    assert edge_row("h0", placement, joined) == ["h0", None, "head joined", *[None] * 5]
     not_compared = numbers | {"realised_delay_s": 0.0}
     assert edge_row("h1", placement, not_compared)[-2:] == [None, None]

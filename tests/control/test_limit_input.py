@@ -53,11 +53,24 @@ def test_a_burst_below_the_number_of_homes_is_refused_on_either_side() -> None:
             await change_spec(specs, b"x*", given, plan=plan)
         assert await specs.get(b"x*") is None
         assert await change_spec(specs, b"x*", {**given, "burst_messages": 3}, plan=plan) is not None
+        # A pattern is not held to the homes of a topic that has a spec of its own.
+        assert await change_spec(specs, b"*", given, plan=plan) is not None
         limited = Specs([TopicSpec(pattern=b"y", rate_per_s=10.0, burst_messages=2)])
         with pytest.raises(PlanError, match="give a burst of 3 or more"):
             await place(plans, b"y", HOMES, Mode.ALL_SUBSCRIBERS, alive=HOMES, specs=limited)
         placed = await place(plans, b"y", HOMES[:2], Mode.ALL_SUBSCRIBERS, alive=HOMES, specs=limited)
         assert placed.entries[b"y"].homes == HOMES[:2]
+
+    asyncio.run(script())
+
+
+@pytest.mark.parametrize("pattern", [b"$sys", b"$*"])
+def test_a_rate_for_topics_of_the_system_is_refused(pattern: bytes) -> None:
+    async def script() -> None:
+        specs = SpecsStore(await opened())
+        with pytest.raises(SettingsError, match=r"begin with \$ have no rate limit"):
+            await change_spec(specs, pattern, {"rate_per_s": 10.0})
+        assert await specs.get(pattern) is None
 
     asyncio.run(script())
 

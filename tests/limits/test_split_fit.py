@@ -93,3 +93,15 @@ def test_where_the_burst_is_too_small_for_any_number_hubs_are_chosen_for_the_res
     ]
     chosen = choose_split(latencies, limit_s=0.001)
     assert (chosen.hubs, chosen.is_within) == (2, False)
+
+
+def test_a_number_that_one_order_keeps_by_luck_is_not_chosen() -> None:
+    latencies = [
+        *(
+            TrialLatency(4, order, 0.0006, 0.0006, tight)
+            for order, tight in (("found, 2 ms", 0.0009), (STATED, 0.006))
+        ),
+        *(TrialLatency(5, order, 0.0005, 0.0005, 0.0007) for order in ("found, 2 ms", STATED)),
+    ]
+    assert choose_split(latencies, limit_s=0.001).hubs == 5
+    assert choose_split(latencies, limit_s=0.001, orders="found").hubs == 4

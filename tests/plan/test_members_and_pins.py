@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, TopicSpec, apply
+from equipoise.model import Durability, Entry, Member, Mode, Plan, Reason, Specs, TopicSpec, apply
 from equipoise.plan import Memory, Planner, PlannerSettings, decode_memory, encode_memory
 from equipoise.view import HubView, TopicView, View
 from plan.small import Outcome, decide, moved, plan_of, settled, topic, view
@@ -114,6 +114,35 @@ def test_a_pinned_topic_goes_to_the_least_loaded_hub_of_its_site() -> None:
     outcome = decide(topics, SITES, plan=plan, specs=specs)
     assert moved(outcome) == {"it/news": ("c",), "fr/news": ("b",)}
     assert Reason.PINNED in outcome.reasons
+
+
+DURABLE = Specs([TopicSpec(pattern=b"t*", durability=Durability(3, 3, 2))])
+
+
+def durable_hubs(**bookies: int) -> list[str | HubView]:
+    return [HubView(name=name, site=name, bookies=count) for name, count in bookies.items()]
+
+
+def test_a_durable_topic_goes_where_the_site_has_bookies_for_its_ensemble() -> None:
+    topics = [topic("t", 0.1, "a"), topic("u", 0.1, "a")]
+    outcome = decide(
+        topics, durable_hubs(a=2, b=3, c=0), plan=plan_of({"t": ["a"], "u": ["a"]}, HUBS), specs=DURABLE
+    )
+    assert moved(outcome) == {"t": ("b",)}
+    assert Reason.PINNED in outcome.reasons
+
+
+def test_a_durable_topic_stays_where_no_site_or_every_site_has_the_bookies() -> None:
+    plan = plan_of({"t": ["a"]}, HUBS)
+    for hubs in (durable_hubs(a=2, b=2, c=0), durable_hubs(a=3, b=3, c=4), durable_hubs(a=5, b=0, c=0)):
+        assert moved(decide([topic("t", 0.1, "a")], hubs, plan=plan, specs=DURABLE)) == {}
+
+
+def test_a_durable_topic_is_not_moved_for_load_to_a_site_without_bookies() -> None:
+    topics = [topic("t1", 0.5, "a"), topic("t2", 0.5, "a")]
+    plan = plan_of({"t1": ["a"], "t2": ["a"]}, HUBS)
+    outcome = decide(topics, durable_hubs(a=3, b=0, c=3), plan=plan, specs=DURABLE)
+    assert set(moved(outcome).values()) == {("c",)}
 
 
 def test_the_most_specific_spec_says_the_site() -> None:

@@ -302,6 +302,7 @@ class World:
             is_draining=np.array([hub.is_draining for hub in hubs]),
             is_releasable=np.array([hub.is_releasable for hub in hubs]),
             carries_content=np.ones(len(hubs), np.bool_),
+            bookies=np.array([hub.bookies for hub in hubs], np.int64),
             incarnation=np.array([hub.incarnation for hub in hubs], np.int64),
             plan_version=np.full(count, self._applied.version, np.int64),
             cpu_ratio=cpu,

@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 
 import msgspec
 
-from equipoise.errors import NoNodeError, ViewError
+from equipoise.errors import NoNodeError, StoreError, ViewError
+from equipoise.ledger.registration import BookieFacts
 from equipoise.model import Plan, Specs
 from equipoise.plan import Memory, decode_memory, encode_memory
 from equipoise.store import HubSeen, HubsStore, PlanStore, SpecsStore, Store, Tree
+from equipoise.store.records.bookies import BookiesStore
 from equipoise.view import HubView
 
 __all__ = ["Knowledge", "Remembering", "hub_views"]
+
+log = logging.getLogger("equipoise.control")
+
+# Seconds after which bookies are read again though none has come or gone: after a failure.
+_BOOKIES_S = 30.0
 
 
 class Knowledge:
@@ -31,9 +39,12 @@ class Knowledge:
         self._plans = plans
         self._hubs = HubsStore(store, tree)
         self._specs = SpecsStore(store, tree)
+        self._bookies = BookiesStore(store, tree)
         self.plan = Plan()
         self.specs = Specs()
         self.hubs: Mapping[str, HubSeen] = {}
+        # Decisions do not wait for them: without bookies there are no durable topics.
+        self.bookies: tuple[BookieFacts, ...] = ()
         # Set once everything has been read; and whenever hubs or specs change: `changed`.
         self.is_complete = asyncio.Event()
         self.changed = asyncio.Event()
@@ -44,6 +55,7 @@ class Knowledge:
             group.create_task(self._follow_plan())
             group.create_task(self._follow_specs())
             group.create_task(self._follow_hubs())
+            group.create_task(self._follow_bookies())
 
     def committed(self, plan: Plan) -> None:
         """We have just made this one: no need to wait until we hear of it."""
@@ -68,6 +80,18 @@ class Knowledge:
                 self.hubs = hubs
                 self._read("hubs")
 
+    async def _follow_bookies(self) -> None:
+        async with self._bookies.watch_available() as watch:
+            while True:
+                try:
+                    found = tuple((await self._bookies.load()).values())
+                    if _sites(found) != _sites(self.bookies):
+                        self.changed.set()
+                    self.bookies = found
+                except StoreError as problem:
+                    log.warning("bookies: %s", problem)
+                await watch.changed(_BOOKIES_S)
+
     def _read(self, what: str) -> None:
         self._unread.discard(what)
         if not self._unread:
@@ -77,7 +101,13 @@ class Knowledge:
 
 
 def hub_views(
-    hubs: Mapping[str, HubSeen], plan: Plan, specs: Specs, *, releasable: set[str], releasing: str = ""
+    hubs: Mapping[str, HubSeen],
+    plan: Plan,
+    specs: Specs,
+    *,
+    releasable: set[str],
+    releasing: str = "",
+    bookies: Collection[BookieFacts] = (),
 ) -> list[HubView]:
     """The hubs that are alive, by what the store knows of them.
 
@@ -103,12 +133,20 @@ def hub_views(
                 or (needs_logs and not seen.facts.keeps_logs),
                 is_releasable=name in releasable,
                 carries_content=seen.facts.carries_content,
+                bookies=sum(_is_usable(bookie, seen.facts.site) for bookie in bookies),
             )
         )
     return views
 
 
-log = logging.getLogger("equipoise.control")
+def _sites(bookies: Iterable[BookieFacts]) -> Counter[str]:
+    return Counter(bookie.site for bookie in bookies if not bookie.is_read_only)
+
+
+def _is_usable(bookie: BookieFacts, site: str) -> bool:
+    """Whether a hub at this site counts the bookie as one of its own. Without a site it is at all of them."""
+    return not bookie.is_read_only and (not site or bookie.site in ("", site))
+
 
 # Below what a node may hold.
 _BYTES_MAX = 900_000

@@ -198,7 +198,9 @@ class Controller:
         if view is None or self._memory is None:
             return False
         known = self.knowledge
-        seen = view.with_store(hub_views(known.hubs, known.plan, known.specs, releasable=set()))
+        seen = view.with_store(
+            hub_views(known.hubs, known.plan, known.specs, releasable=set(), bookies=known.bookies)
+        )
         if self.status.state is ControllerState.FROZEN:
             # For want of a view, which is here; a policy that fails gets its next chance in time.
             return "decide" not in self._problems
@@ -238,6 +240,7 @@ class Controller:
             wanted=await self._provisioner.wanted(),
             memory=self._memory,
             absent_s=self._absent_s,
+            bookies=self.knowledge.bookies,
         )
         self._absent_s = absent_since(known)
         # A second's work at 100,000 topics: beside the loop, which keeps the session alive.

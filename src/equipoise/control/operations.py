@@ -16,7 +16,6 @@ import msgspec
 from equipoise.errors import NotEmptyError, PlanError, PlanRaceError, SettingsError
 from equipoise.model import (
     Entry,
-    Glob,
     Member,
     Mode,
     Plan,
@@ -250,10 +249,14 @@ async def change_spec(
         raise SettingsError(
             f"these hubs run a release without rate limits: {', '.join(unable)}. Upgrade them first"
         )
+    if given.get("rate_per_s") is not None and pattern.startswith(b"$"):
+        raise SettingsError("topics whose names begin with $ have no rate limit")
     if given.get("durability") is not None and (unable := hubs_without_logs(hubs or {})):
         raise SettingsError(
             f"these hubs run a release without durable topics: {', '.join(unable)}. Upgrade them first"
         )
+
+    others = [one for one in (await specs.load()).all if one.pattern != pattern]
 
     def make(old: TopicSpec | None) -> TopicSpec | None:
         changes = dict(given)
@@ -269,8 +272,9 @@ async def change_spec(
         was_both = old is not None and old.durability is not None and old.rate_per_s is not None
         if made.durability is not None and made.rate_per_s is not None and not was_both:
             raise SettingsError("a rate limit and durability cannot be combined yet: remove one of them")
+        after = Specs([*others, made])
         for entry in (Plan() if plan is None else plan).replicated:
-            if Glob(pattern).matches(entry.topic) and (problem := _undividable(made, entry)):
+            if after.of(entry.topic) is made and (problem := _undividable(made, entry)):
                 raise SettingsError(problem)
         # A quantile says nothing without a latency.
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made

@@ -13,6 +13,7 @@ from enum import StrEnum
 from equipoise.control.cluster_state import hub_views
 from equipoise.control.provision import fresh_names
 from equipoise.control.settings import ControllerSettings
+from equipoise.ledger.registration import BookieFacts
 from equipoise.model import Glob, Plan, Specs
 from equipoise.plan import Decision, Memory, Policy
 from equipoise.plan.registry import when_blind
@@ -52,6 +53,7 @@ class Known:
     memory: Memory
     # Since when each of those that are not alive has been asked for, or gone.
     absent_s: Mapping[str, float] = field(default_factory=dict)
+    bookies: Collection[BookieFacts] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundO
         known.specs,
         releasable=set(known.wanted),
         releasing=known.memory.releasing,
+        bookies=known.bookies,
     )
     if frozen:
         return _freeze(known, policy, alive, frozen)

@@ -13,6 +13,7 @@ Always true: the same arrivals give the same trials; what is chosen is a number 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -155,15 +156,18 @@ def choose_split(
 ) -> ChosenSplit:
     """The smallest number of hubs, and its best deal, that stays below the limit less the margin. `orders`: only these.
 
-    It keeps the limit with the tight burst, too, if any number does. Where the envelope breaks the limit with any
-    number, since its burst is too small, the tight burst alone decides: hubs are there for what is not the bucket's.
+    It keeps the limit with the tight burst, too, if any number does, and in at least two orders if several were tried:
+    where one of them does, it is by luck. Where the envelope breaks the limit with any number, since its burst is too
+    small, the tight burst alone decides: hubs are there for what is not the bucket's.
     """
     tried = [one for one in latencies if orders in one.order and one.order != BLIND]
     target_s = limit_s * (1 - margin)
+    keeping = Counter(one.hubs for one in tried if one.tight_s <= limit_s)
+    sound = {hubs for hubs in keeping if keeping[hubs] >= min(2, sum(one.hubs == hubs for one in tried))}
     rules: tuple[Callable[[TrialLatency], bool], ...] = (
-        lambda one: one.latency_s <= target_s and one.tight_s <= limit_s,
+        lambda one: one.latency_s <= target_s and one.tight_s <= limit_s and one.hubs in sound,
         lambda one: one.latency_s <= target_s,
-        lambda one: one.tight_s <= limit_s,
+        lambda one: one.tight_s <= limit_s and one.hubs in sound,
     )
     kept = next((found for rule in rules if (found := [one for one in tried if rule(one)])), None)
     if kept is None:

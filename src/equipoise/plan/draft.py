@@ -5,8 +5,8 @@ this round is not touched again, a hub that gave something away for load takes n
 something gives nothing. The arbiter's bounds are kept here too.
 
 Always true:
-    the hub given a topic is a live member that is not being drained, is at the topic's site if its spec names one,
-    and has memory left;
+    the hub given a topic is a live member that is not being drained, is one of those that it is bound to (a site, or
+    bookies), and has memory left;
     a latency limit that holds is not broken, by an entry or by the ring, unless no hub that may take the topic
     would keep it;
     an entry that would say what the ring says is not made, and dropped if it is there;
@@ -36,7 +36,7 @@ from equipoise.model import (
     Specs,
     Why,
 )
-from equipoise.plan.latency import LatencyLimits, coordinate_doubt, specs_asking
+from equipoise.plan.latency import LatencyLimits, bound_topics, coordinate_doubt, specs_asking
 from equipoise.plan.load import capacities, eligible_hubs, needs
 from equipoise.plan.memory import LONG_AGO_S, Memory
 from equipoise.plan.predicted import (
@@ -120,10 +120,9 @@ class Draft:
 
     def takers(self, topic: int, *, must: bool = False) -> NDArray[np.bool_]:
         """The hubs that may be given this topic for load; if it must go, a limit is broken rather than no hub found."""
-        site = self.pinned.get(topic)
         mask = self.eligible & ~self.gave
-        if site is not None:
-            mask &= self.at_site(site)
+        if topic in self.bound:
+            mask &= self.bound[topic]
         allowed = self.limits.allowed(topic, self.homes_of(topic)) if self.limits else None
         if allowed is not None and not (must and not (mask & allowed).any()):
             mask &= allowed
@@ -169,6 +168,12 @@ class Draft:
         """The topics whose spec names a site, and which."""
         found = specs_asking(self.view, self.specs, lambda spec: spec.site is not None)
         return {topic: spec.site for topic, spec in found.items() if spec.site is not None}
+
+    @cached_property
+    def bound(self) -> dict[int, NDArray[np.bool_]]:
+        """The topics that may not live everywhere, and at which hubs they may."""
+        at_sites = {topic: self.at_site(site) for topic, site in self.pinned.items()}
+        return bound_topics(self.view, self.specs, at_sites)
 
     @cached_property
     def limits(self) -> LatencyLimits:

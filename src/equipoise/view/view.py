@@ -259,7 +259,16 @@ def _declared(columns: TopicColumns | HubColumns) -> Sequence[ViewColumn]:
 
 
 # What the store knows of a hub rather than its records.
-_FACTS = ("site", "rack", "is_alive", "is_draining", "is_releasable", "carries_content", "incarnation")
+_FACTS = (
+    "site",
+    "rack",
+    "is_alive",
+    "is_draining",
+    "is_releasable",
+    "carries_content",
+    "bookies",
+    "incarnation",
+)
 
 
 @dataclass(frozen=True, eq=False)

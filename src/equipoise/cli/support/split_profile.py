@@ -146,7 +146,8 @@ def _conclude(
     replayed = partial(replay_trial, trace=found.trace, envelope=envelope, costs=costs, quantile=at)
     ordered = partial(found_order, trace=found.trace, count=found.publishers)
     with task_pool(master=master) as pool:
-        orders = split_orders(found.groups, dict(pool.run(ordered, WINDOWS_S)))
+        by_window = {WINDOWS_S[number]: order for number, order in pool.run(ordered, WINDOWS_S)}
+        orders = split_orders(found.groups, by_window)
         latencies = [one for _, one in pool.run(replayed, split_trials(orders, hubs))]
     chosen = choose_split(latencies, limit_s)
     return _Conclusion(latencies, chosen, limit_s, orders[chosen.order].tolist())

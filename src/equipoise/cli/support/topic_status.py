@@ -44,14 +44,15 @@ async def edge_facts(connection: CommandConnection) -> dict[str, Any]:
     """What a hub says of itself as an edge of content topics: INFO's `eq_content_…`. Empty `state`: it is none."""
     lines = (await connection.ask(b"INFO", b"stats")).decode().splitlines()
     found = dict(line[len(_PREFIX) :].split(":", 1) for line in lines if line.startswith(_PREFIX))
-    return {name: value if name == "state" else float(value) for name, value in found.items()}
+    return {name: value if name.endswith("state") else float(value) for name, value in found.items()}
 
 
 def edge_row(hub: str, placement: Placement, facts: Mapping[str, Any]) -> list[Any]:
     """One home of a content topic, heads without numbers. Subscriptions are those of all content topics there."""
     followed = placement.followed.get(hub)
     if not facts.get("state"):
-        return [hub, followed, "head" if hub not in placement.edges else None, *[None] * 5]
+        state = f"head {facts.get('cluster_state', '')}".rstrip() if hub not in placement.edges else None
+        return [hub, followed, state, *[None] * 5]
     counts = int(facts["subscriptions"]), _ratios(facts, ""), int(facts["sessions"])
     is_compared = facts["realised_delay_s"] > 0
     outcome = [_ratios(facts, when) if is_compared else None for when in ("estimated_", "realised_")]

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from equipoise.errors import SettingsError
+from equipoise.limits.shares import RATE_MAX, RATE_MIN
 from equipoise.model import Retention
 
 __all__ = ["parse_milliseconds", "parse_rate", "parse_retention", "parse_seeds", "parse_start"]
@@ -59,7 +60,10 @@ def parse_rate(text: str) -> float:
     """Per second. Raises SettingsError."""
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        raise SettingsError(f"{text!r} is not a rate: give a number per s, min or h, such as 500/s")
+        raise SettingsError(
+            f"{text!r} is not a rate: give a number per s, min or h, such as 500/s, between {RATE_MIN:g} and "
+            f"{RATE_MAX:.0f} messages per second"
+        )
     return float(found["number"]) / _SECONDS[found["unit"]]
 
 

@@ -138,7 +138,8 @@ def _may_see(session: Session, name: bytes) -> bool:
 
 
 def _row(core: HubCore, topic: Topic) -> bytes:
-    """Name, state, home (empty: no hub is alive), subscribers, messages in and out, why messages wait, filters."""
+    """Name, state, home (empty: no hub is alive), subscribers by name and by filter, messages in and out, why messages
+    wait, filters."""
     stream, home = topic.stream, core.cluster.router.home(topic.name)
     state = "open" if stream is None else stream.state.value
     return array(
@@ -146,7 +147,7 @@ def _row(core: HubCore, topic: Topic) -> bytes:
             bulk(topic.name),
             bulk(state.encode()),
             bulk((home or "").encode()),
-            integer(len(topic.members)),
+            integer(len(topic.members) + (0 if topic.content is None else topic.content.subscriptions)),
             integer(topic.published),
             integer(topic.delivered),
             bulk(core.cluster.waiting_for(topic).encode()),

@@ -1,14 +1,19 @@
-"""Real hubs in the simulator under the arrivals that the vectorised model replays: how far the two are apart.
+"""Real hubs in the simulator under the arrivals that the vectorised model replays: how far the two are apart, and why.
 
 Each publisher has a connection to the hub of its seat, and sends when the trace says so; a message is over when its
 reply has come. Hubs have processors that take what the model takes for a chunk and for each message, and the envelope
-in the same shares. Where messages wait for tokens the hub's order is another: it reads a message, which takes the
-processor, and then lets it wait; the model lets it wait first.
+in the same shares.
+
+The vectorised model (`limits/replay.py`) admits messages by their arrival, at the moment of the token. A hub reads a
+chunk at once, lets connections take turns at tokens, and has a timer of a millisecond. `turn_latencies` replays the
+same arrivals message by message with each of these three switched on or off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +22,11 @@ from equipoise.lab.experiments.cloud_region import CloudRegion, Command
 from equipoise.lab.simulation import CpuSpec, Simulation
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.topology import Lan, LinkSpec
-from equipoise.limits.replay import ArrivalTrace, DeliveryCosts
+from equipoise.limits.replay import ArrivalTrace, DeliveryCosts, served_at
 from equipoise.limits.shares import PARTS, Envelope
 from equipoise.model import Entry, Mode, TopicSpec
 
-__all__ = ["hub_latencies"]
+__all__ = ["TIMER_S", "hub_latencies", "turn_latencies"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -34,6 +39,8 @@ WIRE_S = 1e-6
 SETTLE_S = 10.0
 OPENING_S = 2.0
 DRAIN_S = 60.0
+# Of the event loop's timers.
+TIMER_S = 0.001
 # A hub takes no more from one address.
 CONNECTIONS_MAX = 400
 _COMMAND = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nsrtm\r\n$1\r\n.\r\n"
@@ -142,3 +149,82 @@ async def _fire(
         if due > loop.time():
             await asyncio.sleep(due - loop.time())
         publisher.send(size)
+
+
+def turn_latencies(
+    trace: ArrivalTrace,
+    seats: Ints,
+    hubs: int,
+    envelope: Envelope,
+    costs: DeliveryCosts,
+    *,
+    takes_turns: bool = True,
+    timer_s: float = TIMER_S,
+    warm_up: float = 0.1,
+) -> Floats:
+    """As `hub_latencies`, by a model that reads a chunk at once. `timer_s` 0: a message goes with its token."""
+    at_hub, latencies_s = seats[trace.publishers], np.empty(len(trace.times_s))
+    for hub in range(hubs):
+        mine = np.flatnonzero(at_hub == hub)
+        part, begins = len(mine) / len(at_hub), trace.begins_chunk[mine]
+        lasts = np.append(np.flatnonzero(begins)[1:] - 1, len(mine) - 1)
+        read_s = served_at(trace.times_s[mine], costs.of(begins))[lasts][np.cumsum(begins) - 1]
+        parties = trace.publishers[mine] if takes_turns else np.zeros(len(mine), np.int64)
+        line = _TokenLine(envelope.rate_per_s * part, max(1.0, envelope.burst * part), timer_s)
+        latencies_s[mine] = line.admitted(read_s, parties) - trace.times_s[mine]
+    began, ended = float(trace.times_s[0]), float(trace.times_s[-1])
+    return latencies_s[trace.times_s >= began + warm_up * (ended - began)]
+
+
+class _TokenLine:
+    """One bucket, and parties that take turns at its tokens, one message each."""
+
+    def __init__(self, rate_per_s: float, depth: float, timer_s: float) -> None:
+        self._rate_per_s, self._depth, self._timer_s = rate_per_s, depth, timer_s
+        self._level, self._at_s = depth, 0.0
+        # Who has messages that wait, in the order of their turns.
+        self._turns: deque[int] = deque()
+        self._waiting: dict[int, deque[int]] = {}
+
+    def admitted(self, ready_s: Floats, parties: Ints) -> Floats:
+        """When each message has its token. `ready_s` is sorted."""
+        admitted_s = np.empty(len(ready_s))
+        for message, (now, party) in enumerate(zip(ready_s.tolist(), parties.tolist(), strict=True)):
+            while self._turns and (due_s := self._due_s()) < now:
+                self._serve(due_s, admitted_s)
+            self._fill(now)
+            if not self._turns and self._level >= 1:
+                self._level -= 1
+                admitted_s[message] = now
+            else:
+                self._wait(message, party)
+        while self._turns:
+            self._serve(self._due_s(), admitted_s)
+        return admitted_s
+
+    def _due_s(self) -> float:
+        token_s = self._at_s + max(0.0, 1 - self._level) / self._rate_per_s
+        return math.ceil(token_s / self._timer_s - 1e-9) * self._timer_s if self._timer_s else token_s
+
+    def _fill(self, now: float) -> None:
+        """What waits has the tokens that come meanwhile, also beyond the depth."""
+        level = self._level + self._rate_per_s * (now - self._at_s)
+        self._level, self._at_s = level if self._turns else min(self._depth, level), now
+
+    def _wait(self, message: int, party: int) -> None:
+        if party not in self._waiting:
+            self._waiting[party] = deque()
+            self._turns.append(party)
+        self._waiting[party].append(message)
+
+    def _serve(self, now: float, admitted_s: Floats) -> None:
+        self._fill(now)
+        while self._turns and self._level >= 1 - 1e-9:
+            self._level -= 1
+            party = self._turns.popleft()
+            admitted_s[self._waiting[party].popleft()] = now
+            if self._waiting[party]:
+                self._turns.append(party)
+            else:
+                del self._waiting[party]
+        self._level = min(self._depth, self._level)

@@ -37,7 +37,7 @@ _LINKS = case(
 )
 _SKEW = case(
     "skew",
-    "topics move while hubs go by different plans, links break and hubs stand still",
+    "topics move while hubs have different plans, links break and hubs pause",
     moves=(1, 8),
     link_resets=(0, 5),
     link_cuts=(0, 3),
@@ -47,7 +47,7 @@ _SKEW = case(
 )
 _RING = case(
     "ring",
-    "hubs join and members get other weights, so that many topics move at once",
+    "hubs join and weights change, so that many topics move at once",
     moves=(0, 3),
     ring_changes=(1, 4),
     link_resets=(0, 3),
@@ -57,14 +57,14 @@ _RING = case(
 _CRASHES = case("crashes", "hubs crash and come back", crashes=(1, 2), expectation=LOUD)
 _STOPS = case(
     "stops",
-    "hubs stop in order and come back, while topics move and links break",
+    "hubs stop regularly and restart, while topics move and links break",
     stops=(1, 3),
     moves=(0, 3),
     link_resets=(0, 2),
     expectation=LOUD,
 )
 _ZOMBIES = case(
-    "zombies", "hubs stand still until they are declared dead, and wake up", zombies=(1, 2), expectation=LOUD
+    "zombies", "hubs pause until they are declared dead, and resume", zombies=(1, 2), expectation=LOUD
 )
 _FAILOVER = case(
     "failover",
@@ -79,7 +79,7 @@ _FAILOVER = case(
 )
 _CUTS = case(
     "cuts",
-    "any two parts do not hear each other for seconds",
+    "any two processes are partitioned for seconds",
     workload=LONG_CROWD,
     moves=(0, 3),
     cuts=(1, 4),
@@ -90,7 +90,7 @@ _CUTS = case(
 _MINUTES = replace(
     _CUTS,
     name="cluster-cuts-minutes",
-    summary="any two parts do not hear each other for a minute or two",
+    summary="any two processes are partitioned for a minute or two",
     cut_s=(40.0, 120.0),
     duration_s=130.0,
     is_large=True,
@@ -149,7 +149,7 @@ _DURABLE = replace(
 _UNLIMITED = replace(
     _EVERYTHING,
     name="cluster-unlimited",
-    summary="all of this without a limited topic, so that publishers say more",
+    summary="all of this without a limited topic, so that publishers send more",
     limited={},
     expectation=LOUD,
     is_large=True,
@@ -157,7 +157,7 @@ _UNLIMITED = replace(
 _NARROW = replace(
     _EVERYTHING,
     name="cluster-narrow",
-    summary="all of this over links that keep so little that they have to give up frames",
+    summary="all of this over links with small buffers that drop frames",
     workload=HEAVY_CROWD,
     filtered=(),
     access=None,
@@ -206,7 +206,7 @@ _STORIES = (
     replace(
         _STORY,
         name="story-restarted",
-        summary="a hub is back under its name before the others have missed it",
+        summary="a hub restarts under its name before other hubs notice",
         story="restarted",
         duration_s=2.5,
         expectation=LOUD,
@@ -239,7 +239,7 @@ _STORIES = (
 )
 
 CLUSTER_SCENARIOS = (
-    case("calm", "several hubs, and nothing happens"),
+    case("calm", "several hubs without faults"),
     _MOVES,
     _LINKS,
     _SKEW,

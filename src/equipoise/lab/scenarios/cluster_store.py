@@ -68,7 +68,7 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
         stored,
         rare=None,
         name="cluster-store-unlimited",
-        summary="all of this with a store and without a limited topic, so that publishers say more",
+        summary="all of this with a store and without a limited topic, so that publishers send more",
         limited={},
         expectation=LOUD,
         is_large=True,
@@ -79,7 +79,7 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
 def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
     """All of them; `everything` is what happens without a store."""
     return (
-        _stored("moves", "hubs meet in a store and plans change", moves=(0, 3), ring_changes=(0, 2)),
+        _stored("moves", "hubs share a store and plans change", moves=(0, 3), ring_changes=(0, 2)),
         _stored(
             "cuts",
             "hubs are cut off from the store for a moment",
@@ -117,7 +117,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
         ),
         _stored(
             "emptied",
-            "the store comes back with nothing in it",
+            "the store comes back empty",
             moves=(0, 2),
             store_outage_s=0.5,
             is_store_emptied=True,

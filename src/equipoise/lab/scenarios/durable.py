@@ -84,7 +84,7 @@ DURABLE_SCENARIOS = (
         quorum=(3, 2, 2),
         bookies=4,
     ),
-    _case("lies", "the disk of one bookie lies about its syncs", lies=(1, 2), bookies=4),
+    _case("lies", "the disk of one bookie acknowledges syncs it has not made", lies=(1, 2), bookies=4),
     _case(
         "metadata",
         "metadata is damaged for a while: nothing is served from it and nothing deleted",
@@ -177,7 +177,7 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "zombie",
-        "owners stand still until others have their logs, and go on as if nothing had been",
+        "owners pause until other hubs own their logs, and resume",
         zombies=(1, 3),
         moves=(0, 3),
     ),
@@ -196,7 +196,7 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "doubt",
-        "owners crash, and links between hubs fail, with commands under way",
+        "owners crash, and links between hubs fail, with commands in flight",
         crashes=(1, 3),
         link_cuts=(1, 4),
         moves=(0, 4),

@@ -178,7 +178,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-pauses",
-        summary="hub and clients stand still for a while, sometimes longer than every timeout",
+        summary="hub and clients pause, sometimes longer than every timeout",
         workload=CROWD,
         topology=UNEVEN,
         faults=(
@@ -223,7 +223,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-hostile",
-        summary="strangers send garbage, announce gigabytes, come in crowds",
+        summary="unauthenticated clients send garbage, announce gigabytes and open many connections",
         workload=SMALL,
         topology=UNEVEN,
         faults=(

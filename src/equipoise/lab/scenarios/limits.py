@@ -218,7 +218,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "zombie",
-        "hubs stand still past their session, or are cut off from it, and go on",
+        "hubs pause past their session, or are isolated from the store, and resume",
         has_store=True,
         zombies=(0, 2),
         store_losses=(0, 2),
@@ -240,7 +240,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "clocks",
-        "the wall clocks of hubs are wrong and are set anew, and hubs pause",
+        "the wall clocks of hubs are wrong and are set, and hubs pause",
         moves=(0, 4),
         pauses=(0, 4),
         crashes=(0, 1),
@@ -323,7 +323,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "idle",
-        "limited topics are used seldom, and forgotten in between",
+        "limited topics are used rarely, and dropped in between",
         workload=_IDLE_CROWD,
         limited={"[de]": (0.4, 6)},
         hub_limits={"topic_idle_s": 0.3},

@@ -103,7 +103,7 @@ class ClusterScenario(Scenario):
     controller_cuts: Times = NEVER
     # Without a store: how late a hub hears of a change, at most.
     lag_s: float = 0.05
-    # Whether smart clients go where topics live.
+    # Whether smart clients follow redirects.
     is_routing: bool = False
     # The wall clock of a hub is wrong by up to this, another way after each restart.
     clock_error_s: float = 0.0
@@ -166,7 +166,7 @@ class ClusterScenario(Scenario):
     # The store is gone for this long for every hub, or cannot be reached, so that sessions expire unseen; 0: never.
     store_outage_s: float = 0.0
     is_store_unreachable: bool = False
-    # After the outage, or once in a run without one, the store comes back with nothing in it.
+    # After the outage, or once in a run without one, the store comes back empty.
     is_store_emptied: bool = False
     # Durable topics: each message of them is kept, and answered once it is.
     durable: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ __all__ = [
     "LatencyEstimate",
     "LatencyLimits",
     "PairsEstimate",
+    "bound_topics",
     "coordinate_doubt",
     "legs_s",
     "limits_of",
@@ -291,6 +292,21 @@ def specs_asking(view: View, specs: Specs, asks: Callable[[TopicSpec], bool]) ->
     # Most topics are under no such pattern; the beginning of a name tells in no time.
     near = ((at, specs.of(name)) for at, name in enumerate(view.topics.names) if name.startswith(prefixes))
     return {at: spec for at, spec in near if spec is not None and asks(spec)}
+
+
+def bound_topics(
+    view: View, specs: Specs, pinned: dict[int, NDArray[np.bool_]]
+) -> dict[int, NDArray[np.bool_]]:
+    """Where topics may live: those whose spec names a site (`pinned`) there, and durable ones where the site has the
+    bookies of an ensemble, as long as one has."""
+    found, alive = dict(pinned), view.hubs.is_alive
+    for topic, spec in specs_asking(view, specs, lambda spec: spec.durability is not None).items():
+        assert spec.durability is not None, "it was asked for"
+        able = (view.hubs.bookies >= spec.durability.ensemble) & found.get(topic, True)
+        # Where no hub has them the log has members elsewhere.
+        if (able & alive).any() and not able[alive].all():
+            found[topic] = able
+    return found
 
 
 def coordinate_doubt(

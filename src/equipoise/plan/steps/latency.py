@@ -159,7 +159,7 @@ def _place(draft: Draft, due: list[int]) -> int:
         topics,
         np.array([limits.limit_s[topic] for topic in due]),
         _hosts(draft),
-        {topic: draft.at_site(draft.pinned[topic]) for topic in due if topic in draft.pinned},
+        {topic: draft.bound[topic] for topic in due if topic in draft.bound},
     )
     homes = draft.predicted.home[topics].tolist()
     room = draft.predicted.room(settings.crowded_ratio)
@@ -282,8 +282,8 @@ def _swap_homes(draft: Draft, topic: int) -> bool:
     shares = draft.predicted.shares_of(topic, replicas)
     homes = list(replicas.homes)
     hosts = _hosts(draft)
-    if topic in draft.pinned:
-        hosts &= draft.at_site(draft.pinned[topic])
+    if topic in draft.bound:
+        hosts &= draft.bound[topic]
     for at, home in enumerate(homes):
         if worst_s[home] <= limit_s:
             continue

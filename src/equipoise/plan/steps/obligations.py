@@ -27,6 +27,9 @@ from equipoise.plan.predicted import Replicas
 
 __all__ = ["join", "keep_members", "obey", "put_elsewhere", "tidy", "weight_of"]
 
+# In the place of the site, of a durable topic that must live where there are bookies.
+_BOOKIES = "bookies"
+
 
 def keep_members(draft: Draft) -> None:
     """Bring the members up to what the view says of hubs."""
@@ -149,8 +152,8 @@ def put_elsewhere(
 
 def _pin(draft: Draft) -> None:
     unplaced = 0
-    for topic, site in draft.pinned.items():
-        here = draft.at_site(site)
+    for topic, here in draft.bound.items():
+        site = draft.pinned.get(topic, _BOOKIES)
         homes = draft.homes_of(topic)
         strays = [hub for hub in homes if not here[hub]]
         if not strays or not draft.is_free(topic):
@@ -166,7 +169,9 @@ def _pin(draft: Draft) -> None:
         to = int(np.argmin(np.where(takers, draft.predicted.if_added(topic), np.inf)))
         draft.move(topic, to, why(Reason.PINNED, note=site), for_load=False)
     if unplaced:
-        draft.reasons.append(why(Reason.NO_ROOM, "no hub at the site of pinned topics", topics=unplaced))
+        draft.reasons.append(
+            why(Reason.NO_ROOM, "no hub where pinned or durable topics may live", topics=unplaced)
+        )
 
 
 def _keep_homes(draft: Draft, topic: int, left: list[int], replicas: Replicas, reason: Why) -> None:

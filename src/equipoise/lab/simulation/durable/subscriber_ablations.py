@@ -64,7 +64,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
-        seed=4,
+        seed=19,
     ),
     Ablation(
         "subscriber-pending",
@@ -79,7 +79,6 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         _uncounted,
-        seed=7,
     ),
     Ablation(
         "retry-clock",
@@ -87,7 +86,6 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-groups",
         replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
-        seed=3,
     ),
     Ablation(
         "retry-last",
@@ -102,7 +100,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-retries",
         _without_token,
-        seed=21,
+        seed=1,
     ),
     Ablation(
         "trim-marks",
