@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from bookie.rig import KEY, Rig, stored
 from equipoise.bookie.server import BookieServer
 from equipoise.disk import DirectoryDisk
 from equipoise.errors import DiskFailedError
+from equipoise.ledger.registration import BookieFacts, local_socket
 from equipoise.ledger.wire import Code, decode_answer, encode_add
+from equipoise.ledger_client.bookie_pool import BookiePool
 from hub.live import on_uvloop
 
 LEDGER = 7
@@ -60,10 +63,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(folder: Path, loop_sync_s: float) -> AsyncIterator[Served]:
+async def served(folder: Path, loop_sync_s: float, local: str = "") -> AsyncIterator[Served]:
     rig = Rig(DirectoryDisk(folder / "b1"))
     server = BookieServer(rig.disk, rig.engine, loop_sync_s=loop_sync_s)
-    port = await server.bind("127.0.0.1", 0)
+    port = await server.bind("127.0.0.1", 0, local=local)
     await server.accept()
     found = Served(server, port, asyncio.create_task(server.run()))
     try:
@@ -113,7 +116,7 @@ async def test_a_bookie_may_be_told_never_to_sync_in_the_loop(tmp_path: Path, sy
 
 
 @on_uvloop
-async def test_after_a_slow_sync_a_thread_does_the_next(
+async def test_after_two_slow_syncs_a_thread_does_the_next(
     tmp_path: Path, syncs: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(tmp_path, 0.2) as found:
@@ -129,9 +132,32 @@ async def test_after_a_slow_sync_a_thread_does_the_next(
 
         monkeypatch.setattr(os, "fdatasync", slow)
         before = len(syncs)
-        await client.add()
-        await client.add()
-        assert syncs[before:] == [True, False]
+        for _ in range(3):
+            await client.add()
+        assert syncs[before:] == [True, True, False]
+
+
+@on_uvloop
+async def test_a_bookie_on_loopback_is_reached_by_a_unix_socket_too(tmp_path: Path) -> None:
+    local = local_socket("127.0.0.1", str(tmp_path))
+    async with served(tmp_path, ALWAYS_S, local) as found:
+        pool = BookiePool(None)  # type: ignore[arg-type]  # the store is not asked for a connection
+        facts = BookieFacts(name="b1", host="127.0.0.1", port=1, directory=str(tmp_path))
+        link = await pool._open(facts)
+        answers: asyncio.Queue[Code] = asyncio.Queue()
+        link.add(LEDGER, 0, KEY, stored(LEDGER, 0), answers.put_nowait)
+        assert await answers.get() is Code.OK
+        link.abort()
+        # Without such a socket: TCP.
+        other = await pool._open(replace(facts, port=found.port, directory="another"))
+        other.add(LEDGER, 1, KEY, stored(LEDGER, 1), answers.put_nowait)
+        assert await answers.get() is Code.OK
+        other.abort()
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "0.0.0.0", "bookie.example"])
+def test_a_bookie_beyond_loopback_has_no_unix_socket(host: str) -> None:
+    assert local_socket(host, "salt") == "" and "salt" not in local_socket("::1", "salt")
 
 
 @on_uvloop

@@ -135,6 +135,8 @@ def test_plain_adds_of_a_turn_are_one_call_and_one_append() -> None:
         assert [len(run) for run in world.runs(b"t")] == [1, 4]
         assert [client.read().count(b"$15\r\n") for client in clients] == [1, 2, 1]
         assert not any(client.session.is_busy for client in clients)
+        # What looks after them ends a moment later.
+        world.advance(1.0)
         assert world.shell.timers_pending == 0
 
 

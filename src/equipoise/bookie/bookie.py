@@ -22,7 +22,7 @@ from equipoise.bookie.server import Asker, BookieServer
 from equipoise.bookie.settings import BookieSettings
 from equipoise.disk import Disk
 from equipoise.errors import DamagedError, DiskFailedError, DiskFullError, SettingsError, StoreError
-from equipoise.ledger.registration import BookieFacts, Cookie
+from equipoise.ledger.registration import BookieFacts, Cookie, local_socket
 from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.store.contract import SessionState, Store
 from equipoise.store.records.bookies import BookiesStore
@@ -101,6 +101,7 @@ class Bookie:
             listen_host,
             self.facts.port if listen_port is None else listen_port,
             None if security is None else security.context(),
+            "" if security is not None else local_socket(self.facts.host, manifest.salt),
         )
         self._update(port=self.facts.port or port, directory=manifest.salt)
         await self._register()

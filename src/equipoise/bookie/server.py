@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from typing import cast
 
 from equipoise.bookie.engine import BookieEngine, Group
 from equipoise.bookie.segments import SealedSegment
-from equipoise.clock import clock_of
+from equipoise.clock import clock_of, is_uvloop
 from equipoise.disk import Disk
 from equipoise.errors import DiskFullError, EquipoiseError, ProtocolError
 from equipoise.ledger.wire import (
@@ -142,7 +143,7 @@ class BookieServer:
         self._idle: list[asyncio.Future[None]] = []
         # One: the order of writes to the disk is the order in which they are asked for.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
-        self._server: asyncio.AbstractServer | None = None
+        self._servers: list[asyncio.AbstractServer] = []
         # How long the last groups took to be written and synced.
         self._sync_s: deque[float] = deque(maxlen=_SYNCS_KEPT)
         self._loop = asyncio.get_running_loop()
@@ -161,19 +162,27 @@ class BookieServer:
         times = sorted(self._sync_s)
         return times[len(times) * 99 // 100] if times else 0.0
 
-    async def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Take the port, which is chosen if it is 0. Connections are accepted after `accept`."""
+    async def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None, local: str = "") -> int:
+        """Take the port, which is chosen if it is 0, and the Unix socket. Connections are accepted after `accept`."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
+        server = await loop.create_server(
             lambda: BookieConnection(self), host, port, ssl=tls, start_serving=False
         )
-        found: int = self._server.sockets[0].getsockname()[1]
+        self._servers.append(server)
+        if local and tls is None and sys.platform == "linux" and is_uvloop(loop):
+            try:
+                self._servers.append(
+                    await loop.create_unix_server(lambda: BookieConnection(self), local, start_serving=False)
+                )
+            except OSError as problem:
+                log.warning("no Unix socket, clients use TCP: %s", problem)
+        found: int = server.sockets[0].getsockname()[1]
         return found
 
     async def accept(self) -> None:
         """Call once the store says what this bookie is: a client that connects looks there."""
-        if self._server is not None:
-            await self._server.start_serving()
+        for server in self._servers:
+            await server.start_serving()
 
     def wake(self) -> None:
         if not self.engine.has_work or self._is_scheduled:
@@ -188,8 +197,12 @@ class BookieServer:
     @property
     def _is_quick(self) -> bool:
         """Whether the loop may go to the disk itself. The first group is the thread's."""
-        is_free = not self._is_at_work and not self._in_thread and self._problem is None
-        return is_free and bool(self._sync_s) and self._sync_s[-1] < self._loop_sync_s
+        if self._is_at_work or self._in_thread or self._problem is not None or not self._sync_s:
+            return False
+        # One slow sync is noise, two in a row are a slow disk.
+        return self._sync_s[-1] < self._loop_sync_s or (
+            len(self._sync_s) > 1 and self._sync_s[-2] < self._loop_sync_s
+        )
 
     def _write_here(self) -> None:
         """Write what waits, as one group; what is left, or goes wrong, is for `run`."""
@@ -302,8 +315,8 @@ class BookieServer:
 
     async def close(self) -> None:
         """Stop listening and drop all clients."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self.connections):
             connection.drop()
         self._thread.shutdown(wait=False)

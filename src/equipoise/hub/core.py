@@ -21,10 +21,11 @@ from equipoise.hub.cluster.standalone import Standalone
 from equipoise.hub.cluster.standstill import ALWAYS_AWAKE, Standstill
 from equipoise.hub.content.filtering import Filtering
 from equipoise.hub.data.backlog import Backlogs
+from equipoise.hub.data.client_state import LINGER_S
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
-from equipoise.hub.data.session import LINGER_S, Session
+from equipoise.hub.data.session import Session
 from equipoise.hub.data.subscribe import forget_session, judge_again
 from equipoise.hub.data.topic import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.topic_specs import TopicSpecs

@@ -6,13 +6,22 @@ says none of them is one of Java's; its identity is that of its cookie.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
 from equipoise.errors import DamagedError
 from equipoise.ledger.protobuf import MalformedError, bytes_field, fields, varint_field
 
-__all__ = ["BookieFacts", "Cookie", "decode_cookie", "decode_facts", "encode_cookie", "encode_facts"]
+__all__ = [
+    "BookieFacts",
+    "Cookie",
+    "decode_cookie",
+    "decode_facts",
+    "encode_cookie",
+    "encode_facts",
+    "local_socket",
+]
 
 _RPC = b"bookie-rpc"
 _COOKIE_VERSION = "5"
@@ -37,6 +46,20 @@ class BookieFacts:
     is_read_only: bool = False
     # Whether it speaks TLS and asks for a login.
     is_secured: bool = False
+
+
+# Where a bookie has a Unix socket beside its port: the same clients as by TCP reach it there, at less CPU.
+_LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
+
+
+def local_socket(host: str, directory: str) -> str:
+    """The name, in Linux's abstract namespace, of the Unix socket of a bookie that listens on this host; empty: none.
+
+    Anybody on the machine can read such names, and the identity of a directory goes into its checksums: so a digest.
+    """
+    if host not in _LOOPBACK:
+        return ""
+    return f"\0equipoise-bookie-{hashlib.blake2b(directory.encode(), digest_size=16).hexdigest()}"
 
 
 def encode_facts(facts: BookieFacts) -> bytes:

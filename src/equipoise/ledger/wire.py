@@ -37,6 +37,7 @@ __all__ = [
     "encode_auth_answer",
     "encode_read",
     "encode_read_answer",
+    "stored_entry",
 ]
 
 VERSION = 2
@@ -228,6 +229,15 @@ def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | AuthAnswer:
     if operation is Operation.ADD:
         return AddAnswer(code, ledger, entry)
     return ReadAnswer(code, ledger, entry, frame[4 + _ANSWER_BODY.size :])
+
+
+def stored_entry(data: bytes) -> tuple[int, int] | None:
+    """Ledger and entry, if the bytes are one whole answer to an add, and it is stored: by far the most frequent."""
+    if len(data) != _ANSWER.size:
+        return None
+    size, header, code, ledger, entry = _ANSWER.unpack(data)
+    is_stored = size == _ANSWER.size - _LENGTH.size and header == _ADD_HEADER and not code
+    return (ledger, entry) if is_stored else None
 
 
 def _operation_of(frame: bytes) -> tuple[Operation, Flag]:

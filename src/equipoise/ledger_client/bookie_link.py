@@ -24,6 +24,7 @@ from equipoise.ledger.wire import (
     decode_answer,
     encode_auth,
     encode_read,
+    stored_entry,
 )
 
 __all__ = ["BookieLink"]
@@ -106,6 +107,10 @@ class BookieLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
+        stored = None if self._reader.buffered_bytes else stored_entry(data)
+        if stored is not None:
+            self._added(stored, Code.OK)
+            return
         try:
             for frame in self._reader.feed(data):
                 self._answered(decode_answer(frame))
@@ -138,12 +143,7 @@ class BookieLink(asyncio.Protocol):
             return
         key = (answer.ledger, answer.entry)
         if isinstance(answer, AddAnswer):
-            callbacks = self._adds.get(key)
-            if callbacks:
-                callback = callbacks.popleft()
-                if not callbacks:
-                    del self._adds[key]
-                callback(answer.code)
+            self._added(key, answer.code)
             return
         futures = self._reads.get(key)
         if futures:
@@ -152,6 +152,14 @@ class BookieLink(asyncio.Protocol):
                 del self._reads[key]
             if not future.done():
                 future.set_result(answer)
+
+    def _added(self, key: tuple[int, int], code: Code) -> None:
+        callbacks = self._adds.get(key)
+        if callbacks:
+            callback = callbacks.popleft()
+            if not callbacks:
+                del self._adds[key]
+            callback(code)
 
     def _send(self, *pieces: bytes) -> None:
         """One frame."""

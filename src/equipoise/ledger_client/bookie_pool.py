@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,8 +18,9 @@ from functools import partial
 
 import msgspec
 
+from equipoise.clock import is_uvloop
 from equipoise.errors import DisconnectedError, StoreError
-from equipoise.ledger.registration import BookieFacts
+from equipoise.ledger.registration import BookieFacts, local_socket
 from equipoise.ledger_client.bookie_link import BookieLink
 from equipoise.store.contract import Watch
 from equipoise.store.records.bookies import BookiesStore
@@ -179,8 +182,18 @@ class BookiePool:
             raise DisconnectedError(
                 "it requires a login over TLS: give --cluster-user, --cluster-password-file and --link-tls-ca"
             )
-        _, link = await asyncio.get_running_loop().create_connection(
-            lambda: BookieLink(partial(self._lost, facts.name), timeout_s=self.settings.answer_timeout_s),
+        loop = asyncio.get_running_loop()
+
+        def made() -> BookieLink:
+            return BookieLink(partial(self._lost, facts.name), timeout_s=self.settings.answer_timeout_s)
+
+        local = "" if facts.is_secured else local_socket(facts.host, facts.directory)
+        if local and sys.platform == "linux" and is_uvloop(loop):
+            # Not there: an earlier release, or one of Java's bookies.
+            with suppress(OSError):
+                return (await loop.create_unix_connection(made, sock=_connect_local(local)))[1]
+        _, link = await loop.create_connection(
+            made,
             facts.host,
             facts.port,
             ssl=access.context() if facts.is_secured and access is not None else None,
@@ -196,3 +209,15 @@ class BookiePool:
     def _lost(self, name: str, link: BookieLink) -> None:
         if self._links.get(name) is link:
             del self._links[name]
+
+
+def _connect_local(name: str) -> socket.socket:
+    """A connection to a Unix socket, which stands at once or not at all. Raises OSError."""
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.setblocking(False)
+        found.connect(name)
+    except OSError:
+        found.close()
+        raise
+    return found

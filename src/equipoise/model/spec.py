@@ -151,7 +151,7 @@ class Specs:
     def of(self, topic: bytes) -> TopicSpec | None:
         """The most specific spec that matches; None means best effort. Callers keep the answer per topic."""
         exact = self._exact.get(topic)
-        if exact is not None:
+        if exact is not None or not self._ranked:
             return exact
         return next((spec for glob, spec in self._ranked if glob.matches(topic)), None)
 

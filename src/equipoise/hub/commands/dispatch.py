@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.hub.commands.keys import unknown_command
+from equipoise.hub.commands.log_commands import read_together
 from equipoise.hub.commands.plain_adds import add_gathered, add_several
 from equipoise.hub.commands.spec import CommandSpec, wrong_arity
 from equipoise.hub.commands.table import COMMANDS
 from equipoise.hub.commands.transactions import enqueue, rejected
+from equipoise.hub.data.gathered_replies import UnsettledReplies
 from equipoise.resp.requests import text_of
 
 if TYPE_CHECKING:
@@ -22,12 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatch"]
 
+_READS = frozenset((b"XREAD", b"xread"))
+
 
 class Dispatch:
     """Owned by one HubCore."""
 
     def __init__(self, core: HubCore) -> None:
         self._core = core
+        self._unsettled: UnsettledReplies | None = None
 
     def execute(self, session: Session, command: Command) -> bytes | Reply:
         """One command's reply; empty if it has none or has pushed its own."""
@@ -44,12 +49,14 @@ class Dispatch:
         reply = spec.run(core, session, command)
         return core.refuse(reply) if isinstance(reply, str) else reply
 
-    def add_several(self, session: Session, commands: list[Command], size: int) -> bool:
-        """Carry out XADDs in a row, of so many bytes, as one; False, with nothing done, if they are not such a run.
+    def combine(self, session: Session, commands: list[Command], size: int) -> bool:
+        """Carry out XADDs in a row, of so many bytes, as one, or let an XREAD wait with those of other sessions.
 
-        Only for a session outside of transactions that owes nothing.
+        False, with nothing done, for all other commands. Only for a session outside of transactions that owes nothing.
         """
-        is_run = len(commands) > 1 and commands[0][0] == b"XADD"
+        if len(commands) == 1:
+            return commands[0][0] in _READS and read_together(self._core, session, commands[0])
+        is_run = commands[0][0] == b"XADD"
         reply = add_several(self._core, session, commands) if is_run else None
         if reply is None:
             return False
@@ -71,7 +78,9 @@ class Dispatch:
 
         `is_last`: no other command comes in this turn.
         """
-        live = add_gathered(self._core, topic, sessions, counts, bodies, size)
+        if self._unsettled is None:
+            self._unsettled = UnsettledReplies(self._core)
+        live = add_gathered(self._core, self._unsettled, topic, sessions, counts, bodies, size)
         if live is None:
             return
         if is_last:

@@ -18,6 +18,7 @@ from equipoise.hub.data.subscribe import compile_pattern
 from equipoise.hub.data.topic import LANE_PREFIX
 from equipoise.hub.logs.hub_logs import combined
 from equipoise.hub.logs.log_request import LogRequest
+from equipoise.hub.logs.shared_read import SharedRead
 from equipoise.log.append import xadd
 from equipoise.log.call import LogCall
 from equipoise.log.errors import LogCommandError
@@ -171,6 +172,40 @@ def read(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
         lambda: log_denial(core, session, command),
         may_wait=not session.is_gathering,
     )
+
+
+def read_together(core: HubCore, session: Session, command: list[bytes]) -> bool:
+    """Let an XREAD wait with those of other sessions that ask for the same.
+
+    False, with nothing done, if it need not wait, or is special in any way. Only for a session that owes nothing.
+    """
+    logs = core.logs
+    if logs is None or not core.users.is_open or session.last_at > core.awake_until:
+        return False
+    spelled = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in command])
+    key = b"*%d\r\n%b%d" % (len(command), spelled, session.proto)
+    shared = logs.shared.get(key)
+    if shared is None:
+        try:
+            wanted = parse_read(command)
+        except LogCommandError:
+            return False
+        if log_denial(core, session, command) is not None or not logs.would_wait(wanted):
+            return False
+        shared = SharedRead(
+            logs,
+            key,
+            wanted,
+            session.proto,
+            denial=lambda member: log_denial(core, member, command),
+            stats=core.stats,
+        )
+        shared.begin(session)
+    else:
+        shared.join(session)
+    core.stats.commands += 1
+    session.command = "xread"
+    return True
 
 
 def names(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:

@@ -17,6 +17,7 @@ from equipoise.log.entries import spell_fields
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
+    from equipoise.hub.data.gathered_replies import UnsettledReplies
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.session import Session
     from equipoise.hub.logs.live_log import LiveLog
@@ -48,7 +49,13 @@ def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) ->
 
 
 def add_gathered(
-    core: HubCore, name: bytes, sessions: list[Session], counts: list[int], bodies: list[bytes], size: int
+    core: HubCore,
+    unsettled: UnsettledReplies,
+    name: bytes,
+    sessions: list[Session],
+    counts: list[int],
+    bodies: list[bytes],
+    size: int,
 ) -> LiveLog | None:
     """XADDs that have no options and concern one log, so many of each session in turn, as one.
 
@@ -72,7 +79,7 @@ def add_gathered(
         seq += count
     stats.commands += len(bodies)
     stats.input_bytes += size
-    owed = GatheredReplies(core, rows, late=late(name), failed=uncertain(name))
+    owed = GatheredReplies(unsettled, rows, late=late(name), failed=uncertain(name))
     live.when_committed(owed.settle)
     return live
 

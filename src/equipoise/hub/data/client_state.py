@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from equipoise.hub.data.held_subscriptions import HeldSubscriptions
     from equipoise.hub.data.other_hubs import SentRedirect
     from equipoise.hub.data.patterns import Pattern
-    from equipoise.hub.data.ports import LinkEnd, Timer
+    from equipoise.hub.data.ports import LinkEnd, SharedReply, Timer
     from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["ClientState", "Transaction"]
+__all__ = ["LINGER_S", "ClientState", "Transaction"]
+
+# How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
+LINGER_S = 5.0
 
 
 class Transaction:
@@ -53,6 +56,7 @@ class ClientState:
         "command",
         "created_at",
         "deferred",
+        "gathered",
         "group",
         "id",
         "input_bytes",
@@ -98,6 +102,8 @@ class ClientState:
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
         # Replies that come apart from the order of commands; None: the client has not asked for that.
         self.deferred: DeferredReplies | None = None
+        # What is owed together with other sessions.
+        self.gathered: SharedReply | None = None
         # What the client has stated: those of one group publish together.
         self.group = b""
         # By topic, the last redirect that a smart client received; None: it has not asked for redirects.

@@ -1,8 +1,8 @@
 """Replies that many sessions are owed together: to XADDs that were gathered in one turn and are committed as one.
 
 By far the most sessions send nothing before their reply is there. So what they are owed is one object for all of them,
-with one timer. As soon as anything else concerns a session, or a second has passed, its reply is set apart, and is owed
-like any other (`reply`).
+and one timer looks after all such objects. As soon as anything else concerns a session, or a second or two have passed,
+its reply is set apart, and is owed like any other (`reply`).
 
 Always true: a session is owed a reply of this kind (`Session.gathered`), or replies in order, never both.
 """
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.data.reply import REPLY_S, Reply
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.ports import Shell
+    from equipoise.hub.data.ports import SharedReply, Shell
     from equipoise.hub.telemetry.stats import Stats
 
-__all__ = ["GatheredReplies"]
+__all__ = ["GatheredReplies", "UnsettledReplies"]
 
-# When sessions are looked after each for itself.
+# After how long sessions are looked after each for itself, and how often it is looked whether that is due.
 _APART_S = 1.0
 
 
 class _Client(Protocol):
     """The session, as far as replies go."""
 
-    gathered: GatheredReplies | None
+    gathered: SharedReply | None
 
     @property
     def is_closing(self) -> bool: ...
@@ -49,11 +49,11 @@ class _Core(Protocol):
 class GatheredReplies:
     """Held by its sessions, and by what calls `settle` when the outcome is known."""
 
-    __slots__ = ("_apart", "_core", "_failed", "_late", "_owed_at", "_rows", "_timer")
+    __slots__ = ("_apart", "_failed", "_late", "_rows", "_unsettled", "owed_at")
 
     def __init__(
         self,
-        core: _Core,
+        unsettled: UnsettledReplies,
         rows: Sequence[tuple[_Client, bytes, int]],
         *,
         late: bytes,
@@ -63,19 +63,18 @@ class GatheredReplies:
 
         `late`, `failed`: the reply to one command if the outcome is not known in time, or never.
         """
-        self._core = core
+        self._unsettled = unsettled
         self._rows = rows
         self._late, self._failed = late, failed
-        self._owed_at = core.now()
         # Replies that were set apart.
         self._apart: dict[_Client, Reply] = {}
-        self._timer = core.shell.call_later(_APART_S, self._set_all_apart)
+        self.owed_at = unsettled.add(self)
         for session, _, _ in rows:
             session.gathered = self
 
     def settle(self, is_committed: bool) -> None:
         """The outcome is known. Call once."""
-        self._timer.cancel()
+        self._unsettled.remove(self)
         size = 0
         for session, good, count in self._rows:
             reply = good if is_committed else self._failed * count
@@ -86,7 +85,7 @@ class GatheredReplies:
                     session.write(reply)
             elif self._apart and (apart := self._apart.get(session)) is not None and apart.is_wanted:
                 apart.complete(reply)
-        self._core.stats.reply_bytes += size
+        self._unsettled.stats.reply_bytes += size
 
     def set_apart(self, session: _Client) -> None:
         """From now on the session is owed its reply in order."""
@@ -94,12 +93,50 @@ class GatheredReplies:
         reply = self._apart[session] = Reply(expired=_repeated(self._late, count))
         session.gathered = None
         session.answer(reply, 0, is_muted=False)
-        reply.due_at = self._owed_at + REPLY_S
+        reply.due_at = self.owed_at + REPLY_S
 
-    def _set_all_apart(self) -> None:
+    def leave(self, session: _Client) -> None:
+        """The session has ended: nothing is written to it."""
+        session.gathered = None
+
+    def set_all_apart(self) -> None:
         for session, _, _ in self._rows:
             if session.gathered is self:
                 self.set_apart(session)
+
+
+class UnsettledReplies:
+    """All gathered replies of a hub whose outcome is not known yet. Its timer runs while there are any."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self.stats = core.stats
+        # In the order in which they came.
+        self._replies: dict[GatheredReplies, None] = {}
+        self._is_watching = False
+
+    def add(self, replies: GatheredReplies) -> float:
+        """When they are owed since."""
+        self._replies[replies] = None
+        if not self._is_watching:
+            self._is_watching = True
+            self._core.shell.call_later(_APART_S, self._look)
+        return self._core.now()
+
+    def remove(self, replies: GatheredReplies) -> None:
+        self._replies.pop(replies, None)
+
+    def _look(self) -> None:
+        until = self._core.now() - _APART_S
+        for replies in list(self._replies):
+            if replies.owed_at > until:
+                break
+            # Each session has a timer of its own from now on.
+            del self._replies[replies]
+            replies.set_all_apart()
+        self._is_watching = bool(self._replies)
+        if self._is_watching:
+            self._core.shell.call_later(_APART_S, self._look)
 
 
 def _repeated(reply: bytes, count: int) -> Callable[[], bytes]:

@@ -53,6 +53,17 @@ class MessageLog(Protocol):
     def home_lost(self) -> None: ...
 
 
+class SharedReply(Protocol):
+    """What a session is owed together with others: replies to XADDs (`gathered_replies`), or to a read
+    (hub/logs/shared_read.py)."""
+
+    def set_apart(self, session: Any, /) -> None:
+        """The session has sent more: it is owed its reply in order."""
+
+    def leave(self, session: Any, /) -> None:
+        """The session has ended."""
+
+
 class LinkEnd(Protocol):
     """The receiving end of a link between hubs."""
 

@@ -21,11 +21,8 @@ from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
 from equipoise.resp.replies import bulk, error, integer, push
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.gathered_replies import GatheredReplies
     from equipoise.hub.data.session_host import SessionHost
 
-# How long a client may take to read its last replies after QUIT or a protocol error, in seconds.
-LINGER_S = 5.0
 # The clock is read once in so many commands, and after a long reply.
 _TURN_COMMANDS = 16
 # A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
@@ -47,14 +44,12 @@ class Session(ClientState):
         "_owed",
         "_reader",
         "_waiting",
-        "gathered",
     )
 
     def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
         self._owed: OwedReplies | None = None  # None: nothing is owed but what `_replies` has.
-        self.gathered: GatheredReplies | None = None  # What is owed together with other sessions.
         # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
         self._waiting: list[Command] | Publishes | None = None
         self._held: list[bytes] | None = None  # What has come while commands wait; None while none do.
@@ -91,7 +86,7 @@ class Session(ClientState):
             elif batch:
                 if takes_columns and batch[0][0] == b"PUBLISH" and len(batch[0]) == 3:
                     self._publish_then_execute(batch)
-                elif not (takes_columns and core.commands.add_several(self, batch, len(data))):
+                elif not (takes_columns and core.commands.combine(self, batch, len(data))):
                     self._execute(batch)
         if reader.buffered_bytes or reader.error is not None:
             self._read_on()
@@ -211,9 +206,7 @@ class Session(ClientState):
             if owed is not None or not isinstance(reply, bytes):
                 self.answer(reply, sum(map(len, command)), is_muted=mode is not ReplyMode.ON)
                 if self._owed is not None and not core.commands.is_pipelined(command):
-                    # Nothing behind a fence is even read as a command: a login changes what may be.
-                    self._owed.is_fenced = True
-                    self._suspend(commands[i + 1 :], is_blocked=True)
+                    self.fence(commands[i + 1 :])
                     break
             elif reply and mode is ReplyMode.ON:
                 self._replies.append(reply)
@@ -237,6 +230,12 @@ class Session(ClientState):
         if isinstance(reply, Reply):
             reply.owe(self._wake, self._core.now(), is_muted=is_muted)
         self._owed.add(reply, size)
+
+    def fence(self, commands: list[Command]) -> None:
+        """Let the commands, and all that comes, wait for the last reply: a login changes even what may be read."""
+        assert self._owed is not None, "the reply is not complete"
+        self._owed.is_fenced = True
+        self._suspend(commands, is_blocked=True)
 
     def _wake(self) -> None:
         """An owed reply is complete. Several that are complete in one turn are written together, but a fence's is
@@ -271,7 +270,9 @@ class Session(ClientState):
 
     def forget_replies(self) -> None:
         """All that is owed in order is complete, or the session has ended."""
-        owed, self._owed, self.gathered = self._owed, None, None
+        owed, self._owed = self._owed, None
+        if self.gathered is not None:
+            self.gathered.leave(self)
         if owed is not None:
             owed.timer.cancel()
             owed.forget()
@@ -302,8 +303,7 @@ class Session(ClientState):
         """Let the commands, and whatever comes after them, wait for `_go_on`."""
         self._waiting = commands
         self._is_blocked = is_blocked
-        if self._held is None:
-            self._held = []
+        self._held = self._held or []
         if not is_blocked:
             self._is_paused = True
             self.wire.pause_reading()

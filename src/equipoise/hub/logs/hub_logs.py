@@ -13,10 +13,12 @@ from equipoise.hub.data.reply import LATE, REPLY_S, Reply
 from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogStage, RollLog
 from equipoise.hub.logs.log_counters import LogCounters
 from equipoise.hub.logs.log_request import PUBLISHES, LogRequest
-from equipoise.hub.logs.log_watch import watch_log
+from equipoise.hub.logs.log_watch import has_news, watch_log
 from equipoise.hub.logs.retries import LogRetries
+from equipoise.hub.logs.shared_read import SharedRead
 from equipoise.hub.logs.trimming import LogTrimming, RetentionOf
 from equipoise.hub.logs.waiting_read import WaitingRead
+from equipoise.log.errors import LogCommandError
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ class HubLogs:
         self.unfilled: dict[Topic, DurableTopic] = {}
         # Reads that wait, in the order in which they came.
         self.waiting: dict[WaitingRead, None] = {}
+        # Those that other sessions may join, by request (`SharedRead.key`).
+        self.shared: dict[bytes, SharedRead] = {}
         self._retries = LogRetries(self)
         self._trimming = LogTrimming(self, retention_of)
 
@@ -185,6 +189,18 @@ class HubLogs:
             return self.elsewhere.watch(key, since, group, wake)
         return watch_log(self.of(key), since, group, wake, self._shell)
 
+    def would_wait(self, read: LogRead) -> bool:
+        """Whether an XREAD of one log that is open here finds nothing, all that the log has being committed."""
+        if read.block_ms is None or len(read.keys) != 1 or read.starts[0] in (b"$", b"+"):
+            return False
+        live = self.at_hand(read.keys[0])
+        if live is None or not live.is_open or not live.is_settled or live.is_sealing:
+            return False
+        try:
+            return not has_news(live.log, read.starts[0], None, self.now_ms())
+        except LogCommandError:
+            return False
+
     def begins_to_wait(self, read: WaitingRead) -> None:
         self.waiting[read] = None
 
@@ -212,6 +228,7 @@ class HubLogs:
         for waiting in list(self.waiting):
             waiting.reply.forget()
         self.waiting.clear()
+        self.shared.clear()
 
     def append_now(self) -> None:
         """What follows is to be one append: what came before is another."""
@@ -228,11 +245,24 @@ class HubLogs:
             "logs_opening": stages.count(LogStage.OPENING),
             "log_entries": sum(each.count for each in entries),
             "log_bytes": sum(each.bytes for each in entries),
-            "log_reads_waiting": len(self.waiting),
+            "log_reads_waiting": len(self.waiting) + self._joined,
             "log_commits": self.counters.commits,
             "log_commit_s": self.counters.commit_s,
             "log_failures": self.counters.failures,
         }
+
+    @property
+    def blocked_clients(self) -> int:
+        """How many wait for entries."""
+        return sum(read.is_blocked for read in self.waiting) + self._joined
+
+    @property
+    def _joined(self) -> int:
+        """Sessions that wait with the first one of a shared read."""
+        return sum(read.sessions - 1 for read in self.shared.values())
+
+    def now(self) -> float:
+        return self._shell.now()
 
     def now_ms(self) -> int:
         return int(self._shell.wall_time() * 1_000)

@@ -179,12 +179,6 @@ class LiveLog:
         if self.stage is LogStage.OPENING:
             self._open_log(self)
 
-    def when_open(self, call: Callable[[], None]) -> None:
-        if self.stage is LogStage.OPEN:
-            call()
-        else:
-            self._waiting.append(call)
-
     # --- commands
 
     def submit(self, work: Work, size: int = 0, count: int = 1) -> bytes | Reply:
@@ -193,7 +187,7 @@ class LiveLog:
         if self.is_open:
             self.make_room(size)
             answer = self._run(work)
-            if not self.is_ahead and self._is_sole():
+            if self.is_settled:
                 return answer
             reply = Reply(expired=lambda: late(self.name) * count)
             self.when_committed(partial(self._settle, reply, answer, count))
@@ -225,6 +219,11 @@ class LiveLog:
         if self.log.has_changes:
             self._schedule()
         return answer
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what the state shows is committed, and no other hub can have added to it."""
+        return not self.is_ahead and self._is_sole()
 
     @property
     def is_ahead(self) -> bool:

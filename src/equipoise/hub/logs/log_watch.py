@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from equipoise.hub.logs.live_log import LiveLog
     from equipoise.log.topic_log import TopicLog
 
-__all__ = ["watch_log"]
+__all__ = ["has_news", "watch_log"]
 
 
 def watch_log(
@@ -23,7 +23,7 @@ def watch_log(
 
     def look() -> None:
         now_ms = int(shell.wall_time() * 1_000)
-        if live.is_sealing or _has_news(live.log, since, group, now_ms):
+        if live.is_sealing or has_news(live.log, since, group, now_ms):
             live.readers.pop(watcher, None)
             wake()
 
@@ -36,7 +36,7 @@ def watch_log(
     return end
 
 
-def _has_news(log: TopicLog, since: bytes, group: bytes | None, now_ms: int) -> bool:
+def has_news(log: TopicLog, since: bytes, group: bytes | None, now_ms: int) -> bool:
     """Whether a read would find an entry, or that its group is gone."""
     at = parse_id(since) if group is None else None
     if group is not None:

@@ -54,12 +54,15 @@ class WaitingRead:
         is_allowed: Callable[[], str | None],
         *,
         may_wait: bool,
+        watched: Callable[[bool], None] = lambda is_watched: None,
     ) -> None:
+        """`watched`: called when it begins to wait for a wake-up, and when it is woken."""
         self._logs = logs
         self._read = read
         self._proto = proto
         self._is_allowed = is_allowed
         self._may_wait = may_wait and read.block_ms is not None
+        self._watched = watched
         # Part of a transaction: it is run before what follows.
         self._is_joined = not may_wait
         # From where on each log is read, as it is asked for next.
@@ -68,7 +71,8 @@ class WaitingRead:
         self._later: dict[bytes, bytes] = {}
         self._watches: list[Callable[[], None]] = []
         self._timer: Timer | None = None
-        self._is_asking = False
+        # Whether a pass is under way.
+        self.is_asking = False
         # Woken at least once.
         self._has_waited = False
         # The time to wait is over: what the pass under way brings is the answer.
@@ -98,6 +102,11 @@ class WaitingRead:
             self._ask()
 
         self._gather([(key, LogRequest(LAST_ID, [], self._proto)) for key in unresolved], resolved)
+
+    def begin_watching(self) -> None:
+        """Begin without a pass: the caller knows that it would find nothing. The caller ends the wait, too."""
+        self._logs.begins_to_wait(self)
+        self._watch()
 
     def _check(self, group: bytes) -> None:
         """Refuse a read of several logs before one of them has delivered anything to the consumer."""
@@ -168,11 +177,16 @@ class WaitingRead:
             return
         self._starts.update(self._later)
         self._later.clear()
+        self._watch()
+
+    def _watch(self) -> None:
         for key, start in self._starts.items():
             self._watches.append(self._logs.watch(key, start, self._read.group, self._woken))
+        self._watched(True)
 
     def _woken(self) -> None:
-        if not self._is_asking:
+        if not self.is_asking:
+            self._watched(False)
             self._unwatch()
             self._has_waited = True
             self._ask()
@@ -193,7 +207,7 @@ class WaitingRead:
         takes_errors: bool = False,
     ) -> None:
         """Run all of them; `done` with the replies, unless one is an error that is not taken: then it is the answer."""
-        self._is_asking = True
+        self.is_asking = True
         outcomes = [self._logs.submit(key, request) for key, request in requests]
         left = 1 + sum(isinstance(outcome, Reply) and outcome.pieces is None for outcome in outcomes)
 
@@ -202,7 +216,7 @@ class WaitingRead:
             left -= 1
             if left:
                 return
-            self._is_asking = False
+            self.is_asking = False
             replies = [o if isinstance(o, bytes) else b"".join(o.pieces or ()) for o in outcomes]
             problem = next((reply for reply in replies if reply[:1] == b"-"), None)
             if problem is not None and self._has_waited and problem.startswith(b"-NOGROUP"):
@@ -230,7 +244,7 @@ class WaitingRead:
     def _time_is_up(self) -> None:
         self._timer = None
         self._is_late = True
-        if not self._is_asking:
+        if not self.is_asking:
             self._answer(assemble([], self._proto))
 
     def _answer(self, answer: bytes) -> None:

@@ -22,6 +22,9 @@ XADDs without options are only read here. Those of all clients that follow each 
 gathered, and executed by one call in Python (`add_gathered` in hub/commands/log_commands.py): before the poller hands any
 other bytes to a session, and at the end of the turn.
 
+An XREAD that waits already for another session is not read here at all: the same bytes ask for the same, and the session
+joins that read (`hub/logs/shared_read.py`).
+
 A topic with a rate envelope is not special while it has tokens and nothing waits for them: then the hub lends its bucket
 (`RateLimits.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
 Python takes it back first.
@@ -64,6 +67,8 @@ Always true:
 /* What is gathered for one call; less than RUN_BYTES of live_log.py by more than one chunk. Words of one XADD. */
 #define GATHERED_BYTES (512 * 1024)
 #define WORDS_MAX 999
+/* The longest request that is looked for among the reads that wait. */
+#define READ_REQUEST_BYTES 1024
 
 typedef struct {
     PyObject_HEAD
@@ -124,18 +129,20 @@ static PyObject *str_shell, *str_fine_now, *str_cluster, *str_limits, *str_lend;
 static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
 static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
 static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
-static PyObject *str_awake_until, *str_standstill, *str_notice;
+static PyObject *str_awake_until, *str_standstill, *str_notice, *str_logs, *str_shared, *str_xread;
 
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
 static struct {
     int is_known;
-    PyTypeObject *session, *topic, *audience, *limit, *stalls;
+    PyTypeObject *session, *topic, *audience, *limit, *stalls, *shared_read;
     /* Of the function that plain_encoder returns; its first cell holds the frame's head. */
     PyObject *encoder_code;
     PyObject *replies_on, *may_publish;
     /* Session */
     Py_ssize_t is_closing, waiting, peer, user, reader, subscriptions, owed, gathered, transaction, reply_mode, holds_input, redirected,
-        id, last_at, command, write;
+        id, last_at, command, write, proto;
+    /* SharedRead */
+    Py_ssize_t members, timer, wait_s;
     /* RequestReader, RequestLimits, Stats */
     Py_ssize_t unfinished, error, limits, payload_bytes_max, input_bytes, commands;
     /* Topic */
@@ -1251,6 +1258,75 @@ static Py_ssize_t gather(Wire *w, PyObject *session, const char *data, Py_ssize_
     return from - data;
 }
 
+/* --- reads that wait */
+
+static const char READ_HEAD[] = "\r\n$5\r\nXREAD\r\n";
+#define READ_HEAD_SIZE (sizeof READ_HEAD - 1)
+
+/* The read that waits with this request, with a reference; NULL: there is none, or an exception. */
+static PyObject *shared_read(PyObject *core, PyObject *session, const char *data, Py_ssize_t size) {
+    PyObject *logs = PyObject_GetAttr(core, str_logs), *reads = NULL, *key = NULL, *found = NULL;
+    long proto = PyLong_AsLong(SLOT(session, at.proto));
+    if (logs == NULL || logs == Py_None || proto < 2 || proto > 3)
+        goto out;
+    reads = PyObject_GetAttr(logs, str_shared);
+    if (reads == NULL || !PyDict_CheckExact(reads) || !PyDict_GET_SIZE(reads))
+        goto out;
+    key = PyBytes_FromStringAndSize(NULL, size + 1);
+    if (key == NULL)
+        goto out;
+    memcpy(PyBytes_AS_STRING(key), data, size);
+    PyBytes_AS_STRING(key)[size] = (char)('0' + proto);
+    found = PyDict_GetItemWithError(reads, key);
+    if (found != NULL && Py_TYPE(found) == at.shared_read && PyDict_CheckExact(SLOT(found, at.members)))
+        Py_INCREF(found);
+    else
+        found = NULL;
+out:
+    Py_XDECREF(logs);
+    Py_XDECREF(reads);
+    Py_XDECREF(key);
+    return found;
+}
+
+/* As SharedRead.join, for a read whose timer runs or that needs none. */
+static int join(PyObject *core, PyObject *read, PyObject *session, PyObject *now, Py_ssize_t size) {
+    PyObject *stats = PyObject_GetAttr(core, str_stats);
+    int problem = stats == NULL || PyDict_SetItem(SLOT(read, at.members), session, now) < 0;
+    if (!problem) {
+        set_slot(session, at.gathered, read);
+        set_slot(session, at.last_at, now);
+        set_slot(session, at.command, str_xread);
+        problem = add_to(stats, at.input_bytes, size) < 0 || add_to(stats, at.commands, 1) < 0;
+    }
+    Py_XDECREF(stats);
+    return problem ? -1 : 0;
+}
+
+/* Let the session wait with others, if this is the request of a read that waits: `size`, 0, or -1 with an exception. */
+static Py_ssize_t join_read(Poller *p, PyObject *session, const char *data, Py_ssize_t size) {
+    PyObject *core = p->core;
+    if (!at.is_known || size > READ_REQUEST_BYTES || size < 2 + (Py_ssize_t)READ_HEAD_SIZE || *data != '*' ||
+        memcmp(data + 2, READ_HEAD, READ_HEAD_SIZE) || Py_TYPE(session) != at.session || !is_plain_session(session))
+        return 0;
+    PyObject *users = PyObject_GetAttr(core, str_users), *is_open = users ? PyObject_GetAttr(users, str_is_open) : NULL;
+    PyObject *read = is_open == Py_True ? shared_read(core, session, data, size) : NULL, *now = NULL;
+    Py_ssize_t used = PyErr_Occurred() ? -1 : 0;
+    if (read != NULL && (SLOT(read, at.timer) != Py_None || PyFloat_AsDouble(SLOT(read, at.wait_s)) == 0.0)) {
+        now = PyObject_CallMethodNoArgs(core, str_now);
+        int is_late = now ? is_after_standstill(core, now) : -1;
+        if (is_late < 0 || (!is_late && join(core, read, session, now, size) < 0))
+            used = -1;
+        else if (!is_late)
+            used = size;
+    }
+    Py_XDECREF(users);
+    Py_XDECREF(is_open);
+    Py_XDECREF(read);
+    Py_XDECREF(now);
+    return used;
+}
+
 /* --- the poller */
 
 static int receive(Wire *w, const char *data, Py_ssize_t size) {
@@ -1258,6 +1334,8 @@ static int receive(Wire *w, const char *data, Py_ssize_t size) {
     Py_ssize_t used = publish(w->poller, session, data, size);
     if (!used)
         used = gather(w, session, data, size);
+    if (!used)
+        used = join_read(w->poller, session, data, size);
     if (used < 0 || used == size) {
         Py_DECREF(session);
         return used < 0 ? -1 : 0;
@@ -1504,9 +1582,10 @@ static int find_slot(PyObject *type, const char *name, Py_ssize_t *offset) {
 
 /* The hub's own types, whose attributes `publish` reads and changes where they are. */
 static PyObject *learn(PyObject *module, PyObject *args) {
-    PyObject *session, *reader, *limits, *stats, *topic, *audience, *limit, *stalls, *encoder, *replies_on, *may_publish;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &limit, &stalls,
-                          &encoder, &replies_on, &may_publish))
+    PyObject *session, *reader, *limits, *stats, *topic, *audience, *limit, *stalls, *shared, *encoder, *replies_on,
+        *may_publish;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &session, &reader, &limits, &stats, &topic, &audience, &limit, &stalls,
+                          &shared, &encoder, &replies_on, &may_publish))
         return NULL;
     struct {
         PyObject *type;
@@ -1529,6 +1608,10 @@ static PyObject *learn(PyObject *module, PyObject *args) {
         {session, "last_at", &at.last_at},
         {session, "command", &at.command},
         {session, "write", &at.write},
+        {session, "proto", &at.proto},
+        {shared, "members", &at.members},
+        {shared, "_timer", &at.timer},
+        {shared, "_wait_s", &at.wait_s},
         {reader, "_unfinished", &at.unfinished},
         {reader, "error", &at.error},
         {reader, "limits", &at.limits},
@@ -1573,6 +1656,7 @@ static PyObject *learn(PyObject *module, PyObject *args) {
     at.audience = (PyTypeObject *)Py_NewRef(audience);
     at.limit = (PyTypeObject *)Py_NewRef(limit);
     at.stalls = (PyTypeObject *)Py_NewRef(stalls);
+    at.shared_read = (PyTypeObject *)Py_NewRef(shared);
     at.encoder_code = Py_NewRef(PyFunction_GET_CODE(encoder));
     at.replies_on = Py_NewRef(replies_on);
     at.may_publish = Py_NewRef(may_publish);
@@ -1609,7 +1693,8 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_cluster, "cluster"},       {&str_limits, "limits"},
         {&str_lend, "lend"},
         {&str_awake_until, "awake_until"}, {&str_standstill, "standstill"},
-        {&str_notice, "notice"},
+        {&str_notice, "notice"},         {&str_logs, "logs"},
+        {&str_shared, "shared"},         {&str_xread, "xread"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)

@@ -55,6 +55,7 @@ def learn(
     audience: type,
     limit: type,
     stalls: type,
+    shared_read: type,
     encoder: Callable[..., bytes],
     replies_on: object,
     may_publish: object,

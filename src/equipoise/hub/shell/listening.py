@@ -22,6 +22,7 @@ from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.session import Session
 from equipoise.hub.data.topic import Topic
+from equipoise.hub.logs.shared_read import SharedRead
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from equipoise.hub.telemetry.stats import Stats
 from equipoise.resp import RequestLimits, RequestReader
@@ -37,7 +38,17 @@ log = logging.getLogger("equipoise.hub")
 try:
     from equipoise.hub.shell import _sockets as wires
 
-    _TYPES = (Session, RequestReader, RequestLimits, Stats, Topic, Audience, TopicLimit, StallWatch)
+    _TYPES = (
+        Session,
+        RequestReader,
+        RequestLimits,
+        Stats,
+        Topic,
+        Audience,
+        TopicLimit,
+        StallWatch,
+        SharedRead,
+    )
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
     _ = wires.Poller.hold, wires.Poller.gather
 except ImportError:

@@ -27,8 +27,8 @@ from equipoise.hub.cluster import Cluster
 from equipoise.hub.cluster.link.dialer import Dialer, Login
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
+from equipoise.hub.data.client_state import LINGER_S
 from equipoise.hub.data.ports import Timer
-from equipoise.hub.data.session import LINGER_S
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell.listening import ListeningPort, listen
 from equipoise.hub.shell.log_opener import LogOpener, logs_of, opener_of

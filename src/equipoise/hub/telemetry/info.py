@@ -56,7 +56,7 @@ def _clients(core: HubCore, totals: Totals) -> dict[str, object]:
     return {
         "connected_clients": len(core.sessions),
         "maxclients": core.limits.connections_max,
-        "blocked_clients": 0 if core.logs is None else sum(read.is_blocked for read in core.logs.waiting),
+        "blocked_clients": 0 if core.logs is None else core.logs.blocked_clients,
         "pubsub_clients": sum(session.is_subscribed for session in core.sessions.values()),
     }
 
