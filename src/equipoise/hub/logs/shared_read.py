@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedRead"]
 
+# Timers count milliseconds, and differences of times are inexact: a wait that ends within this time has ended.
+TICK_S = 0.001
+
 
 class SharedRead:
     """Owned by HubLogs while sessions may join (`shared`), and by its members until it is answered."""
@@ -123,7 +126,7 @@ class SharedRead:
         self._timer = None
         if self._waiting.is_asking:
             return
-        until = self._logs.now() - self._wait_s
+        until = self._logs.now() - self._wait_s + TICK_S
         for session, since in list(self.members.items()):
             if since > until:
                 break
@@ -134,7 +137,7 @@ class SharedRead:
         self._end_if_alone()
         began = [*islice(self.members.values(), 1), *(since for _, since in self._apart.values())]
         if began:
-            self._timer = self._logs.call_later(min(began) - until, self._expire)
+            self._timer = self._logs.call_later(min(began) - until + TICK_S, self._expire)
 
     def _judge(self) -> str | None:
         """Access rules have changed: end the wait of members that may not read any more."""
