@@ -236,16 +236,3 @@ def test_the_request_of_a_read_that_waits_is_not_parsed() -> None:
         world.confirm()
         answers = [client.read() for client in clients[1:]]
         assert answers[0] and answers == [answers[0]] * 3
-
-
-def test_a_wait_ends_though_times_are_inexact() -> None:
-    """Of some times `now - wait` lies just before the time at which the wait began (durable-doubt 13)."""
-    for step in range(1, 200):
-        world = LogWorld()
-        publisher, reader = world.client(), world.client()
-        world.do(publisher, "XADD", "t", "1-1", "f", "v")
-        world.advance(step * 0.1)
-        reader.send("XREAD", "BLOCK", "700", "STREAMS", "t", "1-1")
-        world.advance(0.7)
-        world.advance(0.001)
-        assert reader.read() == [None]
