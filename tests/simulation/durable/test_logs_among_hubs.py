@@ -43,8 +43,8 @@ CASES = (
 )
 
 
-# Seeds that once failed. durable-doubt 13: the time at which the wait of several readers ends is inexact, and the hub set
-# a timer of no length again and again. durable-sites 7002: a log stayed claimed by a hub that no longer wanted it.
+# durable-doubt 13: the time at which the wait of several readers ends is inexact, and the hub set a timer of no length
+# again and again. durable-sites 7002: a log stayed claimed by a hub that no longer wanted it.
 MENDED = [("durable-doubt", 13), ("durable-sites", 7002)]
 
 
