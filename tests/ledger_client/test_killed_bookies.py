@@ -250,7 +250,7 @@ def test_a_drained_bookie_takes_no_entries_and_is_left(tmp_path: Path) -> None:
         await until(lambda: ledgers.pool.known["b1"].is_read_only)
         publisher = Publisher(await ledgers.create(b"t", 1, Quorum(1, 1, 1)))
         assert (await ledgers.metadata(publisher.ledger.ledger)).current.members == ("b2",)
-        with pytest.raises(LedgerError, match="needs 2 bookies"):
+        with pytest.raises(LedgerError, match="needs 2 writable bookies"):
             await ledgers.create(b"t", 1, Quorum(2, 2, 1))
 
     run(tmp_path, 2, test)
