@@ -144,7 +144,7 @@ def test_logging_in(servers: Servers, kind: str) -> None:
 
 
 def test_keys_get_an_explanation_from_a_hub(servers: Servers) -> None:
-    assert "pub/sub hub" in cli(servers.get("hub"), "SET", "a", "1")
+    assert "a hub has none" in cli(servers.get("hub"), "SET", "a", "1")
 
 
 class Screen:
