@@ -34,7 +34,9 @@ from equipoise.store.records.topic_logs import LogLedger, StoredLog
 __all__ = ["LOG_ABLATIONS"]
 
 
-async def _claim_in_the_same_epoch(opener: LogOpener, topic: bytes) -> StoredLog:
+async def _claim_in_the_same_epoch(
+    opener: LogOpener, topic: bytes, is_wanted: Callable[[], bool]
+) -> StoredLog:
     """Take the topic from its owner, and go on in that one's epoch."""
     while True:
         known = await opener._records.load(topic)
