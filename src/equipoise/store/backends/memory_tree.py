@@ -141,6 +141,9 @@ class MemoryTree:
         found = self._find(path)
         return Node(path, found.data, found.version, found.created_id, found.owner)
 
+    def find(self, path: str) -> Node | None:
+        return self.get(path) if path in self._nodes else None
+
     def set(self, session: int, path: str, data: bytes, version: int | None) -> Node:
         self._live(session)
         found = self._expect(path, version)
