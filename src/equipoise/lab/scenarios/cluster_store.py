@@ -78,7 +78,7 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
 
 
 def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
-    """All of them; `everything` is what happens without a store."""
+    """All cases with a store. `everything` holds the faults of the case without a store."""
     return (
         _stored("moves", "Hubs share a store and plans change.", moves=(0, 3), ring_changes=(0, 2)),
         _stored(
@@ -89,13 +89,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
             store_resets=(0, 5),
             link_resets=(0, 3),
         ),
-        _stored(
-            "joins",
-            "Hubs join through the store without an operator.",
-            moves=(0, 3),
-            joins=(1, 2),
-            store_cuts=(0, 2),
-        ),
+        _stored("joins", "Hubs join through the store.", moves=(0, 3), joins=(1, 2), store_cuts=(0, 2)),
         _stored(
             "gone",
             "The store is down for several session timeouts.",
@@ -142,11 +136,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
         _CONTROLLED,
         _stored("crashes", "Hubs crash and restart.", crashes=(1, 2), duration_s=5.0, expectation=LOUD),
         _stored(
-            "zombies",
-            "Hubs pause for longer than their session timeout.",
-            zombies=(1, 2),
-            duration_s=5.0,
-            expectation=LOUD,
+            "zombies", "Sessions expire while hubs pause.", zombies=(1, 2), duration_s=5.0, expectation=LOUD
         ),
         _stored(
             "losses",
