@@ -176,3 +176,11 @@ def test_what_a_full_bucket_did_not_take_before_the_stall_is_lost() -> None:
     assert bucket.tokens(10**9, 10**9 - 5_000_000) == 2 + 5
     assert bucket.tokens(10**9 + 1_000_000, 10**9 - 5_000_000) == 2 + 6
     assert bucket.tokens(10**9 + 2_000_000) == 2
+
+
+def test_a_bucket_that_is_asked_often_during_a_stall_is_full_at_its_beginning_at_most() -> None:
+    """`limits-clocks`, seed 329: each question added to what a bucket may hold beyond its depth."""
+    bucket = Bucket(10**6, 5 * TOKEN, 0, level=5 * TOKEN)
+    ms = 1_000_000
+    for now in range(2 * ms, 60 * ms, 2 * ms):
+        assert bucket.level(now, max(1, now - 20 * ms)) <= 5 * TOKEN + 20 * ms * 10**6

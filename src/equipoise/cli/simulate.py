@@ -67,7 +67,7 @@ def command(
         if as_json:
             typer.echo(report.to_json(tally, commit=source, elapsed_s=elapsed_s, without=without))
         else:
-            _tell(tally, source, elapsed_s, without, is_whole=replay is not None)
+            _print_report(tally, source, elapsed_s, without, is_whole=replay is not None)
     if not tally.is_green:
         raise typer.Exit(FAILED)
 
@@ -99,7 +99,9 @@ def _open_trace(path: Path) -> TextIO:
         raise SettingsError(f"cannot write the trace to {path}: {problem.strerror}") from problem
 
 
-def _tell(tally: report.Tally, source: str, elapsed_s: float, without: str, *, is_whole: bool) -> None:
+def _print_report(
+    tally: report.Tally, source: str, elapsed_s: float, without: str, *, is_whole: bool
+) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
@@ -130,11 +132,11 @@ def _list(*, as_json: bool) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
-    cases = Table("case", "what happens")
+    cases = Table("case", "summary")
     for scenario in SCENARIOS.values():
         cases.add_row(scenario.name, scenario.summary)
     console.print(cases)
-    safeguards = Table("safeguard", "what it does", "without it breaks", "as seen in")
+    safeguards = Table("safeguard", "summary", "failing checker", "case")
     for ablation in ABLATIONS.values():
         safeguards.add_row(ablation.name, ablation.summary, ablation.property, ablation.case)
     console.print(safeguards)

@@ -8,7 +8,7 @@ still: the bucket counts as full at that moment at most, and what came into it a
 times at which they would have been admitted, the envelope is the same.
 
 Always true:
-    0 ≤ level ≤ depth, but for what came since `since`;
+    0 ≤ level ≤ depth, plus what came since `since`, however often the bucket is asked during a stall;
     in any interval of t nanoseconds it gives at most (rate·t + depth) / 10^15 tokens, as long as neither grows;
     time does not run backwards: a moment before the last one counts as the last one.
 """
@@ -46,11 +46,9 @@ class Bucket:
         """Units that there are at this moment; for what has waited `since` then because the hub stood still."""
         passed = now - self._at
         if passed > 0:
-            # What came before the hub stood still and did not fit is lost; without a stall, that is all of it.
-            stood = min(passed, now - since) if since else 0
-            if stood < passed:
-                self._level = min(self.depth, self._level + (passed - stood) * self.rate)
-            self._level += stood * self.rate
+            # What did not fit when the hub stood still is lost; without a stall, what does not fit now.
+            stood = now - since if since else 0
+            self._level = min(self._level + passed * self.rate, self.depth + stood * self.rate)
             self._at = now
         return self._level
 

@@ -16,7 +16,7 @@ from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.content import hub_filters
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
-from hub.world import FakeClient
+from hub.world import FakeClient, pipeline
 
 EVEN = "$filter t even = true"
 
@@ -49,6 +49,25 @@ def test_a_filter_is_served_at_every_hub(legacy: tuple[str, ...]) -> None:
     for hub in ("h1", "h2", "h3"):
         publish(hubs, hub, 1, 2, 3, 4)
     assert [heard(client) for client in clients] == [[2, 4] * 3] * 3
+
+
+@pytest.mark.parametrize("hub", ["h1", "h2"])
+def test_publish_counts_the_filters_that_match_at_its_hub(hub: str) -> None:
+    """Also where the topic lives elsewhere, and each message of a pipeline by itself."""
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    plain, smart = hubs[hub].client(), hubs[hub].client(3)
+    plain.send("PSUBSCRIBE", EVEN, "$filter t number > 2")
+    smart.send("EQ.FSUBSCRIBE", "7", "t", "number > 3")
+    hubs.settle()
+    assert len(plain.read()) == 2
+    publisher = hubs[hub].client()
+    payloads = [
+        f'{{"even": {"false" if number % 2 else "true"}, "number": {number}}}' for number in range(1, 5)
+    ]
+    publisher.send_raw(pipeline(["PUBLISH", "t", payload] for payload in payloads))
+    hubs.settle()
+    assert publisher.read() == [0, 1, 1, 3]
 
 
 def test_a_filter_stays_while_the_topic_moves() -> None:

@@ -30,6 +30,7 @@ from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
+from equipoise.hub.data.topic import own_replies
 from equipoise.model import Mode
 from equipoise.resp.replies import error
 from equipoise.stream.position import TRUNK
@@ -90,24 +91,28 @@ class PublishRouting:
         self._cluster = cluster
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        """Publish for a client of this hub; the reply to each message, or one to all that comes later.
+        """Publish for a client: the reply to each message, empty where `own_replies` has them, or one to all, later.
 
-        Where the topic lives elsewhere it is answered with the receivers at all hubs, as of a second ago. A message is
-        answered when it has its position, if it has to pass a gate, or if its loss would go unreported should this hub
-        die now.
+        At another hub than the home the reply counts the receivers at all hubs, as of a second ago, and the matching
+        filters of this hub. A message that waits at a gate, or whose loss would go unreported, is answered later.
         """
+        if (content := topic.content) is not None:
+            content.counts = []
         if not self.admit(topic, payloads):
             return error(NO_ROOM)
-        return self.answer(topic, len(payloads))
+        if content is not None:
+            content.count(payloads)
+        return self.answer(topic, len(payloads), is_filtered=content is not None)
 
-    def answer(self, topic: Topic, count: int) -> bytes | Reply:
+    def answer(self, topic: Topic, count: int, *, is_filtered: bool = False) -> bytes | Reply:
         """The reply to each of the messages that were just admitted, or one to all that comes later."""
-        receivers = self._cluster.core.audience_of(topic).common_reply
+        audience = self._cluster.core.audience_of(topic)
+        each = b"" if is_filtered else audience.common_reply
         if self._may_answer(topic):
-            return receivers
-        reply = Reply(expired=lambda: error(LATE) * count)
+            return each
+        reply, replies = Reply(expired=lambda: error(LATE) * count), each * count or own_replies(topic)
         self._cluster.receipts.when_acked(
-            topic, count, lambda at, is_lost: reply.complete((error(LOST) if is_lost else receivers) * count)
+            topic, count, lambda at, is_lost: reply.complete(error(LOST) * count if is_lost else replies)
         )
         return reply
 
@@ -157,13 +162,11 @@ class PublishRouting:
         """The plan has changed, or which lanes are open."""
         target = self._target(topic)
         stream = topic.stream
-        way = None if stream is None else stream.way
-        if way is None and target == TRUNK:
+        if target == TRUNK and (stream is None or stream.way is None):
             return
         if stream is None:
             stream = self._cluster.handover.new_stream(topic)
-        if way is None:
-            way = stream.way = PublishRoute()
+        way = stream.way = stream.way or PublishRoute()
         way.target = target
         self._cluster.lanes.returns.recall(stream, way, self._find(topic, way.now))
         self._cluster.handover.review(stream)
@@ -206,8 +209,7 @@ class PublishRouting:
 
     def keep_to(self, trunk: Topic, stream: bytes) -> bool:
         """Whether the messages of our clients go to this stream, so that they come after all that it has."""
-        way = None if trunk.stream is None else trunk.stream.way
-        if trunk.stream is None or way is None:
+        if trunk.stream is None or (way := trunk.stream.way) is None:
             return stream == TRUNK
         return way.is_settled and way.now == stream and not trunk.stream.admission.routing
 
@@ -290,11 +292,8 @@ class PublishRouting:
         return stream.admission.numbered_at
 
 
-# --- acknowledgements -------------------------------------------------------------------------------------------------
-
 # Links that an account remembers before it forgets those that have nothing under way.
 _LINKS_MAX = 64
-
 # Called with the position of the last message that has one, and whether any of those waited for has none.
 Acked = Callable[[Tag, bool], object]
 

@@ -233,6 +233,17 @@ class TopicFilters:
         if probe is not None:
             probe.delivered(self, topic, MatchedRun(payloads, matched, counts), began_s, bytes_before)
 
+    def count(self, payloads: Sequence[bytes]) -> None:
+        """Count the subscribers that each message matches, unless `deliver` has done so: the home is another hub."""
+        if len(self.counts) == len(payloads):
+            return
+        source, counts = self._source(), []
+        for payload in payloads:
+            attributes = attributes_of(payload, source)
+            found = [] if attributes is None else listed(self.index.match(attributes))
+            counts.append(sum(filter.subscriptions for filter in found))
+        self.counts = counts
+
     def replies(self, others: int) -> bytes:
         """What PUBLISH answers for each message of the last run, with so many receivers beside the filters."""
         return b"".join([integer(others + count) for count in self.counts])

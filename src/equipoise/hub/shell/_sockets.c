@@ -619,17 +619,13 @@ static PyObject *lent_take_back(LentBucket *b, PyObject *none) {
 
 /* As Bucket.level. */
 static void lent_fill(LentBucket *b, int64_t now) {
-    int64_t passed = now - b->at, since = stalled_since(b->stalls, now), stood = 0;
+    int64_t passed = now - b->at, since = stalled_since(b->stalls, now);
+    __int128 most = b->depth + (since ? (__int128)(now - since) * b->rate : 0);
     if (passed <= 0)
         return;
-    if (since)
-        stood = now - since < passed ? now - since : passed;
-    if (stood < passed) {
-        b->level += (__int128)(passed - stood) * b->rate;
-        if (b->level > b->depth)
-            b->level = b->depth;
-    }
-    b->level += (__int128)stood * b->rate;
+    b->level += (__int128)passed * b->rate;
+    if (b->level > most)
+        b->level = most;
     b->at = now;
 }
 

@@ -21,7 +21,7 @@ class Grants:
 
 
 Rules = tuple[Grants, ...]
-"""All users there are at one time. A client without a user may do nothing."""
+"All users at one time. A client without a user has no permissions."
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,11 @@ from equipoise.lab.scenarios.workload import Dialect, Workload
 __all__ = ["CLUSTER_SCENARIOS"]
 
 
-_MOVES = case("moves", "topics move from hub to hub", moves=(1, 6))
-_LINKS = case(
-    "links", "links between hubs are reset and cut for a moment", link_resets=(1, 6), link_cuts=(0, 3)
-)
+_MOVES = case("moves", "Topics move between hubs.", moves=(1, 6))
+_LINKS = case("links", "Links between hubs are reset and briefly cut.", link_resets=(1, 6), link_cuts=(0, 3))
 _SKEW = case(
     "skew",
-    "topics move while hubs have different plans, links break and hubs pause",
+    "Topics move while hubs apply different plan versions, links break and hubs pause.",
     moves=(1, 8),
     link_resets=(0, 5),
     link_cuts=(0, 3),
@@ -47,28 +45,31 @@ _SKEW = case(
 )
 _RING = case(
     "ring",
-    "hubs join and weights change, so that many topics move at once",
+    "Hubs join and ring weights change, so many topics move at once.",
     moves=(0, 3),
     ring_changes=(1, 4),
     link_resets=(0, 3),
     joins=(0, 2),
     lag_s=0.3,
 )
-_CRASHES = case("crashes", "hubs crash and come back", crashes=(1, 2), expectation=LOUD)
+_CRASHES = case("crashes", "Hubs crash and restart.", crashes=(1, 2), expectation=LOUD)
 _STOPS = case(
     "stops",
-    "hubs stop regularly and restart, while topics move and links break",
+    "Hubs shut down cleanly and restart while topics move and links break.",
     stops=(1, 3),
     moves=(0, 3),
     link_resets=(0, 2),
     expectation=LOUD,
 )
 _ZOMBIES = case(
-    "zombies", "hubs pause until they are declared dead, and resume", zombies=(1, 2), expectation=LOUD
+    "zombies",
+    "Hubs pause until the cluster declares them dead, then resume.",
+    zombies=(1, 2),
+    expectation=LOUD,
 )
 _FAILOVER = case(
     "failover",
-    "hubs crash or stand still until they are declared dead, under steady publishers and with links that are cut",
+    "Hubs crash or pause until they are declared dead, under steady publishers and with links cut.",
     workload=STEADY_CROWD,
     zombies=(0, 2),
     crashes=(1, 2),
@@ -79,7 +80,7 @@ _FAILOVER = case(
 )
 _CUTS = case(
     "cuts",
-    "any two processes are partitioned for seconds",
+    "Pairs of processes are partitioned for seconds.",
     workload=LONG_CROWD,
     moves=(0, 3),
     cuts=(1, 4),
@@ -90,14 +91,14 @@ _CUTS = case(
 _MINUTES = replace(
     _CUTS,
     name="cluster-cuts-minutes",
-    summary="any two processes are partitioned for a minute or two",
+    summary="Pairs of processes are partitioned for one to two minutes.",
     cut_s=(40.0, 120.0),
     duration_s=130.0,
     is_large=True,
 )
 _USERS = case(
     "users",
-    "permissions are taken away and given back while topics move",
+    "Permissions are revoked and granted again while topics move.",
     workload=USERS_CROWD,
     access=ACCESS,
     moves=(0, 3),
@@ -107,7 +108,8 @@ _USERS = case(
 )
 _EVERYTHING = case(
     "everything",
-    "all of this at once: users, replication, trees, filters, a limited topic, wrong clocks, at times a durable topic",
+    "All faults at once, with users, replication, trees, filters, a rate-limited topic, wrong clocks "
+    "and, on some seeds, a durable topic.",
     workload=USERS_CROWD,
     filtered=FILTERED_CROWD,
     access=ACCESS,
@@ -138,7 +140,7 @@ _EVERYTHING = case(
 _DURABLE = replace(
     _EVERYTHING,
     name="cluster-durable",
-    summary="all of this with a durable topic, plain and durable subscribers and publishers of every kind",
+    summary="All faults at once with a durable topic, plain and durable subscribers and every kind of publisher.",
     workload=DURABLE_CROWD,
     filtered=(),
     access=DURABLE_ACCESS,
@@ -149,7 +151,7 @@ _DURABLE = replace(
 _UNLIMITED = replace(
     _EVERYTHING,
     name="cluster-unlimited",
-    summary="all of this without a limited topic, so that publishers send more",
+    summary="All faults at once without a rate-limited topic, so publishers send more.",
     limited={},
     expectation=LOUD,
     is_large=True,
@@ -157,7 +159,7 @@ _UNLIMITED = replace(
 _NARROW = replace(
     _EVERYTHING,
     name="cluster-narrow",
-    summary="all of this over links with small buffers that drop frames",
+    summary="All faults at once over links with small buffers that drop frames.",
     workload=HEAVY_CROWD,
     filtered=(),
     access=None,
@@ -181,7 +183,7 @@ _STORIES = (
     replace(
         _STORY,
         name="story-four-moves",
-        summary="a topic moves four times under publishers that go to its home",
+        summary="A topic moves four times under publishers that connect to its home.",
         workload=Workload(
             clients=(
                 speaker("ann", "h1", interval_s=0.005),
@@ -197,7 +199,7 @@ _STORIES = (
     replace(
         _STORY,
         name="story-held-up",
-        summary="what a publisher sent to a hub is held up while the publisher goes on at another",
+        summary="A publisher's messages are delayed at one hub while the publisher continues at another.",
         workload=Workload(clients=(speaker("ann", "h1", interval_s=0.01), *LISTENERS)),
         story="held-up",
         duration_s=4.5,
@@ -206,7 +208,7 @@ _STORIES = (
     replace(
         _STORY,
         name="story-restarted",
-        summary="a hub restarts under its name before other hubs notice",
+        summary="A hub restarts under the same name before other hubs detect the crash.",
         story="restarted",
         duration_s=2.5,
         expectation=LOUD,
@@ -214,7 +216,7 @@ _STORIES = (
     replace(
         _STORY,
         name="story-no-room",
-        summary="the home of a topic, and a hub that follows it, have no room for it by turns",
+        summary="The home of a topic and a hub that follows it run out of room for the topic in turn.",
         workload=Workload(
             clients=(
                 speaker("bob", "h2"),
@@ -229,7 +231,8 @@ _STORIES = (
     replace(
         _STORY,
         name="story-log-fill",
-        summary="a subscriber by pattern of a lost home is back before the next one has sent what the log has",
+        summary="A pattern subscriber of a lost home reconnects before the next home has sent the missing "
+        "entries of the log.",
         workload=Workload(clients=(listener("fay", "h1", Dialect.RESP2, pattern="*"), listener("sue", "h3"))),
         durable=("a",),
         story="log-fill",
@@ -239,7 +242,7 @@ _STORIES = (
 )
 
 CLUSTER_SCENARIOS = (
-    case("calm", "several hubs without faults"),
+    case("calm", "Several hubs without faults."),
     _MOVES,
     _LINKS,
     _SKEW,
@@ -259,7 +262,7 @@ CLUSTER_SCENARIOS = (
     replace(
         routed(_MOVES),
         name="cluster-routed-lazy",
-        summary="topics move, and clients are redirected with the next message only",
+        summary="Topics move, and hubs redirect clients only with the next message.",
         cluster_settings={"redirect_mode": "lazy"},
     ),
     routed(_SKEW),
@@ -267,14 +270,14 @@ CLUSTER_SCENARIOS = (
     replace(
         routed(_MOVES),
         name="cluster-routed-resets",
-        summary="topics move while connections of clients are reset",
+        summary="Topics move while client connections are reset.",
         client_resets=(1, 6),
         expectation=LOUD,
     ),
     replace(
         routed(_MOVES),
         name="cluster-routed-cuts",
-        summary="clients are cut off with messages in flight",
+        summary="Clients are cut off with messages in flight.",
         workload=LONG_CROWD,
         moves=(0, 5),
         client_cuts=(2, 5),

@@ -33,5 +33,5 @@ def case(name: str, summary: str, **fields: object) -> ClusterScenario:
 def routed(made: ClusterScenario, **fields: object) -> ClusterScenario:
     """The same with smart clients that go where topics live."""
     name = made.name.replace("cluster-", "cluster-routed-")
-    summary = f"{made.summary}; smart clients follow redirects"
+    summary = f"{made.summary} Smart clients follow redirects."
     return replace(made, name=name, summary=summary, is_routing=True, **fields)  # type: ignore[arg-type]  # by name

@@ -29,25 +29,25 @@ def _replicated(name: str, summary: str, **fields: object) -> ClusterScenario:
 
 _LANES = _replicated(
     "lanes",
-    "topics get several homes, each of which numbers a lane",
+    "Topics are replicated over several homes, each of which numbers its own lane.",
     replications=(2, 7),
     modes=(Mode.ALL_SUBSCRIBERS,),
 )
 _LANES_PLAIN = replace(
     _LANES,
     name="cluster-lanes-plain",
-    summary="the same with plain Redis subscribers only",
+    summary="Topics are replicated with one lane per home, and all subscribers are plain Redis clients.",
     workload=PLAIN_CROWD,
 )
 _LANES_ROVING = replace(
     _LANES,
     name="cluster-lanes-roving",
-    summary="the same with publishers that go from hub to hub",
+    summary="Topics are replicated with one lane per home, and publishers alternate between hubs.",
     workload=ROVING_CROWD,
 )
 _REPLICATION = _replicated(
     "replication",
-    "topics get several homes in either mode while hubs go by different plans and links break",
+    "Topics are replicated in both modes while hubs apply different plan versions and links break.",
     replications=(2, 8),
     moves=(0, 3),
     link_resets=(0, 5),
@@ -58,7 +58,7 @@ _REPLICATION = _replicated(
 )
 _REPLICATION_RING = _replicated(
     "replication-ring",
-    "topics get several homes while hubs join and weights change",
+    "Topics are replicated while hubs join and ring weights change.",
     replications=(2, 8),
     moves=(0, 2),
     ring_changes=(0, 2),
@@ -68,14 +68,14 @@ _REPLICATION_RING = _replicated(
 )
 _REPLICATION_CRASHES = _replicated(
     "replication-crashes",
-    "topics get several homes while hubs crash",
+    "Topics are replicated while hubs crash.",
     replications=(2, 6),
     crashes=(1, 2),
     expectation=LOUD,
 )
 _REPLICATION_CLIENTS = _replicated(
     "replication-clients",
-    "topics get several homes while clients are reset",
+    "Topics are replicated while client connections are reset.",
     replications=(2, 8),
     client_resets=(1, 8),
     link_resets=(0, 3),
@@ -85,14 +85,14 @@ _REPLICATION_CLIENTS = _replicated(
 _REPLICATION_CUTS = replace(
     _REPLICATION,
     name="cluster-replication-cuts",
-    summary="topics get several homes while clients are cut off",
+    summary="Topics are replicated while clients are cut off.",
     client_cuts=(1, 4),
     duration_s=6.0,
     expectation=LOUD,
 )
 _REPLICATION_EVERYTHING = _replicated(
     "replication-everything",
-    "topics get several homes while everything happens",
+    "Topics are replicated under all faults at once.",
     replications=(2, 6),
     moves=(0, 2),
     joins=(0, 1),
@@ -108,18 +108,19 @@ _REPLICATION_EVERYTHING = _replicated(
 _FOLLOWERS = replace(
     _LANES,
     name="cluster-followers",
-    summary="topics get several homes, the first of which numbers",
+    summary="Topics are replicated over several homes, the first of which numbers all messages.",
     modes=(Mode.ALL_PUBLISHERS,),
 )
 _FOLLOWERS_SKEW = replace(
     _REPLICATION,
     name="cluster-followers-skew",
-    summary="the same while hubs go by different plans and links break",
+    summary="Topics are replicated with one numbering home while hubs apply different plan versions and links "
+    "break.",
     modes=(Mode.ALL_PUBLISHERS,),
 )
 _FOLLOWERS_CRASHES = _replicated(
     "followers-crashes",
-    "the same while hubs crash",
+    "Topics are replicated with one numbering home while hubs crash.",
     replications=(2, 5),
     crashes=(1, 2),
     modes=(Mode.ALL_PUBLISHERS,),

@@ -17,7 +17,8 @@ def _stored(name: str, summary: str, **fields: object) -> ClusterScenario:
 
 _CONTROLLED = _stored(
     "controlled",
-    "the real controller plans beside an operator, while hubs crash, join and come back; it crashes and is cut off",
+    "The controller plans beside an operator while hubs crash, join and restart. The controller itself "
+    "crashes and is cut off.",
     has_controller=True,
     controller_crashes=(0, 2),
     controller_cuts=(0, 2),
@@ -32,7 +33,7 @@ _CONTROLLED = _stored(
 )
 _APART = _stored(
     "apart",
-    "hubs do not reach each other for longer than they wait, and one side leaves",
+    "Hubs are partitioned from each other for longer than their timeout, and one side leaves the cluster.",
     cluster_settings={"unreachable_s": 0.5},
     moves=(0, 3),
     link_cuts=(1, 4),
@@ -45,7 +46,7 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
     stored = replace(
         everything,
         name="cluster-store-everything",
-        summary="all of this with a store, which is gone, cut off and reset besides",
+        summary="All faults at once with a store that stops, is cut off and resets connections.",
         has_store=True,
         store_cuts=(0, 2),
         store_losses=(0, 1),
@@ -55,7 +56,7 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
     durable = replace(
         stored,
         name="cluster-store-durable",
-        summary="all of this with a store and a durable topic, whose logs are in the same store",
+        summary="All faults at once with a store and a durable topic whose logs use the same store.",
         workload=DURABLE_CROWD,
         filtered=(),
         access=DURABLE_ACCESS,
@@ -68,7 +69,7 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
         stored,
         rare=None,
         name="cluster-store-unlimited",
-        summary="all of this with a store and without a limited topic, so that publishers send more",
+        summary="All faults at once with a store and without a rate-limited topic, so publishers send more.",
         limited={},
         expectation=LOUD,
         is_large=True,
@@ -77,21 +78,21 @@ def _stored_everything(everything: ClusterScenario) -> tuple[ClusterScenario, ..
 
 
 def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]:
-    """All of them; `everything` is what happens without a store."""
+    """All cases with a store. `everything` holds the faults of the case without a store."""
     return (
-        _stored("moves", "hubs share a store and plans change", moves=(0, 3), ring_changes=(0, 2)),
+        _stored("moves", "Hubs share a store and plans change.", moves=(0, 3), ring_changes=(0, 2)),
         _stored(
             "cuts",
-            "hubs are cut off from the store for a moment",
+            "Hubs are briefly cut off from the store.",
             moves=(0, 3),
             store_cuts=(1, 4),
             store_resets=(0, 5),
             link_resets=(0, 3),
         ),
-        _stored("joins", "hubs join by themselves", moves=(0, 3), joins=(1, 2), store_cuts=(0, 2)),
+        _stored("joins", "Hubs join through the store.", moves=(0, 3), joins=(1, 2), store_cuts=(0, 2)),
         _stored(
             "gone",
-            "the store is gone for several sessions",
+            "The store is down for several session timeouts.",
             moves=(0, 2),
             store_outage_s=4.0,
             duration_s=9.0,
@@ -99,7 +100,7 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
         ),
         _stored(
             "gone-crashes",
-            "hubs crash and stand still, most of them while the store is gone, and come back",
+            "Hubs crash and pause, mostly while the store is down, and restart.",
             moves=(0, 2),
             store_outage_s=4.0,
             crashes=(1, 2),
@@ -110,14 +111,14 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
         ),
         _stored(
             "unreachable",
-            "no hub reaches the store, and all sessions expire",
+            "No hub reaches the store, and all sessions expire.",
             store_outage_s=4.0,
             duration_s=9.0,
             is_store_unreachable=True,
         ),
         _stored(
             "emptied",
-            "the store comes back empty",
+            "The store comes back empty.",
             moves=(0, 2),
             store_outage_s=0.5,
             is_store_emptied=True,
@@ -126,18 +127,20 @@ def stored_scenarios(everything: ClusterScenario) -> tuple[ClusterScenario, ...]
         *_stored_everything(everything),
         _stored(
             "gone-minute",
-            "the store is gone for a minute",
+            "The store is down for a minute.",
             store_outage_s=60.0,
             duration_s=66.0,
             is_large=True,
         ),
         _APART,
         _CONTROLLED,
-        _stored("crashes", "hubs crash and come back", crashes=(1, 2), duration_s=5.0, expectation=LOUD),
-        _stored("zombies", "hubs pause past their session", zombies=(1, 2), duration_s=5.0, expectation=LOUD),
+        _stored("crashes", "Hubs crash and restart.", crashes=(1, 2), duration_s=5.0, expectation=LOUD),
+        _stored(
+            "zombies", "Sessions expire while hubs pause.", zombies=(1, 2), duration_s=5.0, expectation=LOUD
+        ),
         _stored(
             "losses",
-            "hubs are cut off from the store past their session",
+            "Hubs are cut off from the store for longer than their session timeout.",
             store_losses=(1, 2),
             duration_s=5.0,
             expectation=LOUD,

@@ -166,7 +166,7 @@ def _case(name: str, summary: str, **fields: object) -> ClusterScenario:
 
 _ROUTED = _case(
     "routed",
-    "smart clients with filters go where topics live, while these move, links break and hubs stand still",
+    "Smart clients with filters follow redirects while topics move, links break and hubs pause.",
     moves=(2, 8),
     link_resets=(0, 3),
     link_cuts=(0, 2),
@@ -178,7 +178,7 @@ _ROUTED = _case(
 _DURABLE = replace(
     _ROUTED,
     name="content-durable",
-    summary="all of this, and one of the topics is durable",
+    summary="The faults of content-everything, and one topic is durable.",
     durable=("a",),
     expectation=replace(QUIET, properties=(*QUIET.properties, "kept")),
     is_large=True,
@@ -186,10 +186,10 @@ _DURABLE = replace(
 
 CONTENT_SCENARIOS = (
     _DURABLE,
-    _case("moves", "subscribers by filter, while topics move from hub to hub", moves=(1, 6)),
+    _case("moves", "Filter subscribers while topics move between hubs.", moves=(1, 6)),
     _case(
         "skew",
-        "subscribers by filter, while hubs go by different plans, links break and hubs stand still",
+        "Filter subscribers while hubs apply different plan versions, links break and hubs pause.",
         moves=(1, 6),
         link_resets=(0, 5),
         link_cuts=(0, 3),
@@ -199,7 +199,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "lanes",
-        "subscribers by filter, while topics are spread over several homes and gathered again",
+        "Filter subscribers while topics are replicated and reduced to one home again.",
         replications=(1, 4),
         modes=BOTH_MODES,
         link_resets=(0, 2),
@@ -207,7 +207,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "relays",
-        "subscribers by filter lose their connections, so that relays come and go while topics move",
+        "Filter subscribers lose their connections, so relays start and stop while topics move.",
         moves=(1, 4),
         client_resets=(2, 8),
         link_resets=(0, 2),
@@ -215,7 +215,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "alone",
-        "topics with subscribers by filter only, while they move and connections are lost",
+        "Topics that have only filter subscribers move while connections are lost.",
         workload=_ALONE,
         moves=(1, 6),
         client_resets=(0, 6),
@@ -224,7 +224,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "links",
-        "hubs ask each other for what filters match, while topics move, links break and hubs stand still",
+        "Hubs forward only messages that match filters while topics move, links break and hubs pause.",
         workload=_ALONE,
         hubs=("h1", "h2", "h3", "h4"),
         moves=(1, 6),
@@ -236,7 +236,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "covers",
-        "subscribers by filters that cover each other come and go, so that hubs ask for others all the time",
+        "Subscribers with covering filters come and go, so hubs replace requested filters all the time.",
         workload=_COVERS,
         moves=(0, 4),
         client_resets=(6, 20),
@@ -245,7 +245,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "older",
-        "hubs ask each other for what filters match, but for one of them, which is of an earlier release",
+        "Hubs exchange filters, except for one hub of an earlier release.",
         workload=_ALONE,
         whole_links=("h2",),
         moves=(1, 6),
@@ -255,7 +255,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "narrow",
-        "subscribers by filter, over links that keep so little that hubs give up what clients have published",
+        "Filter subscribers over links with buffers so small that hubs drop client messages.",
         workload=_HEAVY,
         moves=(0, 3),
         link_resets=(0, 4),
@@ -266,7 +266,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "trees",
-        "content topics on trees that change all the time, while hubs go by different plans and links break",
+        "Content topics on changing trees while hubs apply different plan versions and links break.",
         hubs=_FIVE,
         tree_changes=(3, 9),
         moves=(0, 2),
@@ -278,7 +278,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "trees-crashes",
-        "content topics on trees, while heads and edges crash, join and come back, and connections are lost",
+        "Content topics on trees while heads and edges crash, join and restart, and connections are lost.",
         workload=_COMERS,
         hubs=_FIVE,
         tree_changes=(2, 6),
@@ -292,7 +292,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "trees-wanderers",
-        "plain clients come from edge to edge of a tree that changes, also to edges that lag",
+        "Plain clients switch between the edges of a changing tree, including edges that lag.",
         workload=_WANDERERS,
         hubs=_FIVE,
         planted=("a",),
@@ -305,7 +305,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "trees-routed",
-        "smart clients with filters go to the edges of trees that change, and come back to edges that lag",
+        "Smart clients with filters connect to the edges of changing trees and return to edges that lag.",
         workload=_COMERS,
         hubs=_FIVE,
         tree_changes=(3, 8),
@@ -319,7 +319,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "crashes",
-        "subscribers by filter, while hubs crash and come back",
+        "Filter subscribers while hubs crash and restart.",
         moves=(0, 3),
         crashes=(1, 2),
         expectation=LOUD,
@@ -327,7 +327,7 @@ CONTENT_SCENARIOS = (
     replace(_ROUTED, rare=replace(_DURABLE, name=_ROUTED.name)),
     _case(
         "routed-alone",
-        "smart clients with filters go where topics live that have subscribers by filter only",
+        "Smart clients with filters follow redirects for topics that have only filter subscribers.",
         workload=_ALONE,
         moves=(2, 8),
         link_resets=(0, 3),
@@ -337,7 +337,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "routed-lanes",
-        "smart clients with filters go where topics live, while these are spread over several homes",
+        "Smart clients with filters follow redirects while topics are replicated.",
         replications=(1, 4),
         modes=BOTH_MODES,
         link_resets=(0, 2),
@@ -346,7 +346,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "routed-comers",
-        "smart clients with filters leave and come back, also to hubs that lag behind the one that they left",
+        "Smart clients with filters disconnect and reconnect, also to hubs that lag behind the previous one.",
         workload=_COMERS,
         moves=(1, 5),
         client_resets=(4, 12),
@@ -358,7 +358,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "edges",
-        "hubs send smart clients with filters from one home of a topic to another, links break and hubs stand still",
+        "Hubs redirect smart clients with filters between homes while links break and hubs pause.",
         workload=_EDGES,
         hubs=("h1", "h2", "h3", "h4"),
         story="edges",
@@ -373,7 +373,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "edges-crashes",
-        "the same, while hubs crash and connections are lost",
+        "Hubs redirect smart clients with filters between homes while hubs crash and connections are lost.",
         workload=_EDGES,
         hubs=("h1", "h2", "h3", "h4"),
         story="edges",
@@ -387,7 +387,7 @@ CONTENT_SCENARIOS = (
     ),
     _case(
         "routed-crashes",
-        "smart clients with filters go where topics live, while hubs crash and connections are lost",
+        "Smart clients with filters follow redirects while hubs crash and connections are lost.",
         workload=_COMERS,
         moves=(1, 4),
         crashes=(0, 2),

@@ -105,14 +105,14 @@ _FULL = OverloadThresholds(lower=0.05, higher=0.06)
 SESSION_SCENARIOS = (
     _case(
         "shares",
-        "edges of strengths 1 : 2 : 4 share subscribers that all came to the first",
+        "Edges with capacities 1 : 2 : 4 balance subscribers that all connected to the first edge.",
         _seated(h1=36),
         story="shares",
         write_s={"h1": 0.0008, "h2": 0.0004, "h3": 0.0002},
     ),
     _case(
         "steady",
-        "edges of strengths 1 : 2 : 4 share a few subscribers, and move few of them twice",
+        "Edges with capacities 1 : 2 : 4 balance a few subscribers and move few of them twice.",
         _seated(h1=8),
         story="steady",
         duration_s=20.0,
@@ -120,7 +120,7 @@ SESSION_SCENARIOS = (
     ),
     _case(
         "sessions",
-        "edges share subscribers by themselves, and hubs die in the middle of a session",
+        "Edges balance subscribers without a controller, and hubs crash during a session.",
         _seated(h1=8),
         story="deaths",
         write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
@@ -128,7 +128,7 @@ SESSION_SCENARIOS = (
     ),
     _case(
         "full",
-        "edges that are all overloaded, one more than the others, leave subscribers where they are",
+        "All edges are overloaded, one of them more than the rest; subscribers stay where they are.",
         _seated(h1=6, h2=3, h3=3),
         story="full",
         duration_s=18.0,
@@ -137,14 +137,14 @@ SESSION_SCENARIOS = (
     ),
     _case(
         "drained",
-        "edges share subscribers by themselves, and one of a session is an edge no longer",
+        "Edges balance subscribers without a controller, and one edge of a session stops being an edge.",
         _seated(h1=8),
         story="drained",
         write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
     ),
     _case(
         "misheard",
-        "edges share subscribers, and what they tell each other is lost, late or told twice",
+        "Edges balance subscribers while their control messages are lost, delayed or duplicated.",
         _seated(h1=8),
         story="misheard",
         write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
@@ -168,14 +168,14 @@ SESSION_SCENARIOS = (
     ),
     _case(
         "clusters",
-        "two clusters share subscribers that all came to one edge",
+        "Two clusters balance subscribers that all connected to one edge.",
         _seated(h2=8),
         story="clusters",
         **_CLUSTERS,
     ),
     _case(
         "clusters-deaths",
-        "two clusters share subscribers by themselves, and heads and edges die meanwhile",
+        "Two clusters balance subscribers without a controller while heads and edges crash.",
         _seated(h2=8),
         story="cluster-deaths",
         expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),

@@ -17,7 +17,7 @@ _EVERYTHING = Subscribing(names=("match.*",), is_pattern=True)
 
 DEMO = Scenario(
     name="demo",
-    summary="Two reporters, eleven listeners: smart and plain Redis clients, by name and by pattern.",
+    summary="Two publishers and eleven subscribers: smart and plain Redis clients, by topic and by pattern.",
     workload=Workload(
         clients=(
             Client(name="reporter", publishes=(_SCORES,)),

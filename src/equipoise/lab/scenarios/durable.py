@@ -65,42 +65,50 @@ def _case(name: str, summary: str, **fields: object) -> DurableScenario:
 
 
 DURABLE_SCENARIOS = (
-    _case("power", "all bookies lose their power just after acknowledging", power_cuts=(1, 3)),
+    _case("power", "All bookies lose power right after they acknowledge.", power_cuts=(1, 3)),
     _case(
         "recovery",
-        "ledgers are recovered by several at once, under their writers, with bookies crashing and cut off",
+        "Several clients recover ledgers concurrently with their writers while bookies crash and are "
+        "cut off.",
         recoveries=(1, 4),
         crashes=(0, 3),
         cuts=(0, 4),
         bookies=4,
     ),
-    _case("emptied", "an emptied disk at an old name is refused", emptied=(1, 1), crashes=(1, 3)),
-    _case("torn", "writes are torn by crashes of single bookies", crashes=(3, 8), duration_s=4.0),
+    _case(
+        "emptied",
+        "A bookie with an emptied disk and a known name is rejected.",
+        emptied=(1, 1),
+        crashes=(1, 3),
+    ),
+    _case("torn", "Crashes of single bookies tear writes.", crashes=(3, 8), duration_s=4.0),
     _case(
         "rot",
-        "bits flip and sectors are lost on one bookie",
+        "Bits flip and sectors are lost on one bookie.",
         rots=(1, 4),
         crashes=(1, 3),
         quorum=(3, 2, 2),
         bookies=4,
     ),
-    _case("lies", "the disk of one bookie acknowledges syncs it has not made", lies=(1, 2), bookies=4),
+    _case(
+        "lies", "The disk of one bookie acknowledges syncs that it did not perform.", lies=(1, 2), bookies=4
+    ),
     _case(
         "metadata",
-        "metadata is damaged for a while: nothing is served from it and nothing deleted",
+        "Metadata is damaged for a while: bookies serve nothing from it and delete nothing.",
         metadata_damages=(1, 3),
         crashes=(0, 1),
     ),
     _case(
         "full",
-        "disks fill up and syncs fail, on one and then on too many",
+        "Disks fill up and syncs fail, first on one bookie and then on too many.",
         full=(1, 2),
         failed_syncs=(0, 2),
         duration_s=5.0,
     ),
     _case(
         "bookies",
-        "bookies are lost, slow, drained and replaced; ledgers are deleted and compacted",
+        "Bookies are lost, slow, drained and replaced. Ledgers are deleted and compacted.",
         bookies=5,
         losses=(0, 1),
         crashes=(0, 3),
@@ -173,37 +181,37 @@ def _log_case(name: str, summary: str, **fields: object) -> LogScenario:
 
 LOG_SCENARIOS = (
     _log_case(
-        "moves", "logs move from hub to hub under appends and reads that wait", moves=(4, 12), stops=(0, 1)
+        "moves", "Logs move between hubs under appends and blocking reads.", moves=(4, 12), stops=(0, 1)
     ),
     _log_case(
         "zombie",
-        "owners pause until other hubs own their logs, and resume",
+        "Log owners pause until other hubs own their logs, then resume.",
         zombies=(1, 3),
         moves=(0, 3),
     ),
     _log_case(
         "cut-off",
-        "owners are cut off from the store, from other hubs, or from both",
+        "Log owners are cut off from the store, from other hubs, or from both.",
         store_cuts=(2, 4),
         cuts=(2, 4),
         moves=(0, 1),
     ),
     _log_case(
         "outage",
-        "the store is gone for a while, hubs and bookies crash",
+        "The store is down for a while, and hubs and bookies crash.",
         outages=(1, 2),
         bookie_crashes=(0, 2),
     ),
     _log_case(
         "doubt",
-        "owners crash, and links between hubs fail, with commands in flight",
+        "Log owners crash and links between hubs fail with commands in flight.",
         crashes=(1, 3),
         link_cuts=(1, 4),
         moves=(0, 4),
     ),
     _log_case(
         "topics",
-        "messages are published to a durable topic while it moves, and its owners crash and are cut off",
+        "Clients publish to a durable topic while it moves and its owners crash and are cut off.",
         is_durable=True,
         moves=(2, 6),
         crashes=(0, 2),
@@ -212,7 +220,8 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "once",
-        "smart publishers send again what is not answered, while owners crash, stand still and move: all is there once",
+        "Smart publishers resend unanswered messages while owners crash, pause and move. Each message "
+        "is in the log once.",
         expectation=_ONCE,
         is_durable=True,
         publishers=3,
@@ -227,7 +236,7 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "marks",
-        "durable subscribers go on where they left off, while they, their hubs and the topic come and go",
+        "Durable subscribers resume at their mark while subscribers, hubs and the topic come and go.",
         expectation=_SUBSCRIBERS,
         subscribers=2,
         subscriber_crashes=(1, 4),
@@ -238,7 +247,7 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "groups",
-        "subscribers share the messages of a topic, and take over what one of them leaves behind",
+        "Consumers share the messages of a topic and take over the pending entries of a lost consumer.",
         expectation=_SUBSCRIBERS,
         subscribers=3,
         is_group=True,
@@ -249,7 +258,8 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "retries",
-        "messages are refused, delivered again, and given to a dead-letter topic, while hubs come and go",
+        "Consumers reject messages. The hub redelivers them and moves them to a dead-letter topic "
+        "while hubs come and go.",
         expectation=_SUBSCRIBERS,
         subscribers=2,
         is_group=True,
@@ -260,7 +270,7 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "trim",
-        "logs are trimmed and go on in new ledgers, old ones are deleted, while they move and their owners crash",
+        "Logs are trimmed and roll to new ledgers. Old ledgers are deleted while logs move and owners crash.",
         expectation=_TRIMMED,
         roll_bytes=600,
         trims=(2, 6),
@@ -270,7 +280,8 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "sites",
-        "logs move between sites: they go on there, old ledgers follow slowly, and in the end one site has all of them",
+        "Logs move between sites and continue there. Old ledgers follow slowly until one site has all "
+        "of them.",
         sites=2,
         hubs=4,
         bookies=6,
@@ -283,7 +294,8 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "unled",
-        "no controller leads: logs that lie at one hub spread, and those of a dead one go to hubs with room",
+        "No controller leads. Logs of one hub spread to other hubs, and logs of a dead hub go to hubs "
+        "with capacity.",
         is_unled=True,
         hubs=4,
         topics=6,
@@ -294,7 +306,8 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "old-hub",
-        "a hub of a release without logs is given a share of the ring and topics: it never gets a durable one",
+        "A hub of a release without logs has a share of the ring and of the topics. It never receives "
+        "a durable topic.",
         is_durable=True,
         old_hubs=1,
         moves=(3, 8),
@@ -304,7 +317,7 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "everything",
-        "all of this at once: hubs, bookies, subscribers, store and links fail while logs move and roll",
+        "All faults at once: hubs, bookies, subscribers, store and links fail while logs move and roll.",
         expectation=Expectation(properties=("kept", "one epoch", "prefixes", "marks", "once")),
         is_durable=True,
         subscribers=2,
@@ -326,7 +339,8 @@ LOG_SCENARIOS = (
     ),
     _log_case(
         "consumed",
-        "entries go once all durable subscribers have acknowledged them, and not before, while all come and go",
+        "Entries are deleted once all durable subscribers have acknowledged them, and not before, "
+        "while processes come and go.",
         expectation=Expectation(properties=("kept", "one epoch", "marks")),
         is_durable=True,
         is_consumed=True,

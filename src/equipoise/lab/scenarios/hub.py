@@ -148,7 +148,7 @@ def _with_receipts(workload: Workload) -> Workload:
 HUB_SCENARIOS = (
     Scenario(
         name="hub-small",
-        summary="one hub, three clients, 200 messages, a bit of every common fault",
+        summary="One hub, three clients, 200 messages and a few of every common fault.",
         workload=SMALL,
         topology=UNEVEN,
         faults=SMALL_FAULTS,
@@ -156,7 +156,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-slow-readers",
-        summary="big messages to clients that read slowly, stop reading, or sit behind a thin line",
+        summary="Large messages to clients that read slowly, stop reading or have little bandwidth.",
         workload=HEAVY,
         topology=replace(UNEVEN, window_bytes=16 * KIB),
         faults=(
@@ -171,14 +171,14 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-resets",
-        summary="connections break in the middle of frames, again and again",
+        summary="Connections break repeatedly in the middle of frames.",
         workload=_with_receipts(CROWD),
         topology=UNEVEN,
         faults=(Fault(kind=FaultKind.RESET, times=(3, 12)),),
     ),
     Scenario(
         name="hub-pauses",
-        summary="hub and clients pause, sometimes longer than every timeout",
+        summary="The hub and clients pause, sometimes for longer than every timeout.",
         workload=CROWD,
         topology=UNEVEN,
         faults=(
@@ -188,7 +188,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-restarts",
-        summary="the hub dies, loudly or silently, and comes back with a clock that may have jumped",
+        summary="The hub crashes, with or without a reset, and restarts with a clock that may have jumped.",
         workload=CROWD,
         topology=UNEVEN,
         faults=(
@@ -200,7 +200,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-cuts",
-        summary="links are cut one way or both, flap and lose packets",
+        summary="Links are cut in one or both directions, flap and lose packets.",
         workload=CROWD,
         topology=replace(UNEVEN, loss=(-0.02, 0.02)),
         faults=(
@@ -211,7 +211,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-revocation",
-        summary="permissions are taken away and given back while messages flow",
+        summary="Permissions are revoked and granted again while messages flow.",
         workload=_logged_in(CROWD),
         topology=UNEVEN,
         faults=(
@@ -223,7 +223,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-hostile",
-        summary="unauthenticated clients send garbage, announce gigabytes and open many connections",
+        summary="Unauthenticated clients send garbage, announce gigabytes and open many connections.",
         workload=SMALL,
         topology=UNEVEN,
         faults=(
@@ -234,7 +234,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-everything",
-        summary="all of the above at once",
+        summary="All hub faults at once.",
         workload=_logged_in(Workload(clients=(*CROWD.clients, *HEAVY_LISTENERS))),
         topology=replace(UNEVEN, loss=(-0.02, 0.01), window_bytes=16 * KIB),
         faults=(
@@ -254,7 +254,7 @@ HUB_SCENARIOS = (
     ),
     Scenario(
         name="hub-large",
-        summary="no faults, 1,000 subscribers: how fast a large world runs",
+        summary="No faults and 1,000 subscribers: how fast a large world runs.",
         workload=Workload(
             clients=(
                 Client(name="ann", publishes=_talk("a", count=None, burst=(10, 10), interval_s=0.1)),

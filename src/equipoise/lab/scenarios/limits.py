@@ -196,10 +196,10 @@ def _seats(name: str, summary: str, **fields: object) -> ClusterScenario:
 
 
 LIMITS_SCENARIOS = (
-    _limits("moves", "limited topics move from hub to hub", moves=(1, 8), ring_changes=(0, 2), lag_s=0.2),
+    _limits("moves", "Rate-limited topics move between hubs.", moves=(1, 8), ring_changes=(0, 2), lag_s=0.2),
     _limits(
         "shares",
-        "limited topics are split among hubs, in other parts every time",
+        "Rate-limited topics are split among hubs, with different shares each time.",
         share_changes=(1, 6),
         moves=(0, 3),
         link_resets=(0, 4),
@@ -208,7 +208,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "crashes",
-        "hubs that number limited topics crash and come back",
+        "Hubs that number rate-limited topics crash and restart.",
         has_store=True,
         crashes=(1, 2),
         moves=(0, 3),
@@ -218,7 +218,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "zombie",
-        "hubs pause past their session, or are isolated from the store, and resume",
+        "Hubs pause past their session timeout, or are cut off from the store, and resume.",
         has_store=True,
         zombies=(0, 2),
         store_losses=(0, 2),
@@ -230,7 +230,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "store-gone",
-        "the store is gone for several sessions, and limited topics go on",
+        "The store is down for several session timeouts, and rate-limited topics continue.",
         has_store=True,
         moves=(0, 2),
         store_outage_s=4.0,
@@ -240,7 +240,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "clocks",
-        "the wall clocks of hubs are wrong and are set, and hubs pause",
+        "The wall clocks of hubs are wrong and are reset, and hubs pause.",
         moves=(0, 4),
         pauses=(0, 4),
         crashes=(0, 1),
@@ -251,7 +251,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "old-hub",
-        "a hub of a release without rate limits joins, and an operator moves topics",
+        "A hub of a release without rate limits joins, and an operator moves topics.",
         has_store=True,
         joins=(1, 1),
         without_limits=("new-1",),
@@ -263,7 +263,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "relays",
-        "messages of limited topics come through other hubs, over links that break",
+        "Messages of rate-limited topics are forwarded by other hubs over links that break.",
         moves=(0, 2),
         link_resets=(1, 6),
         link_cuts=(0, 3),
@@ -271,7 +271,8 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "lockstep",
-        "publishers in step with the tokens of their topic, which take longer to come than a message may wait",
+        "Publishers run in step with the tokens of their topic, and a token takes longer than a "
+        "message may wait.",
         hubs=("h1",),
         workload=_IN_STEP,
         topology=NetworkShape(latency_s=(0.005, 0.005)),
@@ -281,7 +282,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "fair",
-        "publishers that never stop beside some that send now and then",
+        "Publishers that always have messages compete with publishers that send rarely.",
         workload=_FAIR_CROWD,
         limited={"a": (20.0, 4)},
         limit_wait_ms=2_000.0,
@@ -290,7 +291,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "used",
-        "publishers that never stop at six hubs, while their topic is moved and split",
+        "Publishers at six hubs always have messages while their topic moves and is split.",
         hubs=("h1", "h2", "h3", "h4", "h5", "h6"),
         workload=_ENDLESS_CROWD,
         limited={"a": (30.0, 10)},
@@ -305,7 +306,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "beside",
-        "publishers that never stop publish to topics without limit over the same connection",
+        "Publishers that always have messages also publish to unlimited topics over the same connection.",
         workload=_BUSY_CROWD,
         limited={"a": (30.0, 6)},
         moves=(0, 3),
@@ -315,7 +316,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "bursts",
-        "all hubs are quiet and then busy at once, while shares change",
+        "All hubs are idle and then busy at once while shares change.",
         workload=_BURSTY_CROWD,
         limited={"a": (4.0, 12)},
         share_changes=(3, 10),
@@ -323,7 +324,7 @@ LIMITS_SCENARIOS = (
     ),
     _limits(
         "idle",
-        "limited topics are used rarely, and dropped in between",
+        "Rate-limited topics are used rarely and dropped in between.",
         workload=_IDLE_CROWD,
         limited={"[de]": (0.4, 6)},
         hub_limits={"topic_idle_s": 0.3},
@@ -332,14 +333,15 @@ LIMITS_SCENARIOS = (
     ),
     _seats(
         "seats",
-        "smart publishers of a split topic are sent from seat to seat, while hubs join and hear late",
+        "Hubs redirect smart publishers of a split topic between seats while hubs join and receive "
+        "plans late.",
         lag_s=0.3,
         joins=(0, 1),
         link_resets=(0, 3),
     ),
     _seats(
         "seats-resets",
-        "the same while connections of clients are reset",
+        "Hubs redirect smart publishers of a split topic between seats while client connections are reset.",
         lag_s=0.3,
         joins=(0, 1),
         client_resets=(1, 4),
@@ -347,14 +349,16 @@ LIMITS_SCENARIOS = (
     ),
     _seats(
         "seats-crashes",
-        "the same while hubs that deal seats, or are seats, crash and come back",
+        "Hubs redirect smart publishers of a split topic between seats while hubs that assign or hold "
+        "seats crash and restart.",
         has_store=True,
         crashes=(1, 2),
         expectation=LIMITED,
     ),
     _seats(
         "seats-balance",
-        "publishers that go on, one of them busy, while parts change and hubs join, hear late, crash and come back",
+        "Continuous publishers, one of them busy, while shares change and hubs join, receive plans "
+        "late, crash and restart.",
         workload=_BALANCED_CROWD,
         lag_s=0.3,
         reshares=(1, 3),

@@ -16,16 +16,17 @@ class Dialect(StrEnum):
     """How a client talks to a hub."""
 
     SMART = "smart"
-    """The Equipoise client: knows positions, tells gaps, mends its connection."""
+    "The Equipoise client: it tracks positions, reports gaps and reconnects."
     RESP2 = "resp2"
     RESP3 = "resp3"
-    """A plain Redis subscriber that connects anew when its connection is lost, and knows nothing more."""
+    "A plain Redis subscriber that reconnects when its connection is lost."
     POSITIONED = "positioned"
-    """A subscriber that reads positions off the wire by hand, from one hub, and asserts what the wire promises."""
+    "A subscriber that decodes positions from the wire, from one hub, and asserts the guarantees of "
+    "the protocol."
     LANES = "lanes"
-    """A subscriber by hand that takes each lane of its topics from the hub that numbers it."""
+    "A subscriber on the wire protocol that reads each lane of its topics from the hub that numbers it."
     ROVING = "roving"
-    """A publisher by hand that gives each message to another hub than the one before."""
+    "A publisher on the wire protocol that sends each message to a different hub than the previous one."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,14 +171,14 @@ def _fields(value: Any) -> dict[str, Any]:
 HUB_ABLATIONS = (
     Ablation(
         "output-limits",
-        "a slow subscriber is cut",
+        "A hub disconnects a slow subscriber.",
         memory.NAME,
         "hub-slow-readers",
         _without_output_limits,
     ),
     Ablation(
         "backlog-order",
-        "what waits for a slow subscriber leaves before what is new",
+        "The backlog of a slow subscriber is sent before new messages.",
         order.NAME,
         "hub-slow-readers",
         _without_backlog_order,
@@ -186,7 +186,7 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "epochs",
-        "each life of a hub numbers in an epoch of its own",
+        "Each incarnation of a hub numbers in its own epoch.",
         once.NAME,
         "hub-restarts",
         _without_epochs,
@@ -194,7 +194,7 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "succession",
-        "a client's former connection is cut when it connects anew",
+        "A hub closes a client's former connection when the client reconnects.",
         order.NAME,
         "hub-cuts",
         _without_succession,
@@ -202,7 +202,7 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "revocation",
-        "live subscriptions are judged again by new rules",
+        "A hub re-checks live subscriptions when access rules change.",
         authorised.NAME,
         "hub-revocation",
         _without_revocation,
@@ -210,7 +210,7 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "subscribe-grants",
-        "a subscription is judged when it is asked for",
+        "A hub checks access when a client subscribes.",
         authorised.NAME,
         "hub-revocation",
         _without_subscribe_grants,
@@ -218,7 +218,7 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "publish-grants",
-        "a publish is judged",
+        "A hub checks access on publish.",
         authorised.NAME,
         "hub-revocation",
         _without_publish_grants,
@@ -226,18 +226,22 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "pattern-grants",
-        "a pattern is judged as a whole and again for each topic",
+        "A hub checks a pattern as a whole and again for each topic.",
         authorised.NAME,
         "hub-revocation",
         _without_pattern_grants,
         seed=5,
     ),
     Ablation(
-        "input-limits", "an endless request is refused", memory.NAME, "hub-hostile", _without_input_limits
+        "input-limits",
+        "A hub rejects a request without end.",
+        memory.NAME,
+        "hub-hostile",
+        _without_input_limits,
     ),
     Ablation(
         "connection-limit",
-        "connections beyond a number are refused",
+        "A hub rejects connections above a limit.",
         memory.NAME,
         "hub-hostile",
         _without_connection_limit,
@@ -245,31 +249,35 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "gap-after-reconnect",
-        "a gap says what was missed while away",
+        "A gap reports the messages that a client missed while it was disconnected.",
         once.NAME,
         "hub-resets",
         _without_gap_after_reconnect,
     ),
     Ablation(
         "gap-for-drops",
-        "a gap says what a full queue drops",
+        "A gap reports the messages that a full queue drops.",
         once.NAME,
         "hub-slow-readers",
         _without_gap_for_drops,
     ),
     Ablation(
-        "queue-bound", "a full queue drops its oldest", memory.NAME, "hub-slow-readers", _without_queue_bound
+        "queue-bound",
+        "A full queue drops its oldest messages.",
+        memory.NAME,
+        "hub-slow-readers",
+        _without_queue_bound,
     ),
     Ablation(
         "window",
-        "publishes without receipt are limited in number",
+        "The number of publishes without a reply is limited.",
         memory.NAME,
         "hub-slow-readers",
         _without_window,
     ),
     Ablation(
         "uncertainty",
-        "what may have been delivered is not sent again",
+        "A message that may have been delivered is not resent.",
         once.NAME,
         "hub-resets",
         _without_uncertainty,
@@ -277,10 +285,12 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "resubscription",
-        "a new connection subscribes to what the old one had",
+        "A new connection restores the subscriptions of the old one.",
         progress.NAME,
         "hub-resets",
         _without_resubscription,
     ),
-    Ablation("pings", "a silent hub is noticed", progress.NAME, "hub-restarts", _without_pings, seed=22),
+    Ablation(
+        "pings", "A client detects a silent hub.", progress.NAME, "hub-restarts", _without_pings, seed=22
+    ),
 )

@@ -135,7 +135,7 @@ CLUSTER_ABLATIONS = (
     *CRASH_ABLATIONS,
     Ablation(
         "cluster-revocation",
-        "subscriptions at every hub are judged again by new rules",
+        "Every hub re-checks live subscriptions when access rules change.",
         authorised.NAME,
         "cluster-users",
         replacing(reauthorization, "judge_again", lambda core, session: 0),
@@ -143,7 +143,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "resent-links",
-        "a link that was reset sends again what was not acknowledged",
+        "A link resends unacknowledged frames after a reset.",
         once.NAME,
         "cluster-links",
         replacing(OutLink, "resume", _forget_unacknowledged),
@@ -151,7 +151,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "owed-words",
-        "messages to a new home wait for the acks of those sent to the old one",
+        "A relay holds messages to a new home until the old home has acknowledged its messages.",
         order.NAME,
         "cluster-skew",
         replacing(Ingress, "waiting_for", _never_wait),
@@ -159,7 +159,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "old-source",
-        "a relay follows its old source until the new one continues it",
+        "A relay follows its old source until the new source continues the stream.",
         needless_gap.NAME,
         "cluster-followers-skew",
         replacing(RelayMerge, "continues", _always),
@@ -167,7 +167,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "epoch-before",
-        "a relay takes an epoch only after the one before it",
+        "A relay accepts an epoch only after the previous epoch.",
         needless_gap.NAME,
         "cluster-skew",
         replacing(RelayMerge, "may_open", _always),
@@ -175,7 +175,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "barrier",
-        "a topic is opened only once every hub goes by the plan",
+        "A topic opens at its new home only after every hub has applied the plan.",
         once.NAME,
         "cluster-ring",
         replacing(Cluster, "is_barrier_passed", property(lambda cluster: True)),
@@ -183,7 +183,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "hub-positions",
-        "a relay passes each position on once",
+        "A relay delivers each position once.",
         once.NAME,
         "cluster-skew",
         replacing(Merging, "_deliver", _deliver_all),
@@ -191,21 +191,21 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "close",
-        "a new home numbers only once the old one has closed",
+        "A new home numbers messages only after the old home has closed the topic.",
         once.NAME,
         "cluster-skew",
         replacing(HandoverEngine, "_send_prepared", _open_when_asked),
     ),
     Ablation(
         "incarnations",
-        "a hub that restarts under its name is another one",
+        "A hub that restarts under the same name has a new incarnation.",
         order.NAME,
         "story-restarted",
         _without_incarnations,
     ),
     Ablation(
         "lane-tags",
-        "what follows in another lane waits for what it comes after",
+        "A message waits for its dependencies in other lanes.",
         order.NAME,
         "cluster-lanes-plain",
         replacing(Dependencies, "must_wait", lambda tags, stream, marks: False),
@@ -213,7 +213,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "lane-barrier",
-        "a lane is used only once every hub follows it",
+        "A lane is used only after every hub follows it.",
         once.NAME,
         "cluster-lanes-plain",
         replacing(Lanes, "is_barrier_passed", property(lambda lanes: True)),
@@ -221,7 +221,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "lane-epochs",
-        "lanes of a hub that has come back are numbered above those of its former lives",
+        "A restarted hub numbers its lanes above those of its earlier incarnations.",
         progress.NAME,
         "cluster-everything",
         replacing(Lanes, "introduced", _keep_epochs),
@@ -229,7 +229,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "waiting-clients",
-        "a client whose pings wait behind replies that it is owed hears that its hub is alive",
+        "A client detects that its hub is alive while its pings are queued behind deferred replies.",
         needless_gap.NAME,
         "limits-relays",
         replacing(session, "_WATCH_S", 3_600.0),
@@ -237,14 +237,14 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "doubt",
-        "a hub whose own session expired declares no other hub dead for a while",
+        "A hub whose own session expired declares no other hub dead for a while.",
         needless_gap.NAME,
         "cluster-store-unreachable",
         replacing(Sight, "doubt", lambda self, until: None),
     ),
     Ablation(
         "put-back",
-        "hubs put back what an emptied store has lost",
+        "Hubs restore the records that an emptied store has lost.",
         progress.NAME,
         "cluster-store-emptied",
         replacing(RegionGuard, "_put_back", _put_nothing_back),
@@ -252,7 +252,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "client-positions",
-        "a client takes each position once",
+        "A client delivers each position once.",
         once.NAME,
         "story-four-moves",
         replacing(Cursor, "accept", _accept_all),
@@ -260,14 +260,14 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "staying",
-        "a subscriber stays with the old home until the new one is as far",
+        "A subscriber stays at the old home until the new home has reached the same position.",
         needless_gap.NAME,
         "cluster-routed-skew",
         replacing(TopicMerge, "want", _leave_at_once),
     ),
     Ablation(
         "settling",
-        "a publisher goes to the new home once the old one has answered",
+        "A publisher switches to the new home after the old home has replied.",
         order.NAME,
         "story-four-moves",
         replacing(Publishing, "_settle", _go_without_settling),
@@ -275,14 +275,15 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "severing",
-        "a publisher goes elsewhere once the lost connection can bring nothing more",
+        "After a lost connection a publisher switches hubs only when no message of that connection can "
+        "still arrive.",
         order.NAME,
         "story-held-up",
         replacing(Publishing, "_sever", _go_without_severing),
     ),
     Ablation(
         "publisher-tags",
-        "a publisher says what its message comes after when it goes to another home",
+        "A publisher that switches homes states the dependency of its next message.",
         order.NAME,
         "cluster-routed-replication",
         replacing(Publishing, "_note", lambda *words: None),
@@ -290,7 +291,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "client-marks",
-        "a client waits for the lane that a message comes after",
+        "A client holds a message until it has received the message's dependency in another lane.",
         order.NAME,
         "cluster-routed-replication",
         replacing(TopicMerge, "depends", lambda *words: None),
@@ -298,7 +299,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "lane-beginnings",
-        "a client takes a new lane from its first message",
+        "A client reads a new lane from its first message.",
         needless_gap.NAME,
         "cluster-routed-replication",
         replacing(MergedStream, "is_awaited_from", lambda *words: False),
@@ -306,7 +307,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "after",
-        "a subscriber of several hubs waits for what eq.after names",
+        "A subscriber of several hubs holds a message until it has received the positions in `eq.after`.",
         order.NAME,
         "cluster-lanes",
         replacing(LaneSubscriber, "is_careless", True),
@@ -314,7 +315,7 @@ CLUSTER_ABLATIONS = (
     ),
     Ablation(
         "roving-tags",
-        "a publisher that goes from hub to hub says so",
+        "A publisher that alternates between hubs announces it.",
         order.NAME,
         "cluster-lanes-roving",
         replacing(RovingPublisher, "is_careless", True),

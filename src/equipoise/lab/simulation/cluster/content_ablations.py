@@ -207,7 +207,8 @@ def _await_no_home(listening: Listening, name: bytes, wait: Wait, answers: objec
 CONTENT_ABLATIONS = (
     Ablation(
         "tree-version",
-        "a hub of a tree sends a stream on once it follows its own parent under the plan of the hub that asks",
+        "A hub of a tree forwards a stream only after it follows its own parent under the requester's "
+        "plan version.",
         progress.NAME,
         "content-trees",
         lambda: replaced(Followers, "_may_follow", _follow_under_any_plan),
@@ -215,49 +216,50 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "tree-position",
-        "an edge answers a subscriber once it is as far as the home was when the subscriber came",
+        "An edge confirms a subscription after it has reached the home's position at the time of the "
+        "subscription.",
         once.NAME,
         "content-trees-wanderers",
         lambda: replaced(Listening, "_await_home", _await_no_home),
     ),
     Ablation(
         "filter-match",
-        "a subscriber by filter gets only what its filter matches",
+        "A filter subscriber receives only matching messages.",
         once.NAME,
         "content-moves",
         lambda: replaced(FilterIndex, "match", _match_all),
     ),
     Ablation(
         "filter-complete",
-        "a subscriber by filter gets all that its filter matches",
+        "A filter subscriber receives all matching messages.",
         once.NAME,
         "content-moves",
         lambda: replaced(FilterIndex, "match", _match_half),
     ),
     Ablation(
         "filter-barrier",
-        "a subscription by filter is answered once the hub follows the topic",
+        "A hub confirms a filter subscription after it follows the topic.",
         once.NAME,
         "content-relays",
         lambda: replaced(Listening, "_stand_by_name", _stand_nowhere),
     ),
     Ablation(
         "filter-heard",
-        "a hub follows a topic as long as a client there has a filter on it",
+        "A hub follows a topic as long as one of its clients has a filter on it.",
         progress.NAME,
         "content-alone",
         lambda: replaced(Topic, "is_heard", property(lambda topic: bool(topic.members))),
     ),
     Ablation(
         "filter-span",
-        "a hub that follows by filters learns which positions it was not sent on purpose",
+        "A hub that follows by filters learns which positions its source omitted on purpose.",
         needless_gap.NAME,
         "content-links",
         lambda: replaced(Merging, "_deliver_span", _without_span),
     ),
     Ablation(
         "filter-stale",
-        "a hub takes filtered runs of a hub that knows its filters only",
+        "A hub accepts filtered runs only from a hub that has its current filters.",
         once.NAME,
         "content-trees-routed",
         lambda: replaced(RelayMerge, "has_attached", lambda stream, hub: True),
@@ -265,7 +267,7 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "filter-cover",
-        "a subscription is answered once the hubs that are followed send what it needs",
+        "A hub confirms a subscription after all followed hubs send the messages it needs.",
         once.NAME,
         "content-covers",
         lambda: replaced(Interests, "hold", _hold_nothing),
@@ -273,7 +275,8 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "filter-drain",
-        "a hub that follows by filters leaves a home when it has come to where the next one begins",
+        "A hub that follows by filters leaves a home when it has reached the first position of the "
+        "next home.",
         needless_gap.NAME,
         "content-links",
         lambda: replaced(RelayMerge, "switch", _switch_at_once),
@@ -281,7 +284,7 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "filter-leaving",
-        "a cover that goes is asked for until others stand for what it covered",
+        "A hub requests a removed cover until other covers replace it.",
         once.NAME,
         "content-covers",
         _covers_leave_at_once,
@@ -289,7 +292,8 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "filter-close",
-        "a hub that follows by filters learns how far a stream is before it learns that it goes on elsewhere",
+        "A hub that follows by filters learns the position of a stream before it learns that the "
+        "stream continues elsewhere.",
         needless_gap.NAME,
         "content-links",
         _account_by_time_only,
@@ -297,49 +301,50 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "client-span",
-        "a smart client with a filter learns which positions it was not sent on purpose",
+        "A smart client with a filter learns which positions the hub omitted on purpose.",
         needless_gap.NAME,
         "content-moves",
         lambda: replaced(TopicMerge, "_take_run", _take_messages_only),
     ),
     Ablation(
         "client-drain",
-        "a smart client with a filter leaves a hub when it has come to where the next one begins",
+        "A smart client with a filter leaves a hub when it has reached the first position of the next hub.",
         needless_gap.NAME,
         "content-routed",
         lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
     ),
     Ablation(
         "edge-drain",
-        "a smart client that is sent to another edge leaves the former one when that has come to where it was taken in",
+        "A redirected smart client leaves its former edge when that edge has reached the position of "
+        "the new subscription.",
         needless_gap.NAME,
         "content-edges",
         lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
     ),
     Ablation(
         "edge-duplicates",
-        "a smart client that is sent to another edge drops what it had from the former one",
+        "A redirected smart client drops messages that the former edge already delivered.",
         once.NAME,
         "content-edges",
         lambda: replaced(TopicMerge, "_take_run", _take_again),
     ),
     Ablation(
         "edge-stabilizing",
-        "a hub begins no session before it has measured what the last one did",
+        "A hub starts no balancing session before it has measured the effect of the last one.",
         balance.NAME,
         "content-steady",
         lambda: replaced(edge_table, "_carry", _never_stabilizing),
     ),
     Ablation(
         "edge-unavailable",
-        "a hub that is full takes no subscribers, and says so",
+        "A hub at capacity accepts no subscribers and announces it.",
         balance.NAME,
         "content-full",
         _never_unavailable,
     ),
     Ablation(
         "edge-overdue",
-        "a session ends when what it waits for does not come in time",
+        "A balancing session ends when an expected message does not arrive in time.",
         balance.NAME,
         "content-sessions",
         lambda: replaced(EdgeBalancer, "poll", _wait_for_ever),
@@ -354,7 +359,7 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "client-cover",
-        "a smart client with a filter asks how far a stream is when it waits for that",
+        "A smart client with a filter requests the position of a stream when it waits for that position.",
         needless_gap.NAME,
         "content-routed-alone",
         lambda: replaced(LinkSubscription, "ask_cover", _ask_nothing),
@@ -362,14 +367,14 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "filter-loss",
-        "a span holds no position that was lost",
+        "A span contains no lost position.",
         once.NAME,
         "content-narrow",
         lambda: replaced(Topic, "jump", _jump_unseen),
     ),
     Ablation(
         "client-bookmark",
-        "a smart client that comes back to a hub that lags does not get again what it had",
+        "A smart client that returns to a lagging hub receives no message twice.",
         once.NAME,
         "content-routed-comers",
         lambda: replaced(MergedStreams, "bookmark", lambda streams: MergedStreams()),
@@ -377,7 +382,8 @@ CONTENT_ABLATIONS = (
     ),
     Ablation(
         "client-close",
-        "a smart client with a filter learns how far a stream is before it learns that it goes on elsewhere",
+        "A smart client with a filter learns the position of a stream before it learns that the stream "
+        "continues elsewhere.",
         needless_gap.NAME,
         "content-moves",
         lambda: replaced(FilterSpans, "account", _account_nothing),

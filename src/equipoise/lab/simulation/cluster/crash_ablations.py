@@ -55,7 +55,7 @@ _ACCEPT = Cursor.accept
 CRASH_ABLATIONS = (
     Ablation(
         "unknown-gaps",
-        "a client tells that an unknown number of messages is missing",
+        "A client reports a gap of unknown size.",
         once.NAME,
         "cluster-everything",
         replacing(Cursor, "accept", _count_known_only),
@@ -63,7 +63,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "pattern-gaps",
-        "subscribers by pattern get a gap when a hub was lost",
+        "Pattern subscribers receive a gap when a hub is lost.",
         once.NAME,
         "cluster-crashes",
         replacing(Merging, "hub_lost", lambda self: None),
@@ -71,7 +71,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "feeders",
-        "subscribers get a gap when a hub dies through which clients published",
+        "Subscribers receive a gap when a hub through which clients published dies.",
         once.NAME,
         "cluster-failover",
         replacing(Feeders, "tear", lambda self, topic, is_told=False: 0),
@@ -79,7 +79,8 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "seen-reports",
-        "hubs say which messages they have seen of a home that died before those are sent to the next one",
+        "Hubs report which messages of a dead home they have seen before those messages are sent to "
+        "the next home.",
         once.NAME,
         "cluster-failover",
         replacing(Failover, "report", lambda self, stream, home=None: None),
@@ -87,7 +88,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "handed-over",
-        "what a home may have numbered before it handed the topic over is not sent again when it dies",
+        "Messages that a home may have numbered before a handover are not resent when it dies.",
         once.NAME,
         "cluster-unlimited",
         replacing(Failover, "_was_home", _always),
@@ -95,7 +96,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "replaced-home",
-        "a home takes no message that follows a later epoch than its own: it has been replaced",
+        "A home rejects a message that depends on a later epoch than its own: it has been replaced.",
         once.NAME,
         "cluster-routed-failover",
         replacing(PositionQueries, "await_epoch", _believe_itself),
@@ -103,7 +104,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "vouched",
-        "a hub acknowledges a plain publish early only where the home knows that the message may come",
+        "A hub acknowledges a plain publish early only if the home expects the message.",
         once.NAME,
         "cluster-everything",
         replacing(Ingress, "is_vouched", _always),
@@ -111,14 +112,14 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "no-room-gaps",
-        "subscribers by pattern get a gap when a hub has no room for the topic of messages",
+        "Pattern subscribers receive a gap when a hub has no room for a topic.",
         once.NAME,
         "story-no-room",
         replacing(patterns, "tell_name_gap", lambda core, name: None),
     ),
     Ablation(
         "standstill",
-        "a hub that has stood still takes nothing from clients until its incarnation is confirmed",
+        "A hub that has paused accepts no client messages until its incarnation is confirmed.",
         once.NAME,
         "cluster-store-unlimited",
         replacing(Standstill, "start", lambda self: None),
@@ -126,7 +127,8 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "behind-a-loss",
-        "what a publisher sends after a loss comes in no other lane before subscribers know of the loss",
+        "After a loss, a publisher's later messages appear in no other lane before subscribers know of "
+        "the loss.",
         once.NAME,
         "cluster-replication-everything",
         replacing(Admission, "follow_loss", lambda self, epoch: None),
@@ -134,7 +136,8 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "log-awaited",
-        "a subscriber by pattern waits until durable topics that lost their home have got what their logs have",
+        "A pattern subscriber waits until durable topics that lost their home have received the "
+        "missing entries of their logs.",
         once.NAME,
         "story-log-fill",
         replacing(PatternSync, "await_fills", lambda self, patterns, wait: None),
@@ -142,7 +145,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "counted-losses",
-        "a hub counts what plain subscribers miss",
+        "A hub counts the messages that plain subscribers miss.",
         once.NAME,
         "cluster-crashes",
         _without_counting,
@@ -150,7 +153,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "lane-ends",
-        "the unknown end of a lane whose hub died waits behind what has come of the lane",
+        "The unknown end of a dead hub's lane is queued behind the received messages of the lane.",
         once.NAME,
         "cluster-unlimited",
         replacing(Merging, "lane_died", _end_at_once),
@@ -158,7 +161,7 @@ CRASH_ABLATIONS = (
     ),
     Ablation(
         "dead-lanes",
-        "what is numbered after a hub's death comes after all of that hub's lane",
+        "Messages numbered after a hub's death are ordered after the whole lane of that hub.",
         order.NAME,
         "cluster-replication-everything",
         replacing(Dependencies, "lane_died", lambda self, lane: None),

@@ -60,7 +60,7 @@ def _without_token() -> Iterator[None]:
 SUBSCRIBER_ABLATIONS = (
     Ablation(
         "subscriber-place",
-        "a read of a former life of a durable subscriber takes nothing",
+        "A read by an earlier incarnation of a durable subscriber takes no entries.",
         marks.NAME,
         "durable-marks",
         replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
@@ -68,35 +68,35 @@ SUBSCRIBER_ABLATIONS = (
     ),
     Ablation(
         "subscriber-pending",
-        "a durable subscriber asks for what was delivered to its former lives",
+        "A durable subscriber requests the entries that were delivered to its earlier incarnations.",
         marks.NAME,
         "durable-marks",
         replacing(DurableSubscription, "_read_pending", _ask_for_nothing),
     ),
     Ablation(
         "subscriber-count",
-        "what a former process may have dealt with is marked as redelivered",
+        "Entries that an earlier process may have handled are marked as redelivered.",
         marks.NAME,
         "durable-marks",
         _uncounted,
     ),
     Ablation(
         "retry-clock",
-        "what is not acknowledged in time is delivered again, to another consumer of the group",
+        "An entry that is not acknowledged in time is redelivered to another consumer of the group.",
         marks.NAME,
         "durable-groups",
         replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
     ),
     Ablation(
         "retry-last",
-        "what was delivered too often is given to the dead-letter topic",
+        "An entry that exceeds its delivery limit moves to the dead-letter topic.",
         marks.NAME,
         "durable-retries",
         replacing(LogRetries, "_bury", lambda self, live: None),
     ),
     Ablation(
         "retry-token",
-        "the dead-letter topic has an entry once, though two owners have given it",
+        "The dead-letter topic holds an entry once, even if two owners have moved it.",
         marks.NAME,
         "durable-retries",
         _without_token,
@@ -104,7 +104,7 @@ SUBSCRIBER_ABLATIONS = (
     ),
     Ablation(
         "trim-marks",
-        "an entry is kept until every durable subscriber has acknowledged it",
+        "An entry is kept until every durable subscriber has acknowledged it.",
         kept.NAME,
         "durable-consumed",
         replacing(retention, "_first_needed", lambda group: after(group.last) or ID_MAX),
