@@ -20,7 +20,9 @@ __all__ = ["FirstEdge", "fullness"]
 def fullness(load: EdgeLoad, newcomers: int, settings: BalancingSettings) -> float:
     """How full a hub will be, by what is nearest to its lower threshold: at 1 it is unavailable."""
     growth = (load.subscriptions + newcomers) / load.subscriptions if load.subscriptions else 1.0
-    delay_s = load.delay_s + newcomers * load.subscription_s
+    # Where matches cost, a newcomer is taken for one that matches as much as those that are there.
+    match_s = load.delay_s / load.subscriptions if load.match_s and load.subscriptions else 0.0
+    delay_s = load.delay_s + newcomers * max(load.subscription_s, match_s)
     # A hub that gets no messages yet will get at least one a second.
     input_ratio = max(load.input_rate, 1.0) * delay_s
     return max(

@@ -54,6 +54,12 @@ class EdgeLoad(msgspec.Struct, frozen=True, kw_only=True):
     def cpu_ratio(self) -> float:
         return self.other_cpu_ratio + self.input_ratio
 
+    def with_costs_of(self, other: EdgeLoad) -> EdgeLoad:
+        """A hub that has matched nothing yet does not know what that costs: it is taken for one like the other."""
+        if self.match_s or self.subscription_s:
+            return self
+        return msgspec.structs.replace(self, match_s=other.match_s, subscription_s=other.subscription_s)
+
 
 def delay_difference(first_s: float, second_s: float, norm_s: float) -> float:
     """Equation 1 of [1]; negative where the second is longer."""

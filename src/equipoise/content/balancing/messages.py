@@ -20,6 +20,7 @@ __all__ = [
     "ClusterParted",
     "ControlMessage",
     "HubStatus",
+    "LoadWanted",
     "Pie",
     "SessionDone",
     "SessionEnd",
@@ -56,6 +57,12 @@ class Pie(msgspec.Struct, frozen=True, kw_only=True, tag="pie"):
     # Counts up: a PIE that overtook this one is not replaced by it.
     number: Annotated[int, Meta(ge=0)] = 0
     is_global: bool = False
+
+
+class LoadWanted(msgspec.Struct, frozen=True, kw_only=True, tag="load-wanted"):
+    """A hub that is no edge of a content topic to the edges: send me your PIE, and the next ones for a while."""
+
+    hub: _Name
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
@@ -119,6 +126,7 @@ class ClusterParted(msgspec.Struct, frozen=True, kw_only=True, tag="parted"):
 
 ControlMessage = (
     Pie
+    | LoadWanted
     | SessionRequest
     | SessionReply
     | SessionEstimate

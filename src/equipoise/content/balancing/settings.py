@@ -139,7 +139,10 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = LoadMetric.RATIO
     first_edge: Annotated[
         bool,
-        Meta(description="Send a new subscriber of a hub that is N/A to the least loaded edge."),
+        Meta(
+            description="Send a new subscriber of a hub that is N/A, or is no edge of the topic, to the least loaded "
+            "edge. Off: it stays at an edge that is N/A, and draws an edge where the hub is none."
+        ),
     ] = True
 
     def __post_init__(self) -> None:

@@ -78,6 +78,9 @@ class _NoEdge:
     cluster_state: Final = ""
 
     def probe_of(self, topic: bytes) -> None: ...
+    def receive(self, session: Session, number: bytes, topic: bytes) -> bool:
+        return False
+
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None: ...
     def unsubscribed(self, session: Subscriber, number: bytes) -> None: ...
 

@@ -91,10 +91,11 @@ def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes |
 
     def proceed() -> bytes:
         text = subscribe(core, session, Kind.FILTERED, [number], compiled)
-        if session.redirected is not None:
-            core.cluster.telling.subscribed(session, [name])
-            if text is None:
-                core.cluster.edge.subscribed(session, number, came_in)
+        if text is None and session.redirected is not None:
+            edge = core.cluster.edge
+            if not edge.receive(session, number, name):
+                core.cluster.telling.subscribed(session, [name])
+            edge.subscribed(session, number, came_in)
         return b"" if text is None else core.refuse(text)
 
     return core.cluster.listening.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])

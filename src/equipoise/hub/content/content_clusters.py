@@ -14,10 +14,20 @@ from equipoise.model import Mode, Placement
 if TYPE_CHECKING:
     from equipoise.hub.cluster.router import Router
 
-__all__ = ["CLUSTER", "EdgeGroup", "JoinedCluster", "TopicClusters", "carried_clusters", "clusters_of"]
+__all__ = [
+    "CLUSTER",
+    "LISTENING_PIES",
+    "EdgeGroup",
+    "JoinedCluster",
+    "TopicClusters",
+    "carried_clusters",
+    "clusters_of",
+]
 
 # What an edge calls its own cluster.
 CLUSTER = "content"
+# A hub that has asked an edge for its load gets PIEs for so many of their longest intervals.
+LISTENING_PIES = 3
 
 
 class TopicClusters(NamedTuple):
@@ -87,6 +97,8 @@ class EdgeGroup:
         # By content topic that this hub is a home of.
         self.clusters: dict[bytes, TopicClusters] = {}
         self.joined: JoinedCluster | None = None
+        # Hubs that are no edges and have asked for the load of this one, each until when it gets it.
+        self.listeners: dict[str, float] = {}
 
     @property
     def hubs(self) -> frozenset[str]:
@@ -112,10 +124,11 @@ class EdgeGroup:
         heads = ((clusters, clusters.head_of(self._name)) for clusters in self.clusters.values())
         return frozenset(head for clusters, head in heads if head and clusters.neighbours[head])
 
-    @property
-    def told(self) -> frozenset[str]:
-        """Heads that this edge tells its load: its own, and the joined one."""
-        return self.heads | ({self.joined.cluster} if self.joined is not None else frozenset())
+    def told(self, now_s: float) -> frozenset[str]:
+        """Hubs beside other edges that this edge tells its load: its heads, the joined one, and listeners."""
+        self.listeners = {hub: until_s for hub, until_s in self.listeners.items() if now_s < until_s}
+        joined = () if self.joined is None else (self.joined.cluster,)
+        return self.heads.union(joined, self.listeners)
 
     def is_beside(self, head: str, cluster: str) -> bool:
         """Whether the head is above this edge, and the other one's cluster beside it."""

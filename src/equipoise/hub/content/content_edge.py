@@ -33,6 +33,7 @@ from equipoise.content.balancing.messages import (
     ClusterParted,
     ControlMessage,
     HubStatus,
+    LoadWanted,
     Pie,
     SessionEstimate,
     SessionReply,
@@ -40,10 +41,17 @@ from equipoise.content.balancing.messages import (
 )
 from equipoise.content.balancing.offload import OffloadedSubscription
 from equipoise.content.balancing.session_loads import SessionOutcomes
-from equipoise.hub.content.content_clusters import CLUSTER, EdgeGroup, JoinedCluster, carried_clusters
+from equipoise.hub.content.content_clusters import (
+    CLUSTER,
+    LISTENING_PIES,
+    EdgeGroup,
+    JoinedCluster,
+    carried_clusters,
+)
 from equipoise.hub.content.content_head import ContentHead
 from equipoise.hub.content.control_topic import ControlTopic
 from equipoise.hub.content.edge_probe import EdgeProbe, covers_of, tagged
+from equipoise.hub.content.edge_rooms import EdgeRooms
 from equipoise.hub.content.migrations import EdgeMigrations, MovingSubscription, movable
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
@@ -76,6 +84,8 @@ class ContentEdge:
         self.migrations = EdgeMigrations(cluster)
         self.control = ControlTopic(cluster, self._heard)
         self.head = ContentHead(cluster, self.control, self._turn_s)
+        self.rooms = EdgeRooms(cluster, self.control, self.migrations)
+        self.receive = self.rooms.receive
         # While this hub is an edge: the balancer, what is measured, and when load was last looked at.
         self.balancer: EdgeBalancer | None = None
         self.probe: EdgeProbe | None = None
@@ -95,13 +105,14 @@ class ContentEdge:
     def routed(self) -> None:
         """The plan has changed, or which hubs are alive."""
         self.group.clusters = dict(carried_clusters(self._cluster.router))
-        self.control.peers = self.group.hubs
+        self.rooms.routed()
+        self.control.peers = self.group.hubs.union(self.rooms.asked)
         joined = self.group.joined
         if joined is not None and not self.group.is_beside(joined.head, joined.cluster):
             self._part(joined)
         self._regroup()
         self.head.routed(self.group.clusters)
-        if self.balancer is not None or self.head.balancer is not None:
+        if self.balancer is not None or self.head.balancer is not None or self.rooms.asked:
             self.control.open()
         else:
             self.control.close()
@@ -167,6 +178,7 @@ class ContentEdge:
     def close(self) -> None:
         self.migrations.close()
         self.head.close()
+        self.rooms.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -221,11 +233,16 @@ class ContentEdge:
 
     def _heard(self, message: ControlMessage) -> None:
         self.head.heard(message)
+        self.rooms.heard(message)
         balancer, probe = self.balancer, self.probe
         if balancer is None or probe is None:
             return
         if isinstance(message, ClusterJoined | ClusterParted):
             self._join(message)
+            return
+        if isinstance(message, LoadWanted):
+            self.group.listeners[message.hub] = self._now + LISTENING_PIES * self._settings.pie_s_max
+            self._tell_load(is_urgent=True)
             return
         if not any(message.hub in hubs for hubs in self.topics.values()):
             # Of a head, or of an edge that this one balances with no longer.
@@ -244,26 +261,18 @@ class ContentEdge:
                 self.outcomes.estimated(message.session, message.hub, message.load)
             return
         if isinstance(message, SessionReply) and message.status is HubStatus.OK:
-            message = self._with_costs(message)
+            message = msgspec.structs.replace(message, load=message.load.with_costs_of(self._measured()))
         self._carry(balancer.receive(self._now, message, self._measured(), self._covers))
         probe.sampler = balancer.sampler
 
     def _is_full(self) -> bool:
         return is_full(self._measured(), self._settings)
 
-    def _with_costs(self, reply: SessionReply) -> SessionReply:
-        """A hub that has matched nothing yet does not know what it costs there: it is taken for one like this."""
-        load, own = reply.load, self._measured()
-        if load.match_s or load.subscription_s:
-            return reply
-        known = msgspec.structs.replace(load, match_s=own.match_s, subscription_s=own.subscription_s)
-        return msgspec.structs.replace(reply, load=known)
-
     def _choose(self, balancer: EdgeBalancer) -> None:
         candidates: list[OffloadedSubscription] = []
         for key, node in self._shared_filters(balancer.session[1]):
             moving = len(self._staying(node))
-            fixed = node.subscriptions - moving - _leaving(node)
+            fixed = node.subscriptions - moving - node.leaving
             if moving or fixed:
                 # Those that stay count, too: what they match does not go with others.
                 candidates.append(OffloadedSubscription(key, moving, fixed))
@@ -296,6 +305,7 @@ class ContentEdge:
             content_moved=self.moved,
             content_came=self.came,
             content_nonsense=self.control.nonsense,
+            content_placed=self.rooms.sent,
             content_estimated_input_ratio=estimated.input_ratio,
             content_estimated_output_ratio=estimated.output_ratio,
             content_estimated_delay_s=estimated.delay_s,
@@ -325,7 +335,7 @@ class ContentEdge:
         """A PIE to each neighbour and to the heads that compare their clusters, if one is due."""
         assert self.balancer is not None, "only an edge balances"
         pie = self.balancer.pie(self._now, self._measured(), is_urgent=is_urgent)
-        for hub in sorted(self.group.told.union(*self.topics.values())) if pie is not None else ():
+        for hub in sorted(self.group.told(self._now).union(*self.topics.values())) if pie is not None else ():
             assert pie is not None
             self.control.send(hub, pie)
 
@@ -388,7 +398,3 @@ class ContentEdge:
 
 def _shared(topics: dict[bytes, frozenset[str]], hub: str) -> frozenset[bytes]:
     return frozenset(name for name, hubs in topics.items() if hub in hubs)
-
-
-def _leaving(node: TopicFilter) -> int:
-    return 0 if node.smart is None else node.smart.leaving

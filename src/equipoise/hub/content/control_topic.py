@@ -7,12 +7,12 @@ Always true: what is no message of a hub that shares a content topic with this o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import hiredis
 
-from equipoise.content.balancing.messages import ControlMessage, decode, encode
+from equipoise.content.balancing.messages import ControlMessage, LoadWanted, decode, encode
 from equipoise.hub.data.kinds import Kind
 from equipoise.model.plan import AT_PREFIX
 
@@ -36,8 +36,8 @@ class ControlTopic:
         self._hear = hear
         self._reader = hiredis.Reader()
         self._inside: tuple[Topic, Session] | None = None
-        # Hubs that are listened to.
-        self.peers: Container[str] = ()
+        # Hubs that are listened to. Any hub may ask for the load of this one.
+        self.peers: frozenset[str] = frozenset()
         # Messages sent and heard; and what was none.
         self.sent = self.heard = self.nonsense = 0
 
@@ -71,8 +71,12 @@ class ControlTopic:
         while (frame := self._reader.gets()) is not False:
             payload = frame[-1] if isinstance(frame, list) else b""
             message = decode(payload) if isinstance(payload, bytes) else None
-            if message is None or message.hub not in self.peers:
+            if message is None or not self._is_peer(message):
                 self.nonsense += 1
             else:
                 self.heard += 1
                 self._cluster.core.shell.call_later(0, self._hear, message)
+
+    def _is_peer(self, message: ControlMessage) -> bool:
+        known = self._cluster.router.serving if isinstance(message, LoadWanted) else self.peers
+        return message.hub in known

@@ -104,6 +104,11 @@ class TopicFilter(FilterNode):
     def subscriptions(self) -> int:
         return sum(map(len, self.members.values())) + (0 if self.smart is None else self.smart.count)
 
+    @property
+    def leaving(self) -> int:
+        """Subscriptions that were sent to another hub and are still here."""
+        return 0 if self.smart is None else self.smart.leaving
+
     def add(self, session: Subscriber, text: bytes) -> None:
         known = self.members.get(session, ())
         self.members[session] = (*known, (text, _head(session.proto, text, self.topic)))

@@ -117,6 +117,8 @@ class EdgeFacts(NamedTuple):
     content_moved: int = 0
     content_came: int = 0
     content_nonsense: int = 0
+    # Newcomers that a hub which is no edge has sent to the edge with most room.
+    content_placed: int = 0
     # Of the latest session that was compared: the load estimated for after it, and the load a window later.
     content_estimated_input_ratio: float = 0.0
     content_estimated_output_ratio: float = 0.0
@@ -131,6 +133,9 @@ class EdgePlace(Protocol):
 
     def probe_of(self, topic: bytes) -> RunProbe | None:
         """What measures a content topic that this hub carries subscribers of; None: it carries none."""
+
+    def receive(self, session: Session, number: bytes, topic: bytes) -> bool:
+        """Redirect a new smart subscriber by filter, soon; False: the caller does."""
 
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None:
         """A smart client has subscribed by a filter; in which session of two hubs, of how many, if it was sent here."""

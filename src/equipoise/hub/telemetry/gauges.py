@@ -175,7 +175,7 @@ def _edge_columns(edge: EdgePlace) -> dict[str, Values]:
     for name, value in edge.facts._asdict().items():
         if name.endswith("delay_s"):
             columns[f"{name.removesuffix('_s')}_us"] = int(1e6 * value)
-        elif name != "content_nonsense":
+        elif name not in ("content_nonsense", "content_placed"):
             columns[name] = value
     return columns
 

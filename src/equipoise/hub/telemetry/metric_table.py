@@ -145,6 +145,12 @@ METRICS = (
         "Subscriptions that other edges have sent here.",
     ),
     (
+        "equipoise_hub_content_subscriptions_placed_total",
+        "hub",
+        "content_placed",
+        "New subscriptions of a hub that is no edge, sent to the edge with most room.",
+    ),
+    (
         "equipoise_hub_content_control_refused_total",
         "hub",
         "content_nonsense",

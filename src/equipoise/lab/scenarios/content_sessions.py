@@ -45,6 +45,14 @@ def _seated(**copies: int) -> Workload:
     )
 
 
+def _thirds(name: str, place: str, copies: int) -> tuple[Client, ...]:
+    """So many times three smart subscribers."""
+    return tuple(
+        Client(name=f"{name}-{third}", subscribes=_hear(f"third = {third}"), place=place, copies=copies)
+        for third in range(3)
+    )
+
+
 _SESSIONS = {
     "detection_s": 0.5,
     "pie_s": 0.5,
@@ -139,6 +147,23 @@ SESSION_SCENARIOS = (
         "Edges balance subscribers while their control messages are lost, delayed or duplicated.",
         _seated(h1=8),
         story="misheard",
+        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+    ),
+    _case(
+        "comers",
+        "subscribers that come to hubs that are no edges go to the edges with most room",
+        _seated(h1=1, h2=1, h3=1),
+        story="comers",
+        hubs=("h0", "h1", "h2", "h3", "h4"),
+        comers=(*_thirds("head", "h0", 8), *_thirds("stranger", "h4", 8)),
+        duration_s=16.0,
+        # Differences begin no sessions: where subscribers are, they have been sent when they came.
+        content_settings={
+            **_SESSIONS,
+            "first_edge": True,
+            "local_ratio_trigger": 1.0,
+            "local_delay_trigger": 1.0,
+        },
         write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
     ),
     _case(

@@ -175,6 +175,8 @@ class ClusterScenario(Scenario):
     # Subscribers by filter that are there in one seed of four; publishers then send messages with attributes. They are
     # drawn apart from all else: other seeds have the world that they had without them, and these the same faults.
     filtered: tuple[Client, ...] = ()
+    # Clients that a story starts in the middle of the run.
+    comers: tuple[Client, ...] = ()
     # A story played beside all this, by its name in equipoise.lab.simulation.cluster.stories.
     story: str = ""
 

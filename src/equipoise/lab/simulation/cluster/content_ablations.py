@@ -34,6 +34,7 @@ from equipoise.hub.cluster.relay_merge import Merging
 from equipoise.hub.cluster.streams import FollowRequest, State, Stream
 from equipoise.hub.cluster.subscription_barrier import Listening
 from equipoise.hub.content.content_edge import ContentEdge
+from equipoise.hub.content.edge_rooms import EdgeRooms
 from equipoise.hub.content.hub_filters import HubFilters
 from equipoise.hub.content.spans import FilterSpans, SpannedStream
 from equipoise.hub.content.topic_filters import TopicFilter
@@ -348,6 +349,13 @@ CONTENT_ABLATIONS = (
         "content-sessions",
         lambda: replaced(EdgeBalancer, "poll", _wait_for_ever),
         seed=1,
+    ),
+    Ablation(
+        "edge-first",
+        "a subscriber that comes to a hub that is no edge is sent to the edge with most room",
+        balance.NAME,
+        "content-comers",
+        lambda: replaced(EdgeRooms, "_choose", lambda rooms, topic: None),
     ),
     Ablation(
         "client-cover",

@@ -15,6 +15,7 @@ from equipoise.content.balancing.edge_events import EdgePhase
 from equipoise.content.balancing.head_table import HeadPhase
 from equipoise.content.balancing.messages import ControlMessage
 from equipoise.hub.content.content_edge import ContentEdge
+from equipoise.lab.scenarios import Workload
 from equipoise.lab.simulation.cluster.stories import TOPIC, Story, TappedWire
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.model import Mode
@@ -243,6 +244,31 @@ async def _shares(world: ClusterWorld, wire: TappedWire) -> None:
             world.history.unbalanced.append(f"{name} carries {found.get(name, 0)}, and should {due:.0f}")
 
 
+async def _comers(world: ClusterWorld, wire: TappedWire) -> None:
+    """Subscribers come one by one, to the head and to a hub that is no home: each goes to the edge with most room.
+
+    None stays where it came, and the weakest edge gets far fewer of them than the strongest.
+    """
+    hubs, draw = ("h0", "h1", "h2", "h3"), world.random.random
+    world.replicate(TOPIC, hubs, Mode.CONTENT)
+    await world.until(lambda: len(_edges(world)) == len(hubs) - 1, 5.0)
+    # Until the edges have measured those that are there.
+    await asyncio.sleep(3.0)
+    comers = list(Workload(clients=world.scenario.comers).each())
+    world.random.shuffle(comers)
+    for client in comers:
+        world.seat(client, world.random)
+        await asyncio.sleep(0.2 * draw())
+    await asyncio.sleep(4.0)
+    found = carried(world)
+    world.count(f"{len(comers)} came: {found}")
+    for name in ("h0", "h4"):
+        if left := _smart(world, name):
+            world.history.unbalanced.append(f"{name} is no edge and has {left} subscribers that can move")
+    if 2 * found.get("h1", 0) > found.get("h3", 0):
+        world.history.unbalanced.append(f"the weakest edge has more than half of the strongest: {found}")
+
+
 async def _full(world: ClusterWorld, wire: TappedWire) -> None:
     """Edges that are all overloaded begin next to no sessions: none of them takes subscribers, unless load falls."""
     await _begin(world)
@@ -273,6 +299,7 @@ SESSION_STORIES: dict[str, Story] = {
     "steady": _steady,
     "shares": _shares,
     "full": _full,
+    "comers": _comers,
     "drained": _drained,
     "misheard": _misheard,
     "clusters": _clusters,

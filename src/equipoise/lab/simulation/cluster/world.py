@@ -141,9 +141,9 @@ class ClusterWorld:
         members = tuple(Member(name) for name in sorted(self.hubs))
         self.directory.commit(Plan(members=members, entries=planted(self.scenario.planted, self.hubs)))
         for client in self.scenario.workload.each():
-            self._seat(_with_attributes(client) if self.filtered else client, self.random)
+            self.seat(_with_attributes(client) if self.filtered else client, self.random)
         for client in self.filtered:
-            self._seat(client, self.filter_random)
+            self.seat(client, self.filter_random)
         if self._kept is not None:
             self._kept.begin(sorted(self.hubs))
         await self.until(self.staging.is_everybody_live, OPENING_S)
@@ -160,7 +160,7 @@ class ClusterWorld:
             for pattern, (rate, burst) in self.scenario.limited.items()
         ]
 
-    def _seat(self, client: Client, random: Random) -> None:
+    def seat(self, client: Client, random: Random) -> None:
         host, hubs = self.sim.host(client.name), sorted(self.hubs)
         at = client.place or hubs[int(random.random() * len(hubs))]
         is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING or client.is_wandering
