@@ -34,6 +34,7 @@ from equipoise.hub.cluster.link.frame import Frame, Life
 from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
+from equipoise.hub.cluster.named_positions import NamedPositions
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import News
 from equipoise.hub.cluster.ports import Dials
@@ -91,6 +92,7 @@ class Cluster:
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
         self.asking = PositionQueries(self)
+        self.named = NamedPositions(self)
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit
