@@ -458,6 +458,6 @@ def test_between_a_lane_and_the_next_one_of_its_hub_nothing_is_lost() -> None:
     hubs.release("h2", "h3")
     publish(hubs, "h2", "second")
     assert payloads(plain.read()) == [b"first", b"second"]
-    assert words(told.read()) == [b"eq.lmessage", b"eq.ended", b"eq.lane", b"eq.lmessage"]
+    assert words(told.read())[-3:] == [b"eq.opened", b"eq.lane", b"eq.lmessage"]
     losses = hubs["h3"].core.losses
     assert (losses.messages, losses.gaps) == (0, 0)
