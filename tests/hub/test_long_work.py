@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from equipoise.hub.data.turns import REST, REST_RATIO, REST_S_MAX, REST_TURN_S, LongWork, Turns
+from equipoise.hub.data.turns import LongWork, Turns
 from hub.world import FakeShell
 
 
@@ -105,38 +105,3 @@ def test_what_is_done_at_the_end_may_begin_anew() -> None:
     desk.work.run(desk.steps("a", 1), lambda: desk.run("b", 1))
     assert desk.turn() == ["b0"]
     assert desk.turn() == ["b done"]
-
-
-def test_work_rests_for_several_times_as_long_as_its_turn_took_and_not_for_ever() -> None:
-    desk = Desk()
-
-    def moves() -> Iterator[object]:
-        for i in range(1_000):
-            desk.log.append(f"move{i}")
-            # Half of the shortest turn after which work rests.
-            desk.shell.stall(REST_TURN_S / 2)
-            yield REST
-
-    desk.work.run(moves())
-    assert desk.log == ["move0", "move1"]
-    assert desk.turn() == []
-    desk.shell.advance(REST_RATIO * REST_TURN_S)
-    assert desk.log == ["move2", "move3"]
-    assert desk.turn() == []
-    # All rests together have a limit: then turns follow each other.
-    desk.shell.advance(1.2 * REST_S_MAX)
-    assert desk.turn()
-    assert desk.turn()
-    assert desk.work.is_running
-
-
-def test_work_whose_steps_take_no_time_does_not_rest() -> None:
-    desk = Desk()
-
-    def moves() -> Iterator[object]:
-        for i in range(3):
-            desk.log.append(f"move{i}")
-            yield REST
-
-    desk.work.run(moves(), lambda: desk.log.append("done"))
-    assert desk.log == ["move0", "move1", "move2", "done"]

@@ -10,7 +10,6 @@ import pytest
 
 from equipoise.hub.cluster import barrier, handover_engine, stream_gc
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.hub.data import turns
 from equipoise.lab.scenarios import Client, Dialect, PublishedStream, Subscribing
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 
@@ -129,16 +128,6 @@ def test_moves_in_many_turns_are_as_good_as_in_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(barrier, "EVALUATE_SLICE", 1)
     monkeypatch.setattr(handover_engine, "REVIEW_SLICE", 1)
     monkeypatch.setattr(stream_gc, "TIDY_SLICE", 1)
-    everything = case("cluster-everything")
-    for seed in range(20):
-        outcomes = run(seed, everything)
-        check_promises(outcomes, seed)
-
-
-def test_moves_with_rests_between_them_are_as_good_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy hub leaves time between the topics that it offers: messages and other plans come in the middle."""
-    monkeypatch.setattr(turns, "REST_TURN_S", 0.0)
-    monkeypatch.setattr(turns, "rest_after", lambda turn_s: 0.05)
     everything = case("cluster-everything")
     for seed in range(20):
         outcomes = run(seed, everything)

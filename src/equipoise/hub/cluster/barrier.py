@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.cluster.link.frames import DoneFrame
 from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
 from equipoise.hub.cluster.streams import State
-from equipoise.hub.data.turns import REST, LongWork
+from equipoise.hub.data.turns import LongWork
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -119,11 +119,8 @@ class Barrier:
         known = list(self._cluster.core.index.topics.values())
         self._evaluating.run(self._evaluate(known, only), self._evaluated)
 
-    def _evaluate(self, known: Sequence[Topic], only: frozenset[bytes] | None) -> Iterator[object]:
-        """Ask about topic after topic; one that is not reached yet goes on as under the plan before.
-
-        Each that is to leave costs two hubs and its smart clients more than this one: between them the work may rest.
-        """
+    def _evaluate(self, known: Sequence[Topic], only: frozenset[bytes] | None) -> Iterator[None]:
+        """Ask about topic after topic; one that is not reached yet goes on as under the plan before."""
         cluster = self._cluster
         topics = cluster.core.index.topics
         effort = 0
@@ -139,8 +136,6 @@ class Barrier:
             if effort >= EVALUATE_SLICE:
                 effort = 0
                 yield
-            elif topic.stream is not None and topic.stream.state is State.CLOSING:
-                yield REST
 
     def _evaluated(self) -> None:
         self._cluster.news.all_learned()

@@ -19,17 +19,10 @@ from typing import Protocol
 from equipoise.hub.data.ports import Shell, Timer
 from equipoise.hub.data.reply import Reply
 
-__all__ = ["REST", "TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns", "rest_after"]
+__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
 
 # How long one client's commands may keep the loop, in seconds; then others have a turn. Whole milliseconds count.
 TURN_S = 0.002
-# Yielded by a step after which work may rest: once a turn has lasted for so long, for so many times as long, and for so
-# long in all. 128 busy topics moved at once take 0.3 s so, and messages wait for 20 ms instead of 30 (`moves.py`); the
-# limit keeps the change of ten thousand topics quick.
-REST = object()
-REST_TURN_S = 0.001
-REST_RATIO = 10.0
-REST_S_MAX = 2.0
 _END = object()
 
 
@@ -85,14 +78,12 @@ class LongWork:
     What is run while it runs takes its place: the former work is given up where it is, and its `done` is not called.
     """
 
-    __slots__ = ("_done", "_rest_left_s", "_steps", "_timer", "_turn_s", "_turns")
+    __slots__ = ("_done", "_steps", "_timer", "_turn_s", "_turns")
 
     def __init__(self, turns: Turns, *, turn_s: float = 0.0) -> None:
         """A turn lasts for `turn_s`, and for one step at least."""
         self._turns = turns
         self._turn_s = turn_s
-        # How much longer this work may rest.
-        self._rest_left_s = 0.0
         self._steps: Iterator[object] | None = None
         self._done: Callable[[], object] = _nothing
         self._timer: Timer | None = None
@@ -107,7 +98,6 @@ class LongWork:
         """Do the steps, the first ones at once, then call `done`. `until`: when the first turn is over."""
         is_running = self.is_running
         self._steps, self._done = steps, done or _nothing
-        self._rest_left_s = REST_S_MAX
         if not is_running:
             self._turn(until)
 
@@ -122,33 +112,23 @@ class LongWork:
         steps, shell = self._steps, self._turns.shell
         assert steps is not None, "it has a turn only while there is work"
         began_at = shell.fine_now()
-        last = self._go_on(
-            steps, shell.now() + self._turn_s if until is None else until, began_at + REST_TURN_S
-        )
-        turn_s = shell.fine_now() - began_at
-        self._turns.note(turn_s)
+        is_over = self._go_on(steps, shell.now() + self._turn_s if until is None else until)
+        self._turns.note(shell.fine_now() - began_at)
         if self._steps is None:
             return
-        if last is _END and steps is self._steps:
+        if is_over and steps is self._steps:
             self._steps = None
             self._done()
-            return
-        rest_s = min(rest_after(turn_s), self._rest_left_s) if last is REST else 0.0
-        self._rest_left_s -= rest_s
-        self._timer = shell.call_later(rest_s, self._turn)
+        else:
+            self._timer = shell.call_later(0, self._turn)
 
-    def _go_on(self, steps: Iterator[object], until: float, rest_at: float) -> object:
-        """What the last step of this turn has yielded. Steps may cancel the work, or put other work in its place."""
-        shell = self._turns.shell
-        while (yielded := next(steps, _END)) is not _END:
-            if steps is not self._steps:
-                break
-            if yielded is REST:
-                if shell.fine_now() >= rest_at:
-                    break
-            elif not self._turn_s or shell.now() > until:
-                break
-        return yielded
+    def _go_on(self, steps: Iterator[object], until: float) -> bool:
+        """Whether the steps have come to their end. They may cancel the work, or put other work in its place."""
+        now = self._turns.shell.now
+        while next(steps, _END) is not _END:
+            if not self._turn_s or now() > until or steps is not self._steps:
+                return False
+        return True
 
 
 class HasTurns(Protocol):
@@ -189,11 +169,6 @@ def by_turns(
     work.run(wanted(), done, until=session.last_at + TURN_S)
     is_late = True
     return outcomes[0] if outcomes else reply
-
-
-def rest_after(turn_s: float) -> float:
-    """How long work rests whose turn took so long."""
-    return REST_RATIO * turn_s
 
 
 def _nothing() -> None:
