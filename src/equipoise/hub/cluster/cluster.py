@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from equipoise.hub.cluster.asked_filters import AskedFilters
 from equipoise.hub.cluster.barrier import Barrier
+from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
@@ -100,6 +101,7 @@ class Cluster:
         self.receipts = ClientAcks(self)
         self.severing = Severing(self)
         self.telling: Telling = Telling(self, settings)
+        self.control = ControlLinks(self, dials)
         self.edge = ContentEdge(self)
         self.counts = SubscriberCounts(core, self.out)
         self.calls = LogCalls(self)
@@ -187,6 +189,7 @@ class Cluster:
 
     def _bury(self, name: str) -> None:
         link = self.out.pop(name)
+        self.control.peer_gone(name)
         has_left = self.leaving.has_left(name)
         self.leaving.forget(name)
         self.failover.peer_gone(name)
@@ -305,8 +308,8 @@ class Cluster:
         self.ingress.has_room(link)
         self.barrier.evaluate_all()
 
-    def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
-        """A hub opens, or goes on with, its link to us; or why it may not."""
+    def greet(self, link: LinkId, *, to_incarnation: int, is_control: bool = False) -> InLink | str:
+        """A hub opens, or goes on with, a link to us; or why it may not."""
         if to_incarnation != self.core.incarnation:
             return f"STALE this is incarnation {self.core.incarnation} of {self.name}, not {to_incarnation}"
         if self.router.is_dead(link.hub, link.incarnation):
@@ -316,15 +319,16 @@ class Cluster:
             return (
                 f"UNKNOWN {self.name} does not know incarnation {link.incarnation} of {link.hub}: try again"
             )
-        known = self.incoming.get(link.hub)
+        incoming = self.control.incoming if is_control else self.incoming
+        known = incoming.get(link.hub)
         if known is not None and known.id == link:
-            return known
+            return f"UNKNOWN {self.name} executes what has come so far: try again" if known.is_busy else known
         if known is not None and known.id > link:
             return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
-        if link.generation > 1:
+        if link.generation > 1 and not is_control:
             self._renewed(link.hub, out)
-        self.incoming[link.hub] = InLink(link)
-        return self.incoming[link.hub]
+        incoming[link.hub] = InLink(link)
+        return incoming[link.hub]
 
     def announced(self, life: Life, announcement: Announcement) -> None:
         """A hub that greets, or is greeted, says what it understands, and the limits that should be the same here."""
@@ -383,9 +387,10 @@ class Cluster:
     def close(self) -> None:
         self._is_over = True
         timed = (self._tidying, self.asked, self.interests, self.limits, self.moves, self.telling, self.edge)
-        for part in (*timed, self.counts, self.calls):
+        for part in (*timed, self.counts, self.calls, self.control):
             part.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
         self.out.clear()
+        self.incoming.clear()

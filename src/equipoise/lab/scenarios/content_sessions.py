@@ -21,10 +21,12 @@ def _hear(where: str) -> tuple[Subscribing, ...]:
 
 
 # Many smart subscribers at one edge of a content topic, beside plain ones, which stay.
-def _seated(**copies: int) -> Workload:
+def _seated(*, interval_s: float = 0.1, **copies: int) -> Workload:
     """By hub, how many times three of them."""
     publishes = (
-        PublishedStream(topics=("a",), count=None, interval_s=0.1, payload_bytes=(60, 90), is_json=True),
+        PublishedStream(
+            topics=("a",), count=None, interval_s=interval_s, payload_bytes=(60, 90), is_json=True
+        ),
     )
     return Workload(
         clients=(
@@ -134,6 +136,20 @@ SESSION_SCENARIOS = (
         duration_s=18.0,
         content_settings={**_SESSIONS, "input": _FULL},
         write_s={"h1": 0.003, "h2": 0.003, "h3": 0.003},
+    ),
+    _case(
+        "overloaded",
+        "An edge with eight times the load that it can serve answers its head and other edges within three seconds.",
+        _seated(interval_s=0.02, h1=8),
+        story="overloaded",
+        duration_s=24.0,
+        # It keeps its subscribers, and says nothing unless asked.
+        content_settings={
+            **_SESSIONS,
+            "detection_s": 1000.0,
+        },
+        write_s={"h1": 0.000_01},
+        reads_all=True,
     ),
     _case(
         "drained",
