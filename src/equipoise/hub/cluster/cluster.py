@@ -103,6 +103,7 @@ class Cluster:
         self.telling: Telling = Telling(self, settings)
         self.control = ControlLinks(self, dials)
         self.edge = ContentEdge(self)
+        self.edge.head.publishers.count_for(self.telling)
         self.counts = SubscriberCounts(core, self.out)
         self.calls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0

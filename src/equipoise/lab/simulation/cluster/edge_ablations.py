@@ -20,6 +20,7 @@ from equipoise.content.balancing.edge_table import EdgeTransition
 from equipoise.content.balancing.messages import HubStatus
 from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.link import link_session
+from equipoise.hub.content import content_publishers
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.hub.content.edge_rooms import EdgeRooms
 from equipoise.lab.simulation.ablation import Ablation, replaced
@@ -122,6 +123,13 @@ EDGE_ABLATIONS = (
         balance.NAME,
         "content-overloaded",
         lambda: replaced(link_session, "LINK_TURN_S", inf),
+    ),
+    Ablation(
+        "head-publishers",
+        "A head with more load than a neighbouring head sends it publishers.",
+        balance.NAME,
+        "content-publishers",
+        lambda: replaced(content_publishers, "choose_move", lambda own, others, trigger: None),
     ),
     Ablation(
         "edge-first",

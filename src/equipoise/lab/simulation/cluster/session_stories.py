@@ -31,6 +31,8 @@ LOOK_S = 0.02
 BEGUN_MAX = 4
 # In which an edge answers, however long its backlog is.
 ANSWER_S_MAX = 3.0
+# Times that publishers may be sent to another head once heads had time to be balanced.
+PUBLISHERS_AGAIN_MAX = 4
 # With 100 messages a second for nine subscribers each, eight times what the hub can write.
 SLOW_WRITE_S = 0.009
 
@@ -345,7 +347,37 @@ async def _answer_s(world: ClusterWorld, asker: str, asked: str) -> float:
     return (answers or [world.sim.now])[0] - began
 
 
+async def _publishers(world: ClusterWorld, wire: TappedWire) -> None:
+    """Publishers that all came to one head publish at the other, too; in some runs that one then crashes."""
+    await _begin_clusters(world)
+    await asyncio.sleep(world.scenario.duration_s / 2 - 3.0)
+    moved = sum(_moved_publishers(world).values())
+    world.count(f"{moved} publishers moved")
+    if not moved:
+        world.history.unbalanced.append("no publisher was sent to the other head")
+    if world.random.random() < 0.5:
+        world.count("death of a head with publishers")
+        world.hubs["h1"].crash(silent=world.random.random() < 0.5)
+        await asyncio.sleep(0.1 + world.random.random())
+        world.directory.expire("h1")
+        await asyncio.sleep(world.random.random() * 0.5)
+        world.hubs["h1"].start()
+        return
+    await asyncio.sleep(world.scenario.duration_s / 2 - 1.0)
+    late = sum(_moved_publishers(world).values()) - moved
+    # Heads that are balanced keep their publishers.
+    if late > PUBLISHERS_AGAIN_MAX:
+        world.history.unbalanced.append(f"{late} times a publisher was sent to another head after {moved}")
+
+
+def _moved_publishers(world: ClusterWorld) -> dict[str, int]:
+    """By head, how many publishers it has sent to another."""
+    heads = {name: node.cluster for name, node in world.hubs.items() if node.cluster is not None}
+    return {name: cluster.edge.head.publishers.moved for name, cluster in heads.items()}
+
+
 SESSION_STORIES: dict[str, Story] = {
+    "publishers": _publishers,
     "overloaded": _overloaded,
     "deaths": _deaths,
     "steady": _steady,
