@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import count
 
 from equipoise.content.balancing.messages import LoadWanted, encode
-from equipoise.hub.cluster.link import link_session
 from equipoise.hub.cluster.link.capabilities import spell_greeting
 from equipoise.hub.cluster.link.capability import CAPABILITIES, CONTROL
 from equipoise.hub.cluster.link.codec import encode as spelled
 from equipoise.hub.cluster.link.frames import ControlFrame, EgressFrame, RunFrame
+from equipoise.hub.cluster.link.link import LINK_TURN_S, LinkSession
 from equipoise.model import Mode
 from hub.cluster.hubs import HUB_USER, Hubs
 
@@ -112,8 +112,8 @@ class TestTurns:
     def slow_chunk(hubs: Hubs) -> bytes:
         """Twenty messages for t, which lives at h2; each takes two fifths of a turn."""
         session = hubs["h2"].cluster.incoming["h1"].latest
-        assert isinstance(session, link_session.LinkSession)
-        session._clock = count(0.0, link_session.LINK_TURN_S / 2.5).__next__
+        assert isinstance(session, LinkSession)
+        session._clock = count(0.0, LINK_TURN_S / 2.5).__next__
         return b"".join(spelled(RunFrame(b"t", 1, 0, [b"%d" % number])) for number in range(20))
 
     @staticmethod

@@ -33,7 +33,8 @@ from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import unsent_messages
 from equipoise.hub.cluster.link.frame import Frame, Life
 from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
-from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
+from equipoise.hub.cluster.link.incoming import InLink, LinkId
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import News

@@ -18,8 +18,7 @@ from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.ports import ClusterPort
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.link import InLink
-    from equipoise.hub.cluster.link.link_session import FrameExecutor
+    from equipoise.hub.cluster.link.incoming import FrameExecutor, InLink
     from equipoise.hub.cluster.ports import Dials
 
 __all__ = ["ControlLinks"]
