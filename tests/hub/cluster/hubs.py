@@ -55,7 +55,7 @@ class Wires:
     def _key(self, link: OutLink) -> Link:
         return (self._name, link.hub, "control") if link.is_control else (self._name, link.hub)
 
-    def buried(self) -> None:
+    def declared_dead(self) -> None:
         raise AssertionError("nobody is buried here")
 
 

@@ -17,7 +17,7 @@ from equipoise.resp.replies import bulk, integer, push
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.ports import ClusterPort
-    from equipoise.hub.cluster.redirects import Telling
+    from equipoise.hub.cluster.redirects import TopicRedirects
     from equipoise.hub.content.content_clusters import TopicClusters
     from equipoise.hub.data.session import Session
 
@@ -41,8 +41,8 @@ class ContentPublishers:
         # Publishers sent to other heads.
         self.moved = 0
 
-    def count_for(self, telling: Telling) -> None:
-        telling.counted, telling.published_at_head = self._heads, self.published
+    def count_for(self, redirects: TopicRedirects) -> None:
+        redirects.counted, redirects.published_at_head = self._heads, self.published
 
     def routed(self, topics: Mapping[bytes, TopicClusters]) -> None:
         name = self._cluster.name
