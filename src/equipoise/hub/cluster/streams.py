@@ -111,7 +111,7 @@ class Stream(RelayMerge):
         self.again = NOWHERE
         # By home and the life of a hub, the sequence of the last message of that hub's clients that came from the home.
         self.seen: dict[tuple[str, Life], int] = {}
-        # Whether it is followed even without a subscriber by name: see Listening.is_kept.
+        # Whether it is followed even without a subscriber by name: see SubscriptionBarrier.is_kept.
         self.is_kept = False
         # What this hub wants of the stream where it has subscribers by filter; None: everything.
         self.interest: StreamInterest | None = None
