@@ -1,4 +1,4 @@
-"""Keep a hub among the others: a session with the store, and everything that follows from what is read there.
+"""Membership of a hub: a session with the store, and the changes that follow from it.
 
     presence    hold `alive`, and tell how busy the hub is
     plan        follow it; large ones are decoded beside the loop

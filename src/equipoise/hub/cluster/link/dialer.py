@@ -1,4 +1,4 @@
-"""Keep a connection to every other hub: dial, log in, greet, resume the link; and again when the connection breaks.
+"""Keep a connection to every peer: dial, log in, greet, resume the link; redial when it breaks.
 
 The shell of the outgoing links. Runs on uvloop, on asyncio's own loop and on the simulated one alike.
 """
