@@ -1,4 +1,4 @@
-"""Go where topics live: which link serves what.
+"""Route subscriptions and publishes to the hubs that are homes of their topics.
 
 Hubs tell where a topic lives (routes.py). For each topic in use the home is connected to, then its subscription changes
 over (stream/merge.py) and its publisher (publishing.py). Until then, and whenever a home cannot be reached, the base

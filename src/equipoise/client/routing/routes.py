@@ -1,4 +1,4 @@
-"""Where topics live, as far as this client knows. Pure.
+"""The homes of topics that this client has learned. Pure.
 
 Hubs tell (topic, version, mode, homes). Versions are the plan's and never go backwards: what an older plan says is left
 aside, from any hub. The same version may name other homes, since a home may have died.

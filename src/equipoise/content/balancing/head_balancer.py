@@ -1,4 +1,4 @@
-"""One head: what it knows of its edges and of neighbouring clusters, and the session of its cluster. Pure.
+"""One head: its edges, the neighbouring clusters and the session of its cluster. Pure.
 
 The shell passes PIEs of the edges on to the edges of the cluster, and of the one it is joined with, and calls `detect`
 every `detection_s`. A head without edges passes global PIEs on, one hop further.

@@ -1,4 +1,4 @@
-"""What hubs tell each other to balance: PIE, sessions, clusters. One JSON object each.
+"""Messages between hubs that balance: PIE, sessions, clusters. One JSON object each.
 
 Always true: what cannot be read, or has a number that is none, is no message: `decode` returns None.
 """

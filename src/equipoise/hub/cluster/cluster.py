@@ -1,7 +1,7 @@
-"""One hub among others: who else is there, what is said to them, and what their frames mean here.
+"""One hub in a cluster: its peers, the links to them, and the parts that execute their frames.
 
-Pure, like the core: views come from `membership`, connections from `dialer`, and everything happens inside callbacks
-of one event loop.
+Pure, like the core: `membership` brings views, `dialer` brings connections, and all work happens in callbacks of one
+event loop.
 
 Always true:
     there is an outgoing link to exactly the other hubs that are alive;
@@ -85,9 +85,7 @@ class Cluster:
         self.followers: Followers = Followers(self)
         self.take_in, self.answer_waiting = self.followers.take_in, self.followers.answer_waiting
         self.handover = HandoverEngine(self)
-        self.moves = HandoverThrottle(
-            self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s
-        )
+        self.moves = HandoverThrottle(self, settings.moves_max, settings.handover_retry_s)
         self.news = PeerEvents()
         self.patterns = PatternSync(self)
         self.barrier = Barrier(self)
@@ -112,7 +110,7 @@ class Cluster:
         self._settings, self._dials, self._last_ticket = settings, dials, 0
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False
-        self._tidying = StreamGc(self, settings.unsubscribe_delay_s)
+        self._stream_gc = StreamGc(self, settings.unsubscribe_delay_s)
         self.frames = FrameDispatch(self)
 
     # --- routing
@@ -390,16 +388,8 @@ class Cluster:
 
     def close(self) -> None:
         self._is_over = True
-        timed = (
-            self._tidying,
-            self.asked,
-            self.interests,
-            self.limits,
-            self.moves,
-            self.redirects,
-            self.edge,
-        )
-        for part in (*timed, self.counts, self.calls, self.control):
+        timed = (self._stream_gc, self.asked, self.interests, self.limits, self.moves, self.redirects)
+        for part in (*timed, self.edge, self.counts, self.calls, self.control):
             part.close()
         for link in list(self.out.values()):
             link.end_for_good()

@@ -1,4 +1,4 @@
-"""Execute the frames of other hubs about filters: what they want of topics here, and what comes of topics there."""
+"""Execute frames about filters between hubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of a cluster may use: the hub's core, the routing, the links. A part that needs another adds it.
+"""The interface of a cluster to its parts: the hub's core, the routing, the links.
 
 Parts are made by `Cluster`, which has all of this. They see it through these Protocols, so none of them imports it, and
 what a part uses of others stands at its top.

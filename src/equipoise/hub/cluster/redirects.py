@@ -1,4 +1,4 @@
-"""Tell smart clients where their topics live, so that they go there by themselves.
+"""Redirect smart clients to the homes of their topics.
 
 A client that has asked for it (EQ.LINK name ROUTES) is pushed
 

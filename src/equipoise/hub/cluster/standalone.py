@@ -1,4 +1,4 @@
-"""A hub that belongs to no cluster: what stands in for `Cluster` there.
+"""The stand-in for `Cluster` at a hub without a cluster.
 
 Always true: every topic lives here, none has a Stream, and all that was published has its position at once.
 """

@@ -1,4 +1,4 @@
-"""Every command a hub knows, as data. Arities, flags, categories and groups are those that Redis reports."""
+"""The table of commands. Arities, flags, categories and groups are those of Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This hub as the head of a cluster: it compares the cluster with its neighbours, and has two share subscribers.
+"""This hub as the head of a cluster: it compares loads with neighbours and starts sessions.
 
 The shell of `HeadBalancer`. Edges send their load to their head; heads send each other the mean. While two clusters are
 joined, the edges of both balance with each other as those of one cluster do. Heads that differ by themselves move

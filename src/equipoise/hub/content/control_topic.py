@@ -1,4 +1,4 @@
-"""How hubs talk about content topics: by publishing to each other's `$at/HUB/content`, which lives at the hub it names.
+"""Control messages between hubs about content topics, published to `$at/HUB/content` at each hub.
 
 It is pub/sub like all else: an operator may listen to any hub's, and a hub that is dead hears nothing. Only the link is
 another one (`control_links`): a hub with a long backlog of messages hears these in its next turn.

@@ -1,4 +1,4 @@
-"""What the data plane needs of the other hubs of its cluster: the face that `Cluster` and `Standalone` share.
+"""The interface of the data plane to its cluster, implemented by `Cluster` and `Standalone`.
 
 The core, the commands, telemetry and coordinates call this face and nothing else of the cluster, so none of them asks
 whether there are other hubs. Where it does matter they ask `is_alone`.

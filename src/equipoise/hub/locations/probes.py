@@ -1,4 +1,4 @@
-"""Find out where this hub is: probe a few other hubs at a time over the links there are, and take in what they answer.
+"""Probe a few peers at a time over open links to find this hub's coordinate.
 
 A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
 can come back, and a hub that is asked answers only where the answer goes at once. A sample that crossed a reconnection

@@ -1,4 +1,4 @@
-"""The logs that this hub has open, and commands that concern several of them.
+"""The open logs of this hub, and commands over several logs.
 
 A log is opened when it is first asked for, and stays open while its home is here. A hub without a place for logs has
 none, and says so. In a cluster every command goes through `elsewhere`, which knows the home of each log.

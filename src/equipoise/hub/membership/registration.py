@@ -1,4 +1,4 @@
-"""Hold a hub's `alive` in the store: in every session anew, and in every life of the hub.
+"""Keep a hub's `alive` node in the store, across sessions and incarnations.
 
 A session that has ended is no end of the hub's life: the store was away, or the hub was. It takes its place again, and
 declares no hub dead for a while. But if its node was gone and another hub has been there all the while, then that one

@@ -1,4 +1,4 @@
-"""Worlds of hubs that share the subscribers of a content topic by themselves: mode `content`, heads and edges.
+"""Worlds of hubs in mode `content`, which balance the subscribers of a topic: heads and edges.
 
 Processors are so slow that few subscribers are many, and times so short that a session is over in seconds. What happens
 is told by a story (`lab/simulation/cluster/session_stories.py`), which also notes what is not as it should be.

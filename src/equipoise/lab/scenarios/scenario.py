@@ -1,4 +1,4 @@
-"""Put a world together: topology, workload, faults, duration, expectation.
+"""A scenario: topology, workload, faults, duration, expectation.
 
 A scenario is a value. Simulation, benchmarks, demo and experiments read the same ones; what none of them needs
 to know is left at its default. A `Scenario` has one hub, a `ClusterScenario` several.

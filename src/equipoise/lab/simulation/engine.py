@@ -1,4 +1,4 @@
-"""Decide what runs next, and when.
+"""The scheduler of virtual time: which handle runs next, and when.
 
 At each instant the hosts with something ready take turns in an order drawn from the seed; a host's turn
 runs its callbacks in the order asyncio promises, until it has none. When no host has anything ready,

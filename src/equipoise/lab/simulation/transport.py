@@ -1,4 +1,4 @@
-"""Receive, open and close: the rest of a simulated connection's end.
+"""One end of a simulated connection: receive, open, close.
 
 The order of calls on a protocol is asyncio's: connection_made; data_received any number of times;
 eof_received at most once; connection_lost once. Nothing is called while reading is paused but

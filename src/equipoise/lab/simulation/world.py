@@ -1,4 +1,4 @@
-"""Put a simulation together: one seed, one loop, one network, some hosts.
+"""Assemble a simulation: one seed, one loop, one network, several hosts.
 
     with Simulation(seed=7, topology=Lan()) as sim:
         hub = sim.host("hub")

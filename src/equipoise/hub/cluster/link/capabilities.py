@@ -1,4 +1,4 @@
-"""What hubs announce to each other when they greet: capabilities by name, and the limits that should be the same.
+"""Capabilities and limits that hubs announce in the handshake.
 
     EQ.L.CAPABILITIES from incarnation [name | limit=number …]   +name limit=number …, or an error
     EQ.L.HELLO 1 from incarnation generation to incarnation [control]

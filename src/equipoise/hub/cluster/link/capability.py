@@ -1,4 +1,4 @@
-"""Names of what a hub can do beyond the frames that every release understands.
+"""Names of the capabilities beyond the frames that every release supports.
 
 A hub announces them when it greets, and ignores the names that it does not know. A frame that needs one says so.
 """

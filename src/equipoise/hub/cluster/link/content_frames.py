@@ -1,4 +1,4 @@
-"""What hubs say about filters: what one wants of a stream that it follows, and the part of the stream that it gets.
+"""Frames about filters: requests of a follower, and the filtered stream.
 
 A hub that attaches to a topic gets all of it. It names filters (WANT), says that nothing else is needed (NARROW), and
 takes that back (WIDEN). All of this is void with the next ATTACH, JOIN or DETACH. Content topics are followed along a

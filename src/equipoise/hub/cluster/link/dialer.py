@@ -1,4 +1,4 @@
-"""Keep a connection to every other hub: dial, log in, greet, resume the link; and again when the connection breaks.
+"""Keep a connection to every peer: dial, log in, greet, resume the link; redial when it breaks.
 
 The shell of the outgoing links. Runs on uvloop, on asyncio's own loop and on the simulated one alike.
 """
@@ -40,12 +40,21 @@ LINE_BYTES_MAX = 1_024
 class Dialer:
     """Owned by one hub. One task for each link."""
 
-    def __init__(self, core: HubCore, login: Login, rng: random.Random, on_dead: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: HubCore,
+        login: Login,
+        rng: random.Random,
+        on_dead: Callable[[], None],
+        on_lost: Callable[[OutLink], None] = lambda link: None,
+    ) -> None:
+        """`on_dead`: this life of the hub is over. `on_lost`: a connection has ended, or could not be made."""
         self._core = core
         # Who this hub is at the others; read with each dial.
         self.login = login
         self._rng = rng
         self._on_dead = on_dead
+        self._on_lost = on_lost
         self._tasks: dict[OutLink, asyncio.Task[None]] = {}
         self._connections: dict[OutLink, LinkConnection] = {}
 
@@ -80,6 +89,7 @@ class Dialer:
                 self._report(
                     link, f"cannot be reached at {facts.host}:{facts.port}; plan changes wait for it"
                 )
+            self._on_lost(link)
             await asyncio.sleep(pause_s * (0.5 + self._rng.random()))
             pause_s = min(2 * pause_s, settings.reconnect_interval_s_max)
 

@@ -1,4 +1,4 @@
-"""What hubs say to each other over a link: one frozen type per verb, with the names and types of its fields.
+"""Frames between hubs: one frozen type per verb, with names and types of its fields.
 
 A class is the whole definition of a frame: `codec` reads the spelling of each field off its type. Fields are spelled in
 the order in which they are declared; `Payloads` may only be the last.

@@ -1,4 +1,4 @@
-"""The greeting of a link: two commands that make a session the receiving end of a link's connection (`LinkSession`).
+"""The handshake of a link: two commands that turn a session into the receiving end (`LinkSession`).
 
 Before it the hubs announce to each other what they understand.
 """

@@ -1,4 +1,4 @@
-"""Links between hubs: frames in order, none lost and none twice, over connections that come and go.
+"""Links between hubs: frames in order, exactly once, across reconnections.
 
 Each hub has one outgoing link to each other hub, and a control link where it has control messages for it. Both ends
 count the bytes of whole frames. The sender keeps what it has written until the receiver has executed it; after a reset

@@ -1,4 +1,4 @@
-"""The safeguards of subscribers by filter, at hubs among hubs."""
+"""Safeguards of filter subscriptions in a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Told runs of edges that share the subscribers of a content topic by themselves.
+"""Stories of edges that balance the subscribers of a content topic.
 
 The hubs have processors that differ, all subscribers come to one of them, and the hubs' own balancing does the rest.
 One of the two hubs of a session may die in the middle of it, or be an edge no longer; what hubs tell each other may be

@@ -1,4 +1,4 @@
-"""One run of several hubs: who is there, what is asked of the plan, and the order in which things happen.
+"""One run of several hubs: members, plans, and the order of events.
 
 Hubs meet in a `Region`, with a store, or in a `Directory`, without. Clients are spread over them as the seed draws.
 """

@@ -1,4 +1,4 @@
-"""The safeguards of hubs that own logs."""
+"""Safeguards of hubs that own logs."""
 
 from __future__ import annotations
 
