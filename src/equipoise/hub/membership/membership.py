@@ -115,9 +115,9 @@ class Membership:
             check_region=self._guard.check,
             served_version=self._served_version,
             on_held=self._hubs_changed,
+            load=load,
         )
         self._partition = Partition(hub, self._hubs, self._presence)
-        self._load = load
         self._giving = TopicGiving(
             hub, self._plans, self._leaders, self._hubs, specs=lambda: self._specs.stored.specs, load=load
         )
@@ -151,7 +151,7 @@ class Membership:
                     self._presence.tell_specs,
                     self._presence.renew_lease,
                     self._presence.prove_alive,
-                    lambda: self._presence.report(self._load),
+                    self._presence.report,
                     self._watch_health,
                     self._giving.work,
                     self._partition.watch,
