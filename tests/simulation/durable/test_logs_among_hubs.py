@@ -38,6 +38,7 @@ CASES = (
     "sites",
     "old-hub",
     "unled",
+    "machine",
     "consumed",
     "everything",
 )

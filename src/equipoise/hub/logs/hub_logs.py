@@ -1,4 +1,4 @@
-"""The logs that this hub has open, and commands that concern several of them.
+"""The open logs of this hub, and commands over several logs.
 
 A log is opened when it is first asked for, and stays open while its home is here. A hub without a place for logs has
 none, and says so. In a cluster every command goes through `elsewhere`, which knows the home of each log.
@@ -270,7 +270,7 @@ class HubLogs:
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         return self._shell.call_later(delay_s, callback)
 
-    def judge_again(self) -> None:
+    def reauthorize(self) -> None:
         """Access rules have changed: end the reads that are no longer allowed."""
         for waiting in list(self.waiting):
             waiting.judge()

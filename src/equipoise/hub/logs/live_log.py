@@ -1,4 +1,4 @@
-"""One topic's log at the hub that owns it: commands in, runs of records out, replies once they are committed.
+"""One topic's log at its owner: commands in, runs of records out, replies after the commit.
 
 Commands run on a state that is ahead of what is committed. Every reply, of a read as of a write, is held until all that
 its command could see is committed. What the commands of one turn changed is one append, so that pipelined XADDs are

@@ -1,4 +1,4 @@
-"""Open a topic's log: claim the topic, fence the former owner, fold what is stored, and begin a ledger of one's own.
+"""Open a topic's log: claim the topic, fence the former owner, fold the entries, create a ledger.
 
 In this order, each step after the one before has succeeded:
 

@@ -1,4 +1,4 @@
-"""Hubs without a controller: logs that lie at one hub spread by themselves, and a dead home has a stand-in with room.
+"""Hubs without a controller: logs spread by themselves, and a live hub takes over from a dead home.
 
 One hub, the busy one, is full all the time: no log may come to lie there while others have room.
 """
