@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 
@@ -29,8 +28,7 @@ from equipoise.log.records import LogSnapshot
 from equipoise.log.sequences import ProducerSequences
 from equipoise.log.topic_log import TopicLog
 from equipoise.model import Plan
-from equipoise.store.contract import Node
-from equipoise.store.records.hubs import HubFacts, HubSeen, HubsStore
+from equipoise.store.records.hubs import HubSeen
 from equipoise.store.records.topic_logs import LogLedger, StoredLog
 
 __all__ = ["LOG_ABLATIONS"]
@@ -164,18 +162,6 @@ async def _give_nothing(giving: TopicGiving, topics: list[bytes]) -> int:
     return 0
 
 
-@contextmanager
-def _registering_without_load() -> Iterator[None]:
-    """Tell the load of a hub with its first report only, as before that of one that has none."""
-    announce = HubsStore.announce
-
-    async def announce_without_load(hubs: HubsStore, facts: HubFacts, **told: Any) -> Node:
-        return await announce(hubs, facts, **{**told, "load_ratio": 0.0})
-
-    with replaced(HubsStore, "announce", announce_without_load):
-        yield
-
-
 async def _always(giving: TopicGiving, topic: bytes) -> bool:
     return True
 
@@ -292,14 +278,6 @@ LOG_ABLATIONS = (
         kept.NAME,
         "durable-unled",
         replacing(TopicGiving, "may_open", _always),
-    ),
-    Ablation(
-        "log-load",
-        "A hub registers with its load, so a hub without capacity takes over no log after a restart.",
-        kept.NAME,
-        "durable-unled",
-        _registering_without_load,
-        seed=20_005,
     ),
     Ablation(
         "log-hubs",
