@@ -1,4 +1,4 @@
-"""Messages of this hub's own clients: which of a topic's streams they go to, and which of them have their positions.
+"""Choose the stream of a client's publish, and track its acknowledgement.
 
 In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself if it is a home, else one that is drawn
 by its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane
@@ -242,9 +242,7 @@ class PublishRouting:
             way.is_due = False
             item = item._replace(after=(*item.after, *self.after(stream.topic)))
         way.is_unused = False
-        return self._cluster.ingress.submit(
-            self._cluster.tags.find(stream.topic, way.now) or stream.topic, item
-        )
+        return self._cluster.ingress.submit(self.stream_now(stream.topic), item)
 
     def _target(self, topic: Topic) -> bytes:
         cluster = self._cluster
