@@ -72,7 +72,7 @@ class NamedPositions:
     def are_confirmed(self, topic: Topic) -> bool:
         """Whether publishers may leave the stream. If not, its hub is asked, and then the route is reviewed."""
         stream = topic.stream
-        if stream is None or stream.state.is_home or stream.named <= self.reached(stream):
+        if stream is None or stream.state.is_home or stream.named <= _reached(stream):
             return True
         if stream not in self._asked:
             number = self._asked[stream] = self._cluster.new_ticket()
@@ -82,14 +82,10 @@ class NamedPositions:
                 lambda epoch, n: self._confirm(stream, number, (epoch, n)),
                 lambda: self._is_wanted(stream, number),
             )
-        return stream.named <= self.reached(stream)
-
-    def reached(self, stream: Stream) -> tuple[int, int]:
-        """The latest position that messages of this hub's clients have, or were confirmed to come after."""
-        return max(stream.admission.numbered_at, stream.confirmed)
+        return stream.named <= _reached(stream)
 
     def _note(self, stream: Stream, at: tuple[int, int]) -> None:
-        if at > self.reached(stream):
+        if at > _reached(stream):
             stream.named = max(stream.named, at)
             # An answer that is on its way may be older.
             self._asked.pop(stream, None)
@@ -108,3 +104,8 @@ class NamedPositions:
         if not is_left and self._asked.get(stream) == number:
             del self._asked[stream]
         return is_left and self._asked.get(stream) == number
+
+
+def _reached(stream: Stream) -> tuple[int, int]:
+    """The latest position that messages of this hub's clients have, or were confirmed to come after."""
+    return max(stream.admission.numbered_at, stream.confirmed)

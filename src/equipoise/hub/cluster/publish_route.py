@@ -72,7 +72,6 @@ class _Dependencies(Protocol):
 
 class _NamedPositions(Protocol):
     def are_confirmed(self, topic: Topic) -> bool: ...
-    def reached(self, stream: Stream) -> tuple[int, int]: ...
 
 
 class _Cluster(ClusterPort, Protocol):
@@ -290,7 +289,7 @@ class PublishRouting:
         stream = topic.stream
         if stream is None or stream.state.is_home:
             return topic.epoch, topic.n
-        return self._cluster.named.reached(stream)
+        return max(stream.admission.numbered_at, stream.confirmed)
 
 
 # Links that an account remembers before it forgets those that have nothing under way.
