@@ -190,7 +190,7 @@ class PublishRoutes(Protocol):
         """Give up messages of this hub's clients that have no position yet."""
 
 
-class NamedPositions(Protocol):
+class NamedDependencies(Protocol):
     def keep_to(self, trunk: Topic, stream: bytes, at: tuple[int, int]) -> bool:
         """Whether what a client publishes next comes after that position of the stream anyway."""
 
@@ -283,7 +283,7 @@ class OtherHubs(Protocol):
     @property
     def asking(self) -> StreamPositions: ...
     @property
-    def named(self) -> NamedPositions: ...
+    def named(self) -> NamedDependencies: ...
     @property
     def limits(self) -> LimitedTopics: ...
     def can_probe(self, peer: str) -> bool:
