@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from equipoise.hub.logs.durable_topic import PATIENCE_S
 from equipoise.log.entries import payload_body, payload_of, spell_fields
 from equipoise.model import Specs, TopicSpec
 from equipoise.model.spec import Durability
@@ -190,6 +191,40 @@ def test_a_subscriber_comes_back_behind_what_is_not_committed_yet() -> None:
         [b"eq.subscribe", b"d.t", 1, 1, 1],
         [b"eq.message", b"d.t", 1, 2, b"b"],
     ]
+
+
+def test_who_comes_to_a_new_home_waits_from_then_on_for_its_log() -> None:
+    """
+    1. A subscriber waits for the log, and the topic moves away before the log is open.
+    2. The topic comes back shortly before that wait would end: the next subscriber waits as long as any.
+    """
+    world = durable_world()
+    world.opens = False
+    subscribed(world, "d.t")
+    topic = world.core.index.topics[b"d.t"]
+    assert topic.log is not None
+    assert not topic.log.may_begin
+    world.advance(PATIENCE_S - 0.1)
+    topic.log.take_over(0)
+    world.advance(0.2)
+    assert not topic.log.may_begin
+    world.advance(PATIENCE_S)
+    assert topic.log.may_begin
+    topic.log.take_over(0)
+    assert not topic.log.may_begin
+
+
+def test_a_new_home_tells_no_subscriber_where_the_topic_stands_before_it_has_got_what_the_log_has() -> None:
+    """A client of the former home may have got that, and comes here: it would get it again."""
+    world = durable_world()
+    subscribed(world, "d.t")
+    topic = world.core.index.topics[b"d.t"]
+    world.do(world.client(), "PUBLISH", "d.t", "a")
+    assert topic.log is not None and topic.log.may_begin
+    topic.log.take_over(0)
+    assert not topic.log.may_begin
+    world.advance()
+    assert topic.log.may_begin
 
 
 def test_resuming_an_ordinary_topic_is_subscribing_to_it() -> None:
