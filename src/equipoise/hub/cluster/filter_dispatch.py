@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.frames import (
+    ControlFrame,
     FilteredFrame,
     Frame,
     NarrowFrame,
@@ -68,4 +69,5 @@ def filter_handlers(cluster: Cluster, find: Callable[[bytes], Topic | None]) -> 
         NarrowFrame: asking(cluster.asked.narrow),
         WidenFrame: asking(cluster.asked.widen),
         WantedFrame: wanted,
+        ControlFrame: lambda peer, frame: cluster.edge.control.publish(frame),
     }

@@ -101,7 +101,7 @@ def _small_talk() -> list[CommandSpec]:
             handshake.capabilities,
             "Exchanges capabilities with another hub.",
         ),
-        of("eq.l.hello", 7, handshake.hello, "Makes this connection a link from another hub."),
+        of("eq.l.hello", -7, handshake.hello, "Makes this connection a link from another hub."),
     ]
 
 

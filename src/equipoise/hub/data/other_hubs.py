@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from equipoise.content.filter import Filter
     from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.link.frames import Tag
-    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.link.incoming import InLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.content.topic_filters import RunProbe
     from equipoise.hub.data.kinds import Kind

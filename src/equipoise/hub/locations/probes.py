@@ -21,7 +21,8 @@ from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Sta
 from equipoise.errors import CoordinateError
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.link.incoming import InLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.settings import HubSettings

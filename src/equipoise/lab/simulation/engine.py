@@ -161,7 +161,10 @@ class Engine(RefusingLoop):
             transport.undelivered += 1
         elif incarnation.is_dead:
             transport.answer_dead()
+        elif incarnation.reads_all and transport.is_queued:
+            transport.due += 1
         else:
+            transport.is_queued = True
             incarnation.ready.append(transport)
             if not incarnation.is_active:
                 incarnation.is_active = True

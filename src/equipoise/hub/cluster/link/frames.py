@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LEAVE, LIMITS, PROBE
 from equipoise.hub.cluster.link.content_frames import (
+    ControlFrame,
     FilteredFrame,
     JoinFrame,
     NarrowFrame,
@@ -48,7 +49,8 @@ from equipoise.hub.cluster.link.seat_frames import SeatFrame, SitFrame
 
 __all__ = [
     "FRAMES", "AfterFrame", "AgainFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame",
-    "CallFrame", "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame",
+    "CallFrame", "CancelFrame", "CloseFrame", "ControlFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame",
+    "EchoFrame",
     "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "FromFrame", "IngressFrame",
     "JoinFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "MissedFrame", "NarrowFrame",
     "NoPatternFrame",
