@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from equipoise.hub.logs.durable_topic import PATIENCE_S
+from equipoise.hub.logs.durable_topic import PATIENCE_S, DurableTopic
 from equipoise.log.entries import payload_body, payload_of, spell_fields
 from equipoise.model import Specs, TopicSpec
 from equipoise.model.spec import Durability
@@ -26,6 +26,13 @@ def subscribed(world: LogWorld, name: str, proto: int = 2) -> FakeClient:
     client = world.client(proto)
     client.do("SUBSCRIBE", name)
     return client
+
+
+def log_of(world: LogWorld) -> DurableTopic:
+    topic = world.core.make_topic(b"d.t")
+    assert topic is not None
+    assert isinstance(topic.log, DurableTopic)
+    return topic.log
 
 
 def test_a_message_is_answered_and_delivered_when_it_is_committed() -> None:
@@ -200,31 +207,30 @@ def test_who_comes_to_a_new_home_waits_from_then_on_for_its_log() -> None:
     """
     world = durable_world()
     world.opens = False
-    subscribed(world, "d.t")
-    topic = world.core.index.topics[b"d.t"]
-    assert topic.log is not None
-    assert not topic.log.may_begin
+    log = log_of(world)
+    answers = [log.may_begin]
     world.advance(PATIENCE_S - 0.1)
-    topic.log.take_over(0)
+    log.take_over(0)
+    log.waiters.append(lambda: None)
+    answers.append(log.may_begin)
     world.advance(0.2)
-    assert not topic.log.may_begin
+    answers.append(log.may_begin)
     world.advance(PATIENCE_S)
-    assert topic.log.may_begin
-    topic.log.take_over(0)
-    assert not topic.log.may_begin
+    answers.append(log.may_begin)
+    log.take_over(0)
+    assert [*answers, log.may_begin] == [False, False, False, True, False]
 
 
-def test_a_new_home_tells_no_subscriber_where_the_topic_stands_before_it_has_got_what_the_log_has() -> None:
-    """A client of the former home may have got that, and comes here: it would get it again."""
+def test_a_client_comes_to_a_new_home_once_that_has_sent_what_its_log_has() -> None:
     world = durable_world()
     subscribed(world, "d.t")
-    topic = world.core.index.topics[b"d.t"]
     world.do(world.client(), "PUBLISH", "d.t", "a")
-    assert topic.log is not None and topic.log.may_begin
-    topic.log.take_over(0)
-    assert not topic.log.may_begin
+    log = log_of(world)
+    answers = [log.may_subscribe]
+    log.take_over(0)
+    answers.append(log.may_subscribe)
     world.advance()
-    assert topic.log.may_begin
+    assert [*answers, log.may_subscribe] == [True, False, True]
 
 
 def test_resuming_an_ordinary_topic_is_subscribing_to_it() -> None:

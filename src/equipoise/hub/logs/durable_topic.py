@@ -330,16 +330,25 @@ class DurableTopic:
 
     @property
     def may_begin(self) -> bool:
-        """Whether a subscriber may be told where the topic stands; else `waiters` are called when it may.
-
-        Not before the home has got what its log has: a client of the former home may have got that, and come here.
-        """
-        is_known = self._topic not in self._logs.unfilled if self.is_numbered else self._is_overdue
+        """Whether a subscriber may be told where the topic stands; else `waiters` are called when it may."""
+        is_known = self.is_numbered or self._is_overdue
         if not is_known:
             self._look_later(0)
-            if not self.is_numbered:
-                self._be_patient()
+            self._be_patient()
         return is_known
+
+    @property
+    def may_subscribe(self) -> bool:
+        """The same for a client of the home, which also waits until the home has sent what its log has.
+
+        A client of the former home may have received that, and come here: it must not receive it again.
+        """
+        if not self.may_begin:
+            return False
+        if self._topic in self._logs.unfilled:
+            self._look_later(0)
+            return False
+        return True
 
     def _number(self) -> None:
         self.is_numbered = True
