@@ -1,4 +1,4 @@
-"""Carry out handovers: feed what happens at this hub to the table of stream/handover.py, and do what it returns.
+"""Execute handovers: feed events to the table of stream/handover.py and execute its effects.
 
 The only module that knows both the table and the hub. It decides nothing: which event counts in which state, on which
 condition, and what follows from it is in the table.
@@ -138,7 +138,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def tags(self) -> _Dependencies: ...
     @property
-    def telling(self) -> _Redirects: ...
+    def redirects(self) -> _Redirects: ...
     @property
     def ways(self) -> _Routes: ...
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None: ...
@@ -259,7 +259,7 @@ class HandoverEngine:
             )
         if topic.stream is not None:
             self.review(topic.stream)
-        cluster.telling.look(topic)
+        cluster.redirects.look(topic)
 
     def offered(self, topic: Topic, hub: str, version: int) -> None:
         """PREPARE came."""
@@ -322,7 +322,7 @@ class HandoverEngine:
             self.opening[stream] = None
         # Patterns are served by the home only.
         stream.topic.audience = None
-        self._cluster.telling.look(stream.topic)
+        self._cluster.redirects.look(stream.topic)
 
     def _send_prepared(self, stream: Stream, effect: SendPrepared) -> None:
         self._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))

@@ -1,4 +1,4 @@
-"""Carry out rate envelopes: who gets the next token, who waits, who is refused.
+"""Execute rate limits at a hub: admit, queue or reject messages.
 
 A message is charged once, by the hub that gives it its position. A hub that passes messages on sends the home only as
 many ahead of its acknowledgements as the envelope would let pass at once (`TopicLimit.window`), and keeps the rest with
@@ -276,7 +276,7 @@ class RateLimits:
         if limit.queue is not None:
             self.serve(trunk)
 
-    def heard_waiting(self, topic: Topic, hub: str, count: int) -> None:
+    def receive_waiting(self, topic: Topic, hub: str, count: int) -> None:
         """So many connections wait at another hub: it has as many turns."""
         limit = topic.limit
         if limit is None:
@@ -301,7 +301,7 @@ class RateLimits:
             self.shares.opened(topic, topic.limit, hub)
             self.look_at(topic, topic.limit)
 
-    def heard_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
+    def receive_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
         if topic.limit is not None:
             self.shares.receive_tokens(topic, topic.limit, hub, frame)
 

@@ -1,4 +1,4 @@
-"""Tell smart clients where their topics live, so that they go there by themselves.
+"""Redirect smart clients to the homes of their topics.
 
 A client that has asked for it (EQ.LINK name ROUTES) is pushed
 
@@ -17,7 +17,7 @@ Always true: what is remembered of a session is bounded; forgetting it only mean
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.seats import Seats
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Telling"]
+__all__ = ["TopicRedirects"]
 
 # Topics remembered for one session, at some 200 B each; the oldest is forgotten first.
 REMEMBERED_MAX = 1_000
@@ -49,7 +49,7 @@ LATE_RATIO = 0.25
 STEP = 1_000
 
 
-class Telling:
+class TopicRedirects:
     """Part of one cluster."""
 
     def __init__(self, cluster: ClusterPort, settings: ClusterSettings) -> None:
@@ -74,6 +74,9 @@ class Telling:
         # Pushes so far.
         self.count = 0
         self.seats = Seats(cluster)
+        # Content topics of which this hub counts the publishers, as their head; and what counts them.
+        self.counted: Collection[bytes] = ()
+        self.published_at_head: Callable[[Session, bytes], object] = lambda session, topic: None
 
     # What clients do.
 
@@ -81,6 +84,8 @@ class Telling:
         """A smart client publishes here: tell it if it should do so elsewhere."""
         if topic.limit is not None:
             self.seats.published(session, topic)
+        if topic.name in self.counted:
+            self.published_at_head(session, topic.name)
         if topic.stream is None:
             entry = self._cluster.router.routing.plan.entries.get(topic.name)
             if entry is None or entry.mode is Mode.SINGLE:

@@ -1,4 +1,4 @@
-"""End the link of a client that goes on at another hub, and say when all that came over it has its position.
+"""End the link of a client that continues at another hub, and report when its messages have positions.
 
 A publisher that goes from one hub to another must not be overtaken by itself: what it gave to the first has to have its
 position before the second sees anything. If the first hub is out of its reach, it has that one asked by the second
@@ -22,7 +22,7 @@ from equipoise.hub.cluster.publish_route import Acked, AckWaiter, ClientAcks
 if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
 
-__all__ = ["Severing"]
+__all__ = ["LinkSevering"]
 
 # Links whose end is remembered, some 100 B each: those of the last minutes, even if all clients of a hub lose it at
 # once, and whatever one user or address has ended (SEVERS_PER_MINUTE_MAX).
@@ -34,7 +34,7 @@ class _Cluster(ClusterPort, Protocol):
     def receipts(self) -> ClientAcks: ...
 
 
-class Severing:
+class LinkSevering:
     """The links of clients that end. Owned by the cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:

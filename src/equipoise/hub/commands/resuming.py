@@ -1,4 +1,4 @@
-"""EQ.RESUME: subscribe to a durable topic from a position on, for smart clients that come back.
+"""EQ.RESUME: subscribe to a durable topic from a position, after a reconnection.
 
 The hub asks the owner of the log for the messages behind that position, confirms the subscription as EQ.SUBSCRIBE does,
 with that position, and sends them ahead of those that come then. What the log does not keep, and what is more than
@@ -139,7 +139,7 @@ class _Resumption:
         if since is not None:
             self._send()
         if self._session.redirected is not None:
-            self._core.cluster.telling.subscribed(self._session, [self._name])
+            self._core.cluster.redirects.subscribed(self._session, [self._name])
         self._reply.complete(b"")
 
     def _send(self) -> None:

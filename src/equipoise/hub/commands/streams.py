@@ -1,4 +1,4 @@
-"""EQ.OWN and EQ.AFTER: for smart clients that get the streams of one topic from several hubs, or publish to several."""
+"""EQ.OWN and EQ.AFTER: for smart clients that use several streams of one topic."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _subscribe_to_rest(
             cluster.listening.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
         if session.redirected is not None:
-            cluster.telling.subscribed(session, [name])
+            cluster.redirects.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 
     def left_out(topic: Topic) -> list[bytes] | None:

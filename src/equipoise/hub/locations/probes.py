@@ -1,4 +1,4 @@
-"""Find out where this hub is: probe a few other hubs at a time over the links there are, and take in what they answer.
+"""Probe a few peers at a time over open links to find this hub's coordinate.
 
 A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
 can come back, and a hub that is asked answers only where the answer goes at once. A sample that crossed a reconnection
@@ -21,12 +21,13 @@ from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Sta
 from equipoise.errors import CoordinateError
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.link.incoming import InLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.settings import HubSettings
 
-__all__ = ["Probing"]
+__all__ = ["LocationProbes"]
 
 # With more on its way on a link, a probe would rather measure that: some 10 ms of a line of 1 Gbit/s.
 QUIET_BYTES_MAX = 1024 * 1024
@@ -50,7 +51,7 @@ class _Probe(NamedTuple):
     in_connections: int
 
 
-class ProbingHub(Protocol):
+class ProbeHost(Protocol):
     """What probing needs of the hub."""
 
     @property
@@ -61,10 +62,10 @@ class ProbingHub(Protocol):
     def cluster(self) -> OtherHubs: ...
 
 
-class Probing:
+class LocationProbes:
     """Owned by Locations. Probes from `start` to `stop`."""
 
-    def __init__(self, core: ProbingHub, settings: CoordinateSettings) -> None:
+    def __init__(self, core: ProbeHost, settings: CoordinateSettings) -> None:
         self._core = core
         self._settings = settings
         self._draw: Callable[[], float] = float

@@ -1,4 +1,4 @@
-"""Where the clients of one topic are: which clients it has, and where they are in a constant amount of numbers.
+"""The clients of one topic and their locations, summarised in constant space.
 
 A publisher counts for a while after its last message: one that publishes every few seconds would come and go with every
 record otherwise, and the topic's place with it.
@@ -37,7 +37,7 @@ __all__ = [
     "REFRESH_S",
     "STEP",
     "Few",
-    "Whereabouts",
+    "TopicLocations",
     "places_of",
     "side_of",
     "subscribed_by",
@@ -58,7 +58,7 @@ PER_CLIENT_S = 0.0005
 NEVER = float("inf")
 
 
-class Whereabouts:
+class TopicLocations:
     """Owned by Renewing; lives as long as its topic, once the topic was used while locations could be known."""
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Who is alive, from what the store shows and what it showed before; and how the hubs are read.
+"""The failure detector: live hubs by the store's current and earlier state.
 
 The store is right about every hub while this hub's own session lasts. If that has ended, the store was out of reach
 for a while, perhaps for all: a hub that is missing then may be about to come back, as this hub does. Until they have
@@ -26,10 +26,10 @@ from equipoise.store.contract import Answer, Read
 from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.hubs_snapshot import HubLook
 
-__all__ = ["Glances", "Sight"]
+__all__ = ["FailureDetector", "HubLooks"]
 
 
-class Sight:
+class FailureDetector:
     """Owned by one membership."""
 
     def __init__(self, name: str) -> None:
@@ -93,7 +93,7 @@ def _live(hub: HubSeen, plan: Plan, plan_id: int) -> LiveHub:
     )
 
 
-class Glances:
+class HubLooks:
     """Owned by one membership, whose `begin` and `keep` come in turn from one task, `see` from another."""
 
     def __init__(self, hubs: HubsStore) -> None:

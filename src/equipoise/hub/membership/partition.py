@@ -1,4 +1,4 @@
-"""Take one side out when hubs cannot reach each other though the store reaches all of them.
+"""Take one side of a partition between hubs out of the cluster, while the store reaches both.
 
 Plan changes wait for every live hub, so two hubs that cannot reach each other cannot open new topics. Each hub writes
 to its `alive` which peers it has not reached for half of `unreachable_s`. When the other half is over, all hubs that
@@ -23,7 +23,7 @@ from equipoise.model.address import split_address
 from equipoise.store.records.hubs import HubSeen, HubsStore
 
 if TYPE_CHECKING:
-    from equipoise.hub.membership.registration import Presence
+    from equipoise.hub.membership.registration import HubRegistration
     from equipoise.hub.shell.server import Hub
 
 __all__ = ["Partition", "outvoted"]
@@ -58,7 +58,7 @@ def outvoted(accusations: Mapping[str, Collection[str]]) -> list[str]:
 class Partition:
     """Owned by one membership."""
 
-    def __init__(self, hub: Hub, hubs: HubsStore, presence: Presence) -> None:
+    def __init__(self, hub: Hub, hubs: HubsStore, presence: HubRegistration) -> None:
         self._hub = hub
         self._hubs = hubs
         self._presence = presence

@@ -1,4 +1,4 @@
-"""Give topics to hubs: PlaceTopics of ePulsar's Algorithm 1, and what it leaves undone.
+"""PlaceTopics of ePulsar's Algorithm 1: assign topics to hubs, and report unserved topics.
 
 The paper's: topics with the fewest choices first, each to the first of its choices that can host it; a topic that no
 choice can host stays. What is added, and never makes it worse:
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.latency.headroom import Room
+from equipoise.plan.latency.headroom import HubHeadroom
 from equipoise.plan.latency.ranking import Candidates
 
 __all__ = ["Assignment", "place_topics"]
@@ -48,7 +48,7 @@ class Assignment:
 
 def place_topics(
     candidates: Candidates,
-    room: Room,
+    room: HubHeadroom,
     homes: Sequence[int],
     *,
     must_leave: Sequence[bool] = (),
@@ -84,7 +84,7 @@ class _Placing:
     """One attempt."""
 
     def __init__(
-        self, candidates: Candidates, room: Room, homes: Sequence[int], must_leave: Sequence[bool]
+        self, candidates: Candidates, room: HubHeadroom, homes: Sequence[int], must_leave: Sequence[bool]
     ) -> None:
         self._candidates, self._room = candidates, room
         self._topics: list[int] = candidates.topics.tolist()

@@ -1,4 +1,4 @@
-"""Whether a hub can host one more topic: `can_host` of ePulsar's Algorithm 1, on predicted load.
+"""`can_host` of ePulsar's Algorithm 1 on predicted load: whether a hub can host one more topic.
 
 Numbers of one hub at a time, as plain floats: placing asks this a few times for each of 100,000 topics. The load ratio
 is that of `load.Capacities`; beside it a hub may have a rate of messages that it must not exceed (3.4.2).
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from equipoise.plan.load import Capacities
 
-__all__ = ["Room"]
+__all__ = ["HubHeadroom"]
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ _LAG_FLOW_MIN = 0.25
 _ROUNDING = 1e-9
 
 
-class Room:
+class HubHeadroom:
     """What hubs carry while topics are being placed. Owned by the placing step; changes through `take` and `give`."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""ePulsar's Topic Manager as it is printed, to compare with: Algorithm 1 with the policies of section 3.4.
+"""ePulsar's Topic Manager as printed, as a baseline: Algorithm 1 with the policies of section 3.4.
 
 Each round: the topics above their limits, and of each overloaded broker the topics with the most messages until what is
 left is below the threshold; all of them are placed anew, those with the fewest choices first. Nothing waits for
@@ -20,10 +20,10 @@ from equipoise.plan.decision import Decision
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.latency import (
     CentroidEstimate,
+    HubHeadroom,
     LatencyEstimate,
     LatencyLimits,
     PairsEstimate,
-    Room,
     limits_of,
     place_topics,
     rank,
@@ -113,7 +113,7 @@ class TopicManager:
             found += here[topics_to_shed(rates[here], float(excess[hub]))].tolist()
         return found
 
-    def _room(self, draft: Draft) -> Room:
+    def _room(self, draft: Draft) -> HubHeadroom:
         room = draft.predicted.room(self.settings.resource_full_ratio)
         rates, single = _rates(draft.view), draft.predicted.home >= 0
         on_hubs = np.bincount(

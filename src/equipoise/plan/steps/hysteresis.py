@@ -1,4 +1,4 @@
-"""Let a topic whose best hub changes back and forth stay: the hysteresis of moves for latency.
+"""Hysteresis of latency moves: a topic whose best hub alternates stays.
 
 A topic goes back when a hub that it has left lately would do as well as the one it is to be given; so hubs of one site
 are one place to it. Going back takes a wait, twice as long each time. A topic that views have shown within its limit
@@ -12,9 +12,9 @@ import math
 from collections.abc import Container, Iterable
 
 from equipoise.plan.draft import Draft
-from equipoise.plan.memory import Approach
+from equipoise.plan.memory import LatencyMoves
 
-__all__ = ["may_go", "note_move", "remembered"]
+__all__ = ["may_move", "note_move", "remembered"]
 
 # Hubs that a topic remembers to have left.
 _LEFT_MAX = 4
@@ -22,7 +22,7 @@ _LEFT_MAX = 4
 _RETURNED_MAX = 1_000
 
 
-def may_go(draft: Draft, topic: int, to: int) -> bool:
+def may_move(draft: Draft, topic: int, to: int) -> bool:
     """Whether it may be moved there now."""
     settings = draft.settings
     before = draft.memory.approaches.get(draft.view.topics.names[topic])
@@ -38,16 +38,16 @@ def may_go(draft: Draft, topic: int, to: int) -> bool:
 def note_move(draft: Draft, topic: int, to: Iterable[int]) -> None:
     """It is about to be moved for latency, to hubs that it was not at."""
     name, names = draft.view.topics.names[topic], draft.view.hubs.names
-    before = draft.memory.approaches.get(name, Approach(draft.now, ()))
+    before = draft.memory.approaches.get(name, LatencyMoves(draft.now, ()))
     to = list(to)
     returns = before.returns + any(_is_return(draft, topic, hub, before) for hub in to)
     taken = {names[hub] for hub in to}
     homes = tuple(names[home] for home in draft.homes_of(topic))
     left = tuple(dict.fromkeys(hub for hub in (*homes, *before.left) if hub not in taken))[:_LEFT_MAX]
-    draft.remember(approaches={**draft.memory.approaches, name: Approach(draft.now, left, returns)})
+    draft.remember(approaches={**draft.memory.approaches, name: LatencyMoves(draft.now, left, returns)})
 
 
-def remembered(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
+def remembered(draft: Draft, far: Container[bytes]) -> dict[bytes, LatencyMoves]:
     """The moves that are not forgotten, with what this view tells of them; `far` are the topics above their limits."""
     since_s = draft.now - draft.settings.latency_memory_s
     recent = {name: made for name, made in draft.memory.approaches.items() if made.at_s > since_s}
@@ -58,21 +58,21 @@ def remembered(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
     return recent
 
 
-def _seen(draft: Draft, name: bytes, made: Approach, *, is_far: bool) -> Approach:
+def _seen(draft: Draft, name: bytes, made: LatencyMoves, *, is_far: bool) -> LatencyMoves:
     wait_s = draft.settings.latency_wait_s
     topic = draft.view.topic_index.get(name)
     # By where its clients are, which says so sooner after a move than what was measured.
     is_within = None if topic is None else draft.limits.is_within(topic, draft.homes_of(topic))
     if is_far or is_within is False:
-        return Approach(made.at_s, made.left, 0 if made.near_s >= wait_s else made.returns)
+        return LatencyMoves(made.at_s, made.left, 0 if made.near_s >= wait_s else made.returns)
     if is_within:
         # Views that did not come tell nothing.
         step_s = min(draft.view.time_s - draft.view_before_s, wait_s / 2)
-        return Approach(made.at_s, made.left, made.returns, made.near_s + step_s)
+        return LatencyMoves(made.at_s, made.left, made.returns, made.near_s + step_s)
     return made
 
 
-def _is_return(draft: Draft, topic: int, to: int, before: Approach) -> bool:
+def _is_return(draft: Draft, topic: int, to: int, before: LatencyMoves) -> bool:
     names, index = draft.view.hubs.names, draft.view.hub_index
     if names[to] in before.left:
         return True

@@ -1,4 +1,4 @@
-"""The safeguards of subscribers by filter, at hubs among hubs."""
+"""Safeguards of filter subscriptions in a cluster."""
 
 from __future__ import annotations
 
@@ -8,45 +8,31 @@ from typing import Any
 
 from equipoise.client.routing.channel import TopicChannel
 from equipoise.client.wire.link_subscription import LinkSubscription
-from equipoise.content.balancing import edge_balancer, edge_table
-from equipoise.content.balancing.edge_balancer import EdgeBalancer
-from equipoise.content.balancing.edge_events import (
-    STATUSES,
-    BalancingEffect,
-    EdgeEvent,
-    EdgePhase,
-    RequestReceived,
-)
-from equipoise.content.balancing.edge_rules import EdgeSession
-from equipoise.content.balancing.edge_table import EdgeTransition
-from equipoise.content.balancing.messages import HubStatus
 from equipoise.content.cover_set import CoverSet
 from equipoise.content.filter import Filter
 from equipoise.content.groups import Found
 from equipoise.content.index import FilterIndex
 from equipoise.content.interest import InterestNode
 from equipoise.hub.cluster import interests
-from equipoise.hub.cluster.asked_filters import AskedFilters
 from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
-from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.peer_filters import PeerFilters
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import FollowRequest, State, Stream
-from equipoise.hub.cluster.subscription_barrier import Listening
-from equipoise.hub.content.content_edge import ContentEdge
-from equipoise.hub.content.edge_rooms import EdgeRooms
+from equipoise.hub.cluster.subscription_barrier import SubscriptionBarrier
 from equipoise.hub.content.hub_filters import HubFilters
 from equipoise.hub.content.spans import FilterSpans, SpannedStream
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import balance, needless_gap, once, progress
+from equipoise.lab.simulation.checkers import needless_gap, once, progress
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.relay import RelayMerge, Switch
 from equipoise.stream.sources import MergedStream, MergedStreams
 
-__all__ = ["CONTENT_ABLATIONS"]
+__all__ = ["CONTENT_ABLATIONS", "arrived_when_answered"]
 
 
 def _match_all(index: FilterIndex[TopicFilter], attributes: dict[str, Any]) -> Found[TopicFilter]:
@@ -63,12 +49,12 @@ _match = FilterIndex.match
 
 
 def _stand_nowhere(
-    listening: Listening, session: object, name: bytes, left_out: object, wait: object
+    listening: SubscriptionBarrier, session: object, name: bytes, left_out: object, wait: object
 ) -> None:
     """The subscription is answered whether or not this hub follows the topic."""
 
 
-def _without_span(merging: Merging, stream: Stream, run: FilteredRun) -> None:
+def _without_span(merging: RelayedStreams, stream: Stream, run: FilteredRun) -> None:
     """A relay takes the messages of a span, and does not know what it accounts for."""
     for first, payloads in run.runs(stream.topic.n if run.epoch == stream.topic.epoch else 0):
         merging._deliver(stream, run.epoch, first, payloads)
@@ -109,7 +95,7 @@ def _covers_leave_at_once() -> Iterator[None]:
 def _account_by_time_only() -> Iterator[None]:
     account = HubFilters.account
 
-    def break_silence(asked: AskedFilters) -> None:
+    def break_silence(asked: PeerFilters) -> None:
         asked._timer = None
         silent, asked._silent = asked._silent, {}
         for topic in silent:
@@ -120,7 +106,7 @@ def _account_by_time_only() -> Iterator[None]:
 
     with (
         replaced(HubFilters, "account", keep_silent),
-        replaced(AskedFilters, "_break_silence", break_silence),
+        replaced(PeerFilters, "_break_silence", break_silence),
     ):
         yield
 
@@ -131,50 +117,11 @@ def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRu
         merge._take(stream, run.epoch, first, payloads)
 
 
-def _take_again(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
-    """A client takes from the next hub what the former one has brought already."""
-    _, missed = stream.cursor.accept(run.epoch, run.n, run.span)
-    if missed != 0:
-        merge._sink.on_messages(run.epoch, run.n, [], missed)
-    for first, payloads in run.runs(run.n - 1):
-        merge._sink.on_messages(run.epoch, first, payloads, 0)
-
-
-def _never_stabilizing(row: EdgeTransition, edge: EdgeSession, event: EdgeEvent) -> list[BalancingEffect]:
-    """A hub goes on to the next session by what it measured before the last one."""
-    effects = _carry(row, edge, event)
-    if edge.phase is EdgePhase.STABILIZING:
-        edge.phase = EdgePhase.OK
-    return effects
-
-
-_carry = edge_table._carry
-
-
-@contextmanager
-def _never_unavailable() -> Iterator[None]:
-    """A hub that is full says that it is not, and takes part in sessions."""
-    unavailable = EdgePhase.UNAVAILABLE
-    rows = dict(edge_table._ROWS)
-    rows[unavailable, RequestReceived] = rows[EdgePhase.OK, RequestReceived]
-    statuses = {**STATUSES, unavailable: HubStatus.OK}
-    with (
-        replaced(ContentEdge, "_is_full", lambda edge: False),
-        replaced(edge_table, "_ROWS", rows),
-        replaced(edge_balancer, "STATUSES", statuses),
-    ):
-        yield
-
-
-def _wait_for_ever(balancer: EdgeBalancer, now_s: float) -> list[BalancingEffect]:
-    return []
-
-
 def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
     """A client waits for what its filter matches next."""
 
 
-def _arrived_when_answered(merge: TopicMerge) -> bool:
+def arrived_when_answered(merge: TopicMerge) -> bool:
     """A client leaves a hub as soon as the next one has answered."""
     return bool(merge.wanted) and all(merge.sources.get(source) for source in merge.wanted)
 
@@ -200,7 +147,7 @@ def _follow_under_any_plan(followers: Followers, stream: Stream, request: Follow
     return stream.state.is_home or (is_following and not request.needs_home)
 
 
-def _await_no_home(listening: Listening, name: bytes, wait: Wait, answers: object) -> None:
+def _await_no_home(listening: SubscriptionBarrier, name: bytes, wait: Wait, answers: object) -> None:
     """An edge answers subscribers wherever it is itself."""
 
 
@@ -220,7 +167,7 @@ CONTENT_ABLATIONS = (
         "subscription.",
         once.NAME,
         "content-trees-wanderers",
-        lambda: replaced(Listening, "_await_home", _await_no_home),
+        lambda: replaced(SubscriptionBarrier, "_await_home", _await_no_home),
     ),
     Ablation(
         "filter-match",
@@ -241,7 +188,7 @@ CONTENT_ABLATIONS = (
         "A hub confirms a filter subscription after it follows the topic.",
         once.NAME,
         "content-relays",
-        lambda: replaced(Listening, "_stand_by_name", _stand_nowhere),
+        lambda: replaced(SubscriptionBarrier, "_stand_by_name", _stand_nowhere),
     ),
     Ablation(
         "filter-heard",
@@ -255,7 +202,7 @@ CONTENT_ABLATIONS = (
         "A hub that follows by filters learns which positions its source omitted on purpose.",
         needless_gap.NAME,
         "content-links",
-        lambda: replaced(Merging, "_deliver_span", _without_span),
+        lambda: replaced(RelayedStreams, "_deliver_span", _without_span),
     ),
     Ablation(
         "filter-stale",
@@ -311,51 +258,7 @@ CONTENT_ABLATIONS = (
         "A smart client with a filter leaves a hub when it has reached the first position of the next hub.",
         needless_gap.NAME,
         "content-routed",
-        lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
-    ),
-    Ablation(
-        "edge-drain",
-        "A redirected smart client leaves its former edge when that edge has reached the position of "
-        "the new subscription.",
-        needless_gap.NAME,
-        "content-edges",
-        lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
-    ),
-    Ablation(
-        "edge-duplicates",
-        "A redirected smart client drops messages that the former edge already delivered.",
-        once.NAME,
-        "content-edges",
-        lambda: replaced(TopicMerge, "_take_run", _take_again),
-    ),
-    Ablation(
-        "edge-stabilizing",
-        "A hub starts no balancing session before it has measured the effect of the last one.",
-        balance.NAME,
-        "content-steady",
-        lambda: replaced(edge_table, "_carry", _never_stabilizing),
-    ),
-    Ablation(
-        "edge-unavailable",
-        "A hub at capacity accepts no subscribers and announces it.",
-        balance.NAME,
-        "content-full",
-        _never_unavailable,
-    ),
-    Ablation(
-        "edge-overdue",
-        "A balancing session ends when an expected message does not arrive in time.",
-        balance.NAME,
-        "content-sessions",
-        lambda: replaced(EdgeBalancer, "poll", _wait_for_ever),
-        seed=1,
-    ),
-    Ablation(
-        "edge-first",
-        "a subscriber that comes to a hub that is no edge is sent to the edge with most room",
-        balance.NAME,
-        "content-comers",
-        lambda: replaced(EdgeRooms, "_choose", lambda rooms, topic: None),
+        lambda: replaced(TopicMerge, "_has_arrived", arrived_when_answered),
     ),
     Ablation(
         "client-cover",

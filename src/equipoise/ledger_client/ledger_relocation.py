@@ -1,4 +1,4 @@
-"""Bring closed ledgers of a log to the site of its owner, at a bounded pace.
+"""Copy closed ledgers of a log to the site of its owner, at a bounded pace.
 
 A log whose owner has changed sites goes on in a ledger at the new one at once. Its former ledgers are read over the
 long way, and are lost with the old site, until they have been copied: one ledger after the other, each member that is
@@ -23,7 +23,7 @@ from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.ledger_client.repair import Repair
 from equipoise.store.records.ledgers import LedgersStore
 
-__all__ = ["Homecoming"]
+__all__ = ["LedgerRelocation"]
 
 log = logging.getLogger("equipoise.ledger_client")
 
@@ -46,7 +46,7 @@ class _Errand:
         self.times_home = 0
 
 
-class Homecoming:
+class LedgerRelocation:
     """Owned by the ledgers of one process. `stop` in the end."""
 
     def __init__(self, pool: BookiePool, records: LedgersStore, random: Random, site: str) -> None:

@@ -1,4 +1,4 @@
-"""What other hubs ask of this one: filters on topics that they follow here, and when they learn how far a topic is.
+"""Filters that following hubs request of this hub, and the coverage that it sends them.
 
 A hub that follows may want only what some filters match. Where this hub numbers the topic it goes by that at once.
 Where it follows the topic itself, as a former home does for a while, it asks the hub that it follows for as much, and
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["COVERAGE_S", "AskedFilters"]
+__all__ = ["COVERAGE_S", "PeerFilters"]
 
 # How long a hub that follows by filters may not know of messages that it does not want, in seconds: below the quarter
 # of a second after which subscribers may notice, in moves, that they wait for it.
@@ -55,7 +55,7 @@ class _Cluster(ClusterPort, Protocol):
     def interests(self) -> _Interests: ...
 
 
-class AskedFilters:
+class PeerFilters:
     """Part of one cluster. The LinkStats of all topics."""
 
     def __init__(self, cluster: _Cluster) -> None:
