@@ -202,7 +202,7 @@ async def process_of(url: str) -> int:
         return int((await connection.info("server"))["process_id"])
 
 
-async def relieve(region: Region, urls: dict[str, str]) -> dict[str, Any]:
+async def shed_load(region: Region, urls: dict[str, str]) -> dict[str, Any]:
     """Slow a hub that is not the trunk's home until publishers have been sent to the others."""
     entry = await region.entry()
     assert entry is not None
@@ -237,7 +237,7 @@ async def play(system: LocalSystem, region: Region) -> dict[str, Any]:
     await asyncio.sleep(SETTLE_S)
     shown = await region.shown()
     print(f"settled: {brief(shown)}; fit: {shown['fit']}", flush=True)
-    relief = await relieve(region, urls)
+    relief = await shed_load(region, urls)
     publishers.stop()
     await publishing
     deadline = time.monotonic() + END_S

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.cli.support.progress import told_rate
+from equipoise.cli.support.progress import rate_text
 
 
 def run_on_terminal(*words: str) -> tuple[str, str]:
@@ -75,8 +75,8 @@ def test_nothing_is_shown_where_there_is_no_terminal(tmp_path: Path) -> None:
 
 
 def test_a_rate_below_one_a_second_is_told_by_the_minute() -> None:
-    assert told_rate(0, 5.0, "seeds") == ""
-    assert told_rate(10, 5.0, "seeds") == "2 seeds/s"
-    assert told_rate(1, 20.0, "seeds") == "3.0 seeds/min"
-    assert told_rate(0.5, 100.0, "") == "30.0 %/min"
-    assert told_rate(12_000, 2.0, "files") == "6,000 files/s"
+    assert rate_text(0, 5.0, "seeds") == ""
+    assert rate_text(10, 5.0, "seeds") == "2 seeds/s"
+    assert rate_text(1, 20.0, "seeds") == "3.0 seeds/min"
+    assert rate_text(0.5, 100.0, "") == "30.0 %/min"
+    assert rate_text(12_000, 2.0, "files") == "6,000 files/s"

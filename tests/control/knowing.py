@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from equipoise.control.rounds import Known
+from equipoise.control.rounds import RoundInput
 from equipoise.model import Plan, Specs
 from equipoise.plan import Memory
 from equipoise.store import HubAlive, HubFacts, HubSeen, WantedServer
@@ -30,8 +30,8 @@ def known(
     wanted: Iterable[str] = (),
     memory: Memory | None = None,
     absent_s: Mapping[str, float] | None = None,
-) -> Known:
-    return Known(
+) -> RoundInput:
+    return RoundInput(
         now=now,
         view=view,
         plan=plan or Plan(),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from control.knowing import known, seen
-from equipoise.control.rounds import ControllerState, Known, RoundOutcome, absent_since, decide
+from equipoise.control.rounds import ControllerState, RoundInput, RoundOutcome, absent_since, decide
 from equipoise.control.settings import ControllerSettings
 from equipoise.model import Member, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Decision, Planner, PlannerSettings
@@ -22,7 +22,7 @@ BOUNDS = ControllerSettings(hubs_min=1, hubs_max=6)
 
 def after_a_minute(
     load: Sequence[float], *, idle: Iterable[HubView] = (), wanted: Iterable[str] = ()
-) -> tuple[RoundOutcome, Known]:
+) -> tuple[RoundOutcome, RoundInput]:
     """Hub a carries topics of these ratios, the others nothing; sixty views later."""
     others = list(idle)
     names = ["a", *(hub.name for hub in others)]

@@ -17,7 +17,7 @@ SPACE = CoordinateSettings()
 
 
 @dataclass
-class Asked:
+class LinkInterest:
     at: float
     peer: str
     words: tuple[bytes, ...]
@@ -49,7 +49,7 @@ class World:
         self.rng = random.Random(self.seed)
         self.finder = Finder(self.rng.random, self.settings, SPACE)
         self.now = 100.0
-        self.asked: list[Asked] = []
+        self.asked: list[LinkInterest] = []
         self.visits: list[tuple[float, str]] = []
         # What a peer answers, if not its place.
         self.answers: dict[str, Callable[[], object]] = {}
@@ -101,7 +101,7 @@ class World:
                 )
 
     def ask(self, ask: Ask) -> None:
-        self.asked.append(Asked(self.now, ask.peer, ask.words))
+        self.asked.append(LinkInterest(self.now, ask.peer, ask.words))
         rtt_s = self.rtt_s(ask.peer)
         self.later(rtt_s, lambda: self.finder.answered(ask.peer, self.answer(ask.peer), rtt_s, self.now))
 
@@ -124,5 +124,5 @@ class World:
             for peer, true in zip(self.hubs, self.truth[-1], strict=False)
         ]
 
-    def told(self, peer: str) -> list[Asked]:
+    def told(self, peer: str) -> list[LinkInterest]:
         return [asked for asked in self.asked if asked.peer == peer and len(asked.words) == 3]

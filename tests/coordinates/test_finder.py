@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from coordinates.asking import SPACE, Asked, World
+from coordinates.asking import SPACE, LinkInterest, World
 from coordinates.shapes import Truth, grid
 from equipoise.coordinates import Coordinate, Finder, FinderSettings
 from equipoise.errors import RefusedError, SettingsError
@@ -37,7 +37,7 @@ def world(truth: Truth = MIDDLE, **settings: float) -> World:
     return made
 
 
-def times(asked: list[Asked]) -> list[float]:
+def times(asked: list[LinkInterest]) -> list[float]:
     return [round(one.at - 100.0, 3) for one in asked]
 
 

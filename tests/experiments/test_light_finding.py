@@ -17,7 +17,7 @@ Story = Callable[[Simulation, list[WhereHub], LightClient], Awaitable[None]]
 
 
 @dataclass
-class Standing:
+class PlanBasis:
     coordinate: Coordinate | None
 
 
@@ -72,7 +72,7 @@ def test_a_client_that_changes_its_gateway_tells_so_within_a_round_trip() -> Non
         # Before it has asked anybody.
         await asyncio.sleep(0.9)
         hub = used(hubs)
-        first, second = Standing(place(10, 0)), Standing(place(0, 50))
+        first, second = PlanBasis(place(10, 0)), PlanBasis(place(0, 50))
         for gateway, access_s in ((first, 0.004), (second, 0.006), (first, 0.005)):
             client.use_gateway(gateway, access_s)
             began_at = sim.now
@@ -89,7 +89,7 @@ def test_a_client_that_changes_its_gateway_tells_so_within_a_round_trip() -> Non
 
 def test_a_gateway_that_has_moved_is_noticed_with_the_next_report() -> None:
     async def story(sim: Simulation, hubs: list[WhereHub], client: LightClient) -> None:
-        gateway = Standing(place(10, 0))
+        gateway = PlanBasis(place(10, 0))
         client.use_gateway(gateway, 0.004)
         await asyncio.sleep(12.0)
         gateway.coordinate = place(20, 0)

@@ -197,7 +197,7 @@ def test_a_session_that_may_not_read_any_more_is_told_at_once() -> None:
     world.core.users = _Closed(world.core.users)  # type: ignore[assignment]  # only what rules allow
     for reader in readers:
         reader.session.user = None
-    logs.judge_again()
+    logs.reauthorize()
     world.advance()
     assert [str(reader.read()[0])[:6] for reader in readers] == ["NOPERM"] * 2
     assert not logs.waiting and not logs.shared

@@ -42,7 +42,7 @@ def random_sides(rng: random.Random) -> Record:
     return told
 
 
-class Whereabouts(NamedTuple):
+class TopicLocations(NamedTuple):
     """Of a topic, as a view has it."""
 
     publishers_at: Coordinate | None
@@ -62,7 +62,7 @@ class HubFacts(NamedTuple):
     queue_s: float
 
 
-def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -> Whereabouts:
+def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -> TopicLocations:
     """From the last record of each hub that carries the topic now."""
     homes = sorted(
         (hub for hub, record in last.items() if record["role"] == "home"), key=lambda hub: last[hub]["time"]
@@ -86,7 +86,7 @@ def read_whereabouts(last: Mapping[str, Record], hubs: Mapping[str, HubFacts]) -
     latency_s = None
     if home is not None and legs[0] is not None and legs[1] is not None:
         latency_s = legs[0] + legs[1] + hubs[home].loop_lag_s
-    return Whereabouts(
+    return TopicLocations(
         publishers_at=_centroid(crowds[0]),
         subscribers_at=_centroid(crowds[1]),
         publishers_located=_count(crowds[0]),
@@ -133,7 +133,7 @@ def _way_s(leg_us: int | None, hop_s: float | None, queue_s: float) -> float | N
     return None if leg_us is None or hop_s is None else leg_us / 1e6 + hop_s + queue_s
 
 
-def same_places(ours: Any, theirs: Whereabouts) -> None:
+def same_places(ours: Any, theirs: TopicLocations) -> None:
     """`ours` has the fields of a view's row; unknown numbers are NaN or None in it."""
     for name, expected in theirs._asdict().items():
         found = getattr(ours, name)

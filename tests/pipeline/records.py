@@ -16,7 +16,7 @@ from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.telemetry import arrow_schema
 from equipoise.view.codec import from_tables
 from equipoise.view.view import View
-from pipeline.places import SETTINGS, HubFacts, Whereabouts, random_place, random_sides, read_whereabouts
+from pipeline.places import SETTINGS, HubFacts, TopicLocations, random_place, random_sides, read_whereabouts
 
 Record = dict[str, Any]
 
@@ -218,7 +218,7 @@ class PlainReading:
             "out_bytes_trend": sum(self._trend(hub, records) for hub, records in hubs.items()),
         }
 
-    def whereabouts(self, name: bytes) -> Whereabouts:
+    def whereabouts(self, name: bytes) -> TopicLocations:
         last = {hub: records[-1] for hub, records in self.topic_records[name].items()}
         newest = max(record["time"] for record in last.values())
         present = {hub: record for hub, record in last.items() if record["time"] > newest - 2 * SECOND_US}

@@ -10,7 +10,7 @@ import numpy as np
 
 from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import worst_s
-from equipoise.plan.latency import LatencyEstimate, Room
+from equipoise.plan.latency import HubHeadroom, LatencyEstimate
 from equipoise.plan.load import Capacities
 from equipoise.view import HubView, TopicView
 from plan.small import FULL_BYTES_PER_S, topic
@@ -65,7 +65,7 @@ class SmallWorld:
     def hubs(self) -> int:
         return len(self.used)
 
-    def room(self, ratio_max: float = 1.0) -> Room:
+    def room(self, ratio_max: float = 1.0) -> HubHeadroom:
         zeros, ones = np.zeros(self.hubs), np.ones(self.hubs)
         capacities = Capacities(
             bytes_full=ones,
@@ -78,7 +78,7 @@ class SmallWorld:
             is_rising=np.zeros(self.hubs, np.bool_),
             cpu_full=1.0,
         )
-        return Room(
+        return HubHeadroom(
             capacities,
             bytes_per_s=np.array(self.size),
             work=np.zeros(len(self.size)),

@@ -7,7 +7,7 @@ import pytest
 
 from equipoise.model import Member, Plan, Reason, Specs, TopicSpec
 from equipoise.plan import Arbiter, PlannerSettings
-from equipoise.plan.memory import HubNoise, Released
+from equipoise.plan.memory import HubNoise, ReleasedHub
 from equipoise.view import HubView, TopicView
 from plan.small import decide, moved, plan_of, settled, topic
 
@@ -193,7 +193,7 @@ def test_when_everybody_is_full_only_moves_that_help_much_are_made() -> None:
 
 
 def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_asked_for() -> None:
-    memory = msgspec.structs.replace(settled("ab"), released={"c": Released(0, 0.0)})
+    memory = msgspec.structs.replace(settled("ab"), released={"c": ReleasedHub(0, 0.0)})
     topics = on(a=[0.5, 0.45], b=[0.59])
     decision = decide(topics, HUBS, plan=plan_of(topics, "ab"), memory=memory, views=10)
     (joined,) = decision.change.members
@@ -202,7 +202,7 @@ def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_asked_
 
 
 def test_a_released_hub_whose_stop_was_asked_for_is_not_taken_back() -> None:
-    memory = msgspec.structs.replace(settled("ab"), released={"c": Released(0, 0.0)})
+    memory = msgspec.structs.replace(settled("ab"), released={"c": ReleasedHub(0, 0.0)})
     topics = on(a=[0.5, 0.45], b=[0.59])
     hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_releasable=False)]
     settings = PlannerSettings(servers_min=2, servers_max=3)

@@ -11,7 +11,7 @@ import pytest
 from equipoise.coordinates import Coordinate
 from equipoise.model import Member, Mode, Plan, Reason, Specs, TopicSpec, apply
 from equipoise.plan import Memory, Planner, PlannerSettings
-from equipoise.plan.memory import Approach
+from equipoise.plan.memory import LatencyMoves
 from equipoise.view import HubView, TopicView
 from plan.near import at, hub, near
 from plan.small import Outcome, decide, moved, plan_of, settled, topic, view
@@ -233,7 +233,9 @@ def test_two_topics_that_need_each_others_places_change_them() -> None:
 
 def test_neither_goes_when_the_other_may_not() -> None:
     hubs, topics = swapping()
-    waiting = msgspec.structs.replace(settled(["a", "b"]), approaches={b"near/2": Approach(95.0, ("a",), 2)})
+    waiting = msgspec.structs.replace(
+        settled(["a", "b"]), approaches={b"near/2": LatencyMoves(95.0, ("a",), 2)}
+    )
     assert not moved(decided(topics, hubs=hubs, memory=waiting))
     assert not moved(decided(topics, hubs=hubs, settings=PlannerSettings(moves_per_round_max=1)))
 

@@ -22,7 +22,7 @@ from equipoise.plan import (
 )
 from equipoise.plan.draft import Draft
 from equipoise.plan.latency import CentroidEstimate, LatencyLimits, limits_of
-from equipoise.plan.memory import Approach
+from equipoise.plan.memory import LatencyMoves
 from equipoise.view import HubView, View, from_tables, to_tables
 from plan.near import at
 from plan.test_planner_properties import SLOW, memory_for, worlds
@@ -106,7 +106,7 @@ def test_nor_where_some_of_a_rounds_moves_may_not_be_made(
     view, plan, specs = world
     names = view.topics.names
     waiting: set[bytes] = data.draw(st.sets(st.sampled_from(names)) if names else st.just(set()))
-    left = Approach(99.0, tuple(view.hubs.names), 3)
+    left = LatencyMoves(99.0, tuple(view.hubs.names), 3)
     memory = msgspec.structs.replace(memory_for(view), approaches=dict.fromkeys(waiting, left))
     settings = msgspec.structs.replace(EAGER, moves_per_round_max=moves_max, topic_wait_s=60.0)
     decision = Planner(settings).decide(view, plan, specs, 100.0, memory)

@@ -7,7 +7,7 @@ import pytest
 
 from equipoise.model import Entry, Member, Mode, Plan, Reason, Specs, apply
 from equipoise.plan import Arbiter, Planner, PlannerSettings
-from equipoise.plan.memory import Hits
+from equipoise.plan.memory import HitCount
 from equipoise.view import HubView, TopicView
 from plan.small import decide, moved, plan_of, settled, topic, view
 
@@ -169,7 +169,7 @@ def test_a_topic_that_needs_fewer_homes_does_not_interrupt() -> None:
     world.plan = Plan.of(version=1, members=world.plan.members, entries=entries.values())
     world.until(weight=8)
     # It has been calm for almost long enough.
-    calm = {b"a0": Hits(1 - LOW.merge_hits, world.now - 20.0)}
+    calm = {b"a0": HitCount(1 - LOW.merge_hits, world.now - 20.0)}
     world.memory = msgspec.structs.replace(world.memory, replica_hits=calm, replicated_s={})
     reasons: set[Reason] = set()
     while Reason.MERGED not in reasons and world.memory.releasing == "b":

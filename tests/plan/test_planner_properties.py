@@ -21,7 +21,7 @@ from equipoise.plan import (
 )
 from equipoise.plan.draft import Draft
 from equipoise.plan.predicted import Replicas
-from equipoise.plan.steps.high_load import relieve, spread
+from equipoise.plan.steps.high_load import shed_load, spread
 from equipoise.view import HubView, TopicView, View, from_tables, to_tables
 from plan.small import settled
 
@@ -137,7 +137,7 @@ def test_the_same_inputs_give_the_same_decision_also_after_a_journey_through_byt
 @given(worlds())
 def test_no_move_for_load_widens_the_difference_between_hubs(world: tuple[View, Plan, Specs]) -> None:
     view, plan, specs = world
-    for step in (relieve, spread):
+    for step in (shed_load, spread):
         draft = Draft(view, plan, specs, 100.0, memory=memory_for(view), settings=EAGER)
         among = draft.eligible
         if not among.any():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.plan import PlannerSettings
-from equipoise.plan.memory import HubNoise, HubProfile, HubSample, heard, learnt
+from equipoise.plan.memory import HubNoise, HubProfile, HubSample, heard, updated_profile
 
 SETTINGS = PlannerSettings()
 
@@ -18,7 +18,7 @@ SETTINGS = PlannerSettings()
 def after(samples: list[HubSample]) -> HubProfile:
     profile = HubProfile()
     for sample in samples:
-        profile = learnt(profile, sample, SETTINGS)
+        profile = updated_profile(profile, sample, SETTINGS)
     return profile
 
 

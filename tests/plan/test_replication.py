@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from equipoise.model import Durability, Entry, Member, Mode, Plan, Reason, Specs, TopicSpec
 from equipoise.plan import PlannerSettings
-from equipoise.plan.steps.replication import Wanted, algorithm_1, rate
+from equipoise.plan.steps.replication import ReplicationTarget, algorithm_1, rate
 from equipoise.view import HubView, TopicView
 from plan.small import decide, moved, plan_of, settled, topic
 
@@ -21,15 +21,15 @@ TABLE = PlannerSettings(
     subscribers_min=200,
     replicate_ratio_min=0.0,
 )
-SINGLE = Wanted(Mode.SINGLE, 1)
+SINGLE = ReplicationTarget(Mode.SINGLE, 1)
 
 
-def subs(homes: int) -> Wanted:
-    return Wanted(Mode.ALL_SUBSCRIBERS, homes)
+def subs(homes: int) -> ReplicationTarget:
+    return ReplicationTarget(Mode.ALL_SUBSCRIBERS, homes)
 
 
-def pubs(homes: int) -> Wanted:
-    return Wanted(Mode.ALL_PUBLISHERS, homes)
+def pubs(homes: int) -> ReplicationTarget:
+    return ReplicationTarget(Mode.ALL_PUBLISHERS, homes)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def pubs(homes: int) -> Wanted:
         (1001, 20_000, pubs(2), "both large, but the ratio decides first"),
     ],
 )
-def test_algorithm_1(publications: float, subscribers: float, wanted: Wanted, story: str) -> None:
+def test_algorithm_1(publications: float, subscribers: float, wanted: ReplicationTarget, story: str) -> None:
     assert algorithm_1(publications, subscribers, TABLE) == wanted, story
 
 
@@ -100,7 +100,7 @@ def test_more_of_what_is_too_much_never_needs_fewer_servers(
     ],
 )
 def test_a_topic_that_fits_on_no_hub_is_replicated_whatever_its_ratios(
-    load_ratio: float, publishers: float, subscribers: float, wanted: Wanted, story: str
+    load_ratio: float, publishers: float, subscribers: float, wanted: ReplicationTarget, story: str
 ) -> None:
     assert rate(50, subscribers, publishers, load_ratio, PlannerSettings()) == wanted, story
 

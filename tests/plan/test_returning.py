@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.model import Entry, Member, Mode, Plan, Specs, TopicSpec, apply
 from equipoise.plan import Memory, Planner, PlannerSettings, decode_memory, encode_memory
-from equipoise.plan.memory import Arbiter, Held
+from equipoise.plan.memory import Arbiter, MoveClaim
 from plan.near import at, hub, near
 from plan.small import decide, moved, plan_of, settled, view
 
@@ -108,7 +108,9 @@ def test_a_replicated_topic_that_no_hub_keeps_within_its_limit_gets_nearer_all_t
 
 
 def test_evidence_outlives_rounds_in_which_nothing_more_may_be_moved() -> None:
-    held = {b"other/%d" % n: Held("planner", 100.0, 9) for n in range(PlannerSettings().moves_in_flight_max)}
+    held = {
+        b"other/%d" % n: MoveClaim("planner", 100.0, 9) for n in range(PlannerSettings().moves_in_flight_max)
+    }
     hubs = (hub("a", 10), hub("b", 40), hub("c", 80))
     full = msgspec.structs.replace(settled(["a", "b", "c"]), arbiter=Arbiter(held))
     row = near("near/1", 0.1, "c", HERE, HERE, hubs)

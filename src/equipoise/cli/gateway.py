@@ -69,12 +69,12 @@ async def serve(gateway: Gateway, *, as_json: bool) -> None:
             try:
                 await asyncio.wait_for(stopped.wait(), _SAY_S)
             except TimeoutError:
-                say_where(gateway)
+                print_location(gateway)
     finally:
         await gateway.stop()
 
 
-def say_where(gateway: Gateway) -> None:
+def print_location(gateway: Gateway) -> None:
     at = gateway.coordinate
     if at is None:
         log.warning("coordinate not known yet; the log above names hubs that do not answer")

@@ -199,7 +199,7 @@ async def serve_alone(settings: HubSettings, data: Path | None = None) -> None:
                 from equipoise.cli.support.lone_logs import lone_logs
 
                 await stack.enter_async_context(lone_logs(hub, data))
-            say_ready(hub, metrics)
+            print_ready(hub, metrics)
             await asyncio.Event().wait()
     finally:
         await hub.stop()
@@ -210,12 +210,12 @@ async def serve_among_others(settings: HubSettings) -> None:
     async with member(settings, read_users(settings)) as running, serve_metrics(running.hub) as metrics:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_member, running.hub)
         await running.wait_ready()
-        say_ready(running.hub, metrics)
+        print_ready(running.hub, metrics)
         with quiet_collector(running.hub):
             await running.wait_over()
 
 
-def say_ready(hub: Hub, metrics: str | None) -> None:
+def print_ready(hub: Hub, metrics: str | None) -> None:
     settings = hub.settings
     tls = f" and with TLS on {settings.host}:{hub.tls_port}" if hub.tls_port is not None else ""
     print(f"equipoise hub {settings.name} ready on {settings.host}:{hub.port}{tls}", flush=True)

@@ -33,12 +33,12 @@ from equipoise.client.wire.codec import encode_request, with_position
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.link import Link
 from equipoise.client.wire.requests import (
-    Courtesy,
     NowaitLosses,
     NowaitTicket,
     Push,
-    Question,
+    QueryRequest,
     Request,
+    SyncRequest,
     Ticket,
 )
 from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
@@ -62,7 +62,7 @@ class Publishing:
         self._publishers: dict[bytes, TopicPublisher] = {}
         self._publishers_max = settings.routes_max
         # By former connection, the publishers that wait for it to be ended.
-        self._severing: dict[Connection, tuple[Question, list[TopicPublisher]]] = {}
+        self._severing: dict[Connection, tuple[QueryRequest, list[TopicPublisher]]] = {}
         # Publishes without receipt that wait in publishers.
         self._held_messages = 0
         self._held_bytes = 0
@@ -247,7 +247,7 @@ class Publishing:
 
             # With the answer it is known how many of them wait.
             throttle.is_counting = True
-            publisher.link.outbox.put(Courtesy(PING, answered))
+            publisher.link.outbox.put(SyncRequest(PING, answered))
         if throttle.is_on or (is_there and publisher.waiting):
             return False
         publisher.throttle = None
@@ -265,7 +265,7 @@ class Publishing:
         request.frame = frame
         for stream, (epoch, n) in publisher.tags.items():
             words = (b"EQ.AFTER", publisher.topic, stream, b"%d" % epoch, b"%d" % n)
-            publisher.link.outbox.put(Courtesy(encode_request(*words)))
+            publisher.link.outbox.put(SyncRequest(encode_request(*words)))
 
     def _hold(self, request: Request) -> None:
         """A request waits in its publisher."""
@@ -289,7 +289,7 @@ class Publishing:
                 self._advance(publisher)
 
         frame = encode_request(b"EQ.SETTLE", publisher.topic)
-        publisher.question = question = Question(frame, (b"eq.settled", publisher.topic), answered)
+        publisher.question = question = QueryRequest(frame, (b"eq.settled", publisher.topic), answered)
         last.expect(question)
         publisher.last_link.outbox.put(question)
 
@@ -322,7 +322,7 @@ class Publishing:
                     self._advance(one)
 
         frame = encode_request(b"EQ.SEVER", last.link, last.hub)
-        publisher.question = question = Question(frame, (b"eq.severed", last.link), answered)
+        publisher.question = question = QueryRequest(frame, (b"eq.severed", last.link), answered)
         self._severing[last] = (question, [publisher])
         connection.expect(question)
         publisher.link.outbox.put(question)

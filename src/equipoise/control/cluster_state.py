@@ -24,7 +24,7 @@ from equipoise.store import HubSeen, HubsStore, PlanStore, SpecsStore, Store, Tr
 from equipoise.store.records.bookies import BookiesStore
 from equipoise.view import HubView
 
-__all__ = ["Knowledge", "Remembering", "hub_views"]
+__all__ = ["ClusterState", "StoredMemory", "hub_views"]
 
 log = logging.getLogger("equipoise.control")
 
@@ -32,7 +32,7 @@ log = logging.getLogger("equipoise.control")
 _BOOKIES_S = 30.0
 
 
-class Knowledge:
+class ClusterState:
     """Run `run` as a task; wait for `is_complete` before deciding anything."""
 
     def __init__(self, store: Store, tree: Tree, plans: PlanStore) -> None:
@@ -154,7 +154,7 @@ _BYTES_MAX = 900_000
 _LEARNT_S = 60.0
 
 
-class Remembering:
+class StoredMemory:
     """The node, and what was last written there."""
 
     def __init__(self, store: Store, tree: Tree) -> None:

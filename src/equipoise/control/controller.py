@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from equipoise.control.cluster_state import Knowledge, Remembering, hub_views
+from equipoise.control.cluster_state import ClusterState, StoredMemory, hub_views
 from equipoise.control.leadership import Leadership
 from equipoise.control.provision import Provisioner
 from equipoise.control.rounds import (
     ControllerState,
-    Known,
+    RoundInput,
     RoundOutcome,
     absent_since,
     decide,
@@ -107,7 +107,7 @@ class Controller:
         self.settings = settings
         self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
-        self.knowledge = Knowledge(store, tree, self._plans)
+        self.knowledge = ClusterState(store, tree, self._plans)
         may_lead = not settings.sites or settings.site in settings.sites
         self.leadership = Leadership(store, facts, tree, may_lead=may_lead)
         self.views = views
@@ -115,7 +115,7 @@ class Controller:
         self._provisioner = provisioner
         self._clock = clock
         self._interested = interested
-        self._remembering = Remembering(store, tree)
+        self._remembering = StoredMemory(store, tree)
         self._fits = None if find_split is None else SplitFits(find_split, clock)
         # None while it does not lead.
         self._memory: Memory | None = None
@@ -231,7 +231,7 @@ class Controller:
         if self._memory is None:
             self._memory = await self._remembering.recall()
         self._fit()
-        known = Known(
+        known = RoundInput(
             now=now,
             view=self.views.latest,
             plan=self.knowledge.plan,

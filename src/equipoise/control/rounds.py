@@ -16,14 +16,14 @@ from equipoise.control.settings import ControllerSettings
 from equipoise.ledger.registration import BookieFacts
 from equipoise.model import Glob, Plan, Specs
 from equipoise.plan import Decision, Memory, Policy
-from equipoise.plan.registry import when_blind
+from equipoise.plan.registry import policy_without_view
 from equipoise.store import HubSeen, WantedServer
 from equipoise.view import HubView, View
 from equipoise.view.interest import Interest
 
 __all__ = [
     "ControllerState",
-    "Known",
+    "RoundInput",
     "RoundOutcome",
     "absent_since",
     "decide",
@@ -40,7 +40,7 @@ class ControllerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class RoundInput:
     """Everything a round is decided on."""
 
     now: float
@@ -71,13 +71,13 @@ class RoundOutcome:
     given_up: Sequence[str] = ()
 
 
-def absent_since(known: Known) -> dict[str, float]:
+def absent_since(known: RoundInput) -> dict[str, float]:
     """The same for the next round, without hubs that came or are no longer wanted."""
     missing = known.wanted.keys() - {name for name, seen in known.hubs.items() if seen.alive is not None}
     return {name: known.absent_s.get(name, known.now) for name in sorted(missing)}
 
 
-def decide(known: Known, policy: Policy, settings: ControllerSettings) -> RoundOutcome:
+def decide(known: RoundInput, policy: Policy, settings: ControllerSettings) -> RoundOutcome:
     frozen = _why_frozen(known, settings)
     alive = hub_views(
         known.hubs,
@@ -123,7 +123,7 @@ def interest_of(plan: Plan, specs: Specs, decision: Decision) -> Interest:
     )
 
 
-def _decision(policy: Policy, view: View, known: Known) -> Decision:
+def _decision(policy: Policy, view: View, known: RoundInput) -> Decision:
     decided: object = policy.decide(view, known.plan, known.specs, known.now, known.memory)
     if not isinstance(decided, Decision):
         raise TypeError(f"decide returned {type(decided).__name__}, no Decision")
@@ -131,15 +131,15 @@ def _decision(policy: Policy, view: View, known: Known) -> Decision:
 
 
 def _freeze(
-    known: Known, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
+    known: RoundInput, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
 ) -> RoundOutcome:
     # An old view still tells which topics have limits that the ring must not break when a hub joins.
     blind = View.of(known.memory.view_s, hubs=alive) if known.view is None else known.view.with_store(alive)
-    decision = when_blind(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
+    decision = policy_without_view(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
     return RoundOutcome(ControllerState.FROZEN, decision, why, problem)
 
 
-def _why_frozen(known: Known, settings: ControllerSettings) -> str:
+def _why_frozen(known: RoundInput, settings: ControllerSettings) -> str:
     if known.view is None:
         return "no view yet: is the pipeline running?"
     age_s = known.now - known.view.time_s
@@ -149,7 +149,7 @@ def _why_frozen(known: Known, settings: ControllerSettings) -> str:
 
 
 def _to_start(
-    known: Known,
+    known: RoundInput,
     decision: Decision,
     alive: Sequence[HubView],
     settings: ControllerSettings,

@@ -14,7 +14,7 @@ from equipoise.access import Action, User, Users
 from equipoise.hub.access.connection_limits import ConnectionLimits
 from equipoise.hub.access.denials import RESERVED, denial, too_long
 from equipoise.hub.access.quotas import Quotas, Resource, owner_of, topic_bytes
-from equipoise.hub.access.reauthorization import certified_user, judge_everybody
+from equipoise.hub.access.reauthorization import certified_user, reauthorize_all
 from equipoise.hub.access.unfinished_input import UnfinishedInput
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.standalone import Standalone
@@ -26,7 +26,7 @@ from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import Session
-from equipoise.hub.data.subscribe import forget_session, judge_again
+from equipoise.hub.data.subscribe import forget_session, reauthorize
 from equipoise.hub.data.topic import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.topic_specs import TopicSpecs
 from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
@@ -34,7 +34,7 @@ from equipoise.hub.data.turns import Turns
 from equipoise.hub.locations.locations import Locations
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.telemetry.gauges import LagSpikes
-from equipoise.hub.telemetry.recorder import Metering
+from equipoise.hub.telemetry.recorder import TelemetryRecorder
 from equipoise.hub.telemetry.stats import Health, Stats
 from equipoise.resp import RequestLimits
 from equipoise.resp.replies import error, integer, payload_bytes
@@ -91,7 +91,7 @@ class HubCore:
         self.awake_until = ALWAYS_AWAKE
         self.standstill = Standstill(self)
         self.places = Locations(self)
-        self.metering = Metering(self)
+        self.metering = TelemetryRecorder(self)
         self.lag_spikes, self.losses = LagSpikes(), Losses()
         self.backlogs = Backlogs(
             self.limits,
@@ -169,7 +169,7 @@ class HubCore:
         self._count_for(session, user)
         session.log_in(user)
         if session.subscriptions is not None:
-            self.stats.revoked += judge_again(self, session)
+            self.stats.revoked += reauthorize(self, session)
 
     def _count_for(self, session: Session, user: User | None) -> None:
         if session.id in self.sessions:
@@ -275,7 +275,7 @@ class HubCore:
             if found.publisher != session.id:
                 self.metering.published_by(found, session)
             if session.redirected is not None:
-                self.cluster.telling.published(session, found)
+                self.cluster.redirects.published(session, found)
         return found
 
     def new_topic(self, session: Session, name: bytes, *, is_shard: bool = False) -> Topic | str:
@@ -372,7 +372,7 @@ class HubCore:
 
     def reload_users(self, users: Users) -> None:
         """Judge all connected clients by the new rules, at once."""
-        judge_everybody(self, users)
+        reauthorize_all(self, users)
 
     # --- lives
 

@@ -16,9 +16,9 @@ from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
 from equipoise.ledger.placement import place_ensemble, replacement_for
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.bookie_pool import BookieAccess, BookiePool, ReplicationSettings
-from equipoise.ledger_client.homecoming import Homecoming
 from equipoise.ledger_client.ledger_reader import read_entries
 from equipoise.ledger_client.ledger_recovery import recover_ledger
+from equipoise.ledger_client.ledger_relocation import LedgerRelocation
 from equipoise.ledger_client.ledger_writer import BookieLedger
 from equipoise.store.contract import Store
 from equipoise.store.records.bookies import BookiesStore
@@ -51,7 +51,7 @@ class BookieLedgers:
         self.records = LedgersStore(store, tree)
         self._random = random
         self._site = site
-        self.homecoming = Homecoming(self.pool, self.records, random, site)
+        self.ledger_relocation = LedgerRelocation(self.pool, self.records, random, site)
         self._closed: OrderedDict[int, LedgerMetadata] = OrderedDict()
         self._open: dict[int, BookieLedger] = {}
 
@@ -60,7 +60,7 @@ class BookieLedgers:
 
     async def close(self) -> None:
         """Let go of all connections. Open ledgers stay open in the store: their next owner recovers them."""
-        await self.homecoming.stop()
+        await self.ledger_relocation.stop()
         for ledger in list(self._open.values()):
             await ledger.abandon()
         await self.pool.close()
@@ -131,7 +131,7 @@ class BookieLedgers:
         await self.records.delete(ledger)
 
     def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
-        self.homecoming.bring(ledgers, is_wanted)
+        self.ledger_relocation.bring(ledgers, is_wanted)
 
     # --- inside
 

@@ -1,7 +1,7 @@
 """View in, plan out: where topics live, decided without touching the world. Pure."""
 
 from equipoise.plan.decision import Decision, Policy
-from equipoise.plan.memory import Arbiter, Held, Memory, decode_memory, encode_memory
+from equipoise.plan.memory import Arbiter, Memory, MoveClaim, decode_memory, encode_memory
 from equipoise.plan.planner import Planner
 from equipoise.plan.policies import AllPairs, ConsistentHashing, Static, TopicManager
 from equipoise.plan.registry import POLICIES, policy_named
@@ -13,8 +13,8 @@ __all__ = [
     "Arbiter",
     "ConsistentHashing",
     "Decision",
-    "Held",
     "Memory",
+    "MoveClaim",
     "Planner",
     "PlannerSettings",
     "Policy",

@@ -40,9 +40,9 @@ from equipoise.plan.latency import LatencyLimits, bound_topics, coordinate_doubt
 from equipoise.plan.load import capacities, eligible_hubs, needs
 from equipoise.plan.memory import LONG_AGO_S, Memory
 from equipoise.plan.predicted import (
+    PlanBasis,
     Predicted,
     Replicas,
-    Standing,
     by_entries,
     changed,
     home_of_each,
@@ -109,7 +109,7 @@ class Draft:
             self.capacities = replace(self.capacities, is_rising=np.zeros(count, np.bool_))
         self.needs = needs(view, self.capacities, settings)
         self._single: dict[int, int] = {}
-        self._standing: Standing | None = None
+        self._standing: PlanBasis | None = None
         self.place_all()
 
     # --- who there is -------------------------------------------------------------------------------------------------

@@ -31,13 +31,22 @@ from equipoise.plan.memory import (
     HubProfile,
     HubSample,
     Memory,
-    learnt,
+    updated_profile,
 )
 from equipoise.plan.settings import PlannerSettings
 from equipoise.telemetry.load import lag_ratio, load_ratio
 from equipoise.view.view import View
 
-__all__ = ["Capacities", "Needs", "capacities", "eligible_hubs", "hub_loads", "learn_all", "needs", "sums"]
+__all__ = [
+    "Capacities",
+    "TopicNeeds",
+    "capacities",
+    "eligible_hubs",
+    "hub_loads",
+    "learn_all",
+    "needs",
+    "sums",
+]
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +61,7 @@ _FALL_MIN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Needs:
+class TopicNeeds:
     """What each topic takes in all, and what of it each row of `view.carried` is."""
 
     bytes_per_s: Floats
@@ -122,7 +131,7 @@ def learn_all(
             float(hubs.out_bytes_per_s[index]),
             float(hubs.loop_lag_s[index]),
         )
-        made[name] = learnt(profiles.get(name, HubProfile()), sample, settings)
+        made[name] = updated_profile(profiles.get(name, HubProfile()), sample, settings)
     return made
 
 
@@ -218,13 +227,13 @@ def _as_ordinary(full: Floats) -> Floats:
 
 def _answer_bytes(beside: Floats, published: Floats) -> float:
     """Of one publication: as at the hub in the middle, of those that have enough of them."""
-    telling = published > _ANSWERING_PART_MIN * published.sum()
-    if not telling.any():
+    redirects = published > _ANSWERING_PART_MIN * published.sum()
+    if not redirects.any():
         return 0.0
-    return float(min(_ANSWER_BYTES_MAX, np.median(beside[telling] / published[telling])))
+    return float(min(_ANSWER_BYTES_MAX, np.median(beside[redirects] / published[redirects])))
 
 
-def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> Needs:
+def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> TopicNeeds:
     """What topics take; looked ahead where a hub that carries them is rising."""
     topics, is_rising = view.topics, capacities.is_rising
     growth = np.ones(topics.count)
@@ -236,7 +245,7 @@ def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> Need
     work = _work(view, settings)
     present = np.minimum(growth, shown)
     at, share = view.carried.topic, view.carried.share
-    return Needs(
+    return TopicNeeds(
         bytes_per_s=mean * growth,
         work=work * growth,
         carried_bytes=(mean * growth)[at] * share,

@@ -38,24 +38,24 @@ __all__ = [
     "PRICE_MAX",
     "PRICE_MIN",
     "WORK_TELLING",
-    "Approach",
     "Arbiter",
-    "Held",
-    "Hits",
+    "HitCount",
     "HubNoise",
     "HubProfile",
     "HubSample",
+    "LatencyMoves",
     "Memory",
-    "Released",
+    "MoveClaim",
+    "ReleasedHub",
     "decode_memory",
     "encode_memory",
     "heard",
     "hit",
-    "learnt",
+    "updated_profile",
 ]
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class MoveClaim(msgspec.Struct, frozen=True, array_like=True):
     """One move: whose it is, since when, and the version of the plan that says it."""
 
     by: str
@@ -66,7 +66,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 class Arbiter(msgspec.Struct, frozen=True):
     """What is in hand. Never changed in place."""
 
-    in_hand: dict[bytes, Held] = {}
+    in_hand: dict[bytes, MoveClaim] = {}
 
     def is_free(self, topic: bytes, by: str) -> bool:
         """Whether `by` may claim it: no claim stands on it, not even its own."""
@@ -92,12 +92,12 @@ class Arbiter(msgspec.Struct, frozen=True):
         `version` is that of the plan that moves them; 0 reserves them until a later claim names one.
         """
         room = self.room(round_max=round_max, total_max=total_max)
-        granted: dict[bytes, Held] = {}
+        granted: dict[bytes, MoveClaim] = {}
         for topic in topics:
             if len(granted) >= room:
                 break
             if topic not in granted and self.is_free(topic, by):
-                granted[topic] = Held(by, now, version)
+                granted[topic] = MoveClaim(by, now, version)
         return Arbiter({**self.in_hand, **granted}), tuple(granted)
 
     def settled(
@@ -109,7 +109,7 @@ class Arbiter(msgspec.Struct, frozen=True):
         hub stays behind, `move_timeout_s` ends a move. Reservations end by it too.
         """
 
-        def is_over(held: Held) -> bool:
+        def is_over(held: MoveClaim) -> bool:
             age_s = now - held.since_s
             is_applied = 0 < held.version <= plan_version_min
             return age_s >= move_timeout_s or (is_applied and age_s >= settle_s)
@@ -238,7 +238,7 @@ class HubProfile(msgspec.Struct, frozen=True, array_like=True):
         return settings.profile_margin_ratio * max(self.distress_bytes_per_s, self.calm_bytes_per_s)
 
 
-def learnt(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
+def updated_profile(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
     """The profile with one more sample."""
     made = _learn_price(profile, sample, settings)
     is_distress = sample.loop_lag_s >= settings.loop_lag_full_s
@@ -276,23 +276,23 @@ def _learn_price(profile: HubProfile, sample: HubSample, settings: PlannerSettin
 LONG_AGO_S = -1e18
 
 
-class Hits(msgspec.Struct, frozen=True, array_like=True):
+class HitCount(msgspec.Struct, frozen=True, array_like=True):
     """Evidence: how much, and the time of the view that gave the last of it."""
 
     count: int
     at_s: float
 
 
-def hit(before: Hits | None, view: View, *, step: int = 1, is_clear: bool) -> Hits:
+def hit(before: HitCount | None, view: View, *, step: int = 1, is_clear: bool) -> HitCount:
     """One more piece of evidence. What is not clear counts once per window; the other direction starts anew."""
     if before is None or before.count * step < 0:
-        return Hits(step, view.time_s)
+        return HitCount(step, view.time_s)
     if is_clear or view.time_s - before.at_s >= view.window_s:
-        return Hits(before.count + step, view.time_s)
+        return HitCount(before.count + step, view.time_s)
     return before
 
 
-class Approach(msgspec.Struct, frozen=True, array_like=True):
+class LatencyMoves(msgspec.Struct, frozen=True, array_like=True):
     """Moves of one topic for latency: the last one, the hubs that it left lately, how often it came back to one."""
 
     at_s: float
@@ -303,7 +303,7 @@ class Approach(msgspec.Struct, frozen=True, array_like=True):
     near_s: float = 0.0
 
 
-class Released(msgspec.Struct, frozen=True, array_like=True):
+class ReleasedHub(msgspec.Struct, frozen=True, array_like=True):
     """Which life of a hub was taken out of the plan, and when."""
 
     incarnation: int
@@ -323,11 +323,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spread_until_s: float = LONG_AGO_S
 
     # How often in a row a hub was seen overloaded, and when last.
-    hits: dict[str, Hits] = {}
+    hits: dict[str, HitCount] = {}
     # How often in a row a topic was seen to need more homes (positive) or fewer (negative).
-    replica_hits: dict[bytes, Hits] = {}
+    replica_hits: dict[bytes, HitCount] = {}
     # The same of content topics: more edges (positive) or fewer.
-    content_hits: dict[bytes, Hits] = {}
+    content_hits: dict[bytes, HitCount] = {}
     # Since when an edge of a content topic has been seen in a session.
     in_session_s: dict[bytes, float] = {}
     # When a topic's entry was last changed for load, and when its replication was.
@@ -335,7 +335,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replicated_s: dict[bytes, float] = {}
     # The same of limited topics: more hubs (positive) or fewer; when shares and seats were last changed; what replays
     # have found.
-    split_hits: dict[bytes, Hits] = {}
+    split_hits: dict[bytes, HitCount] = {}
     shares_s: dict[bytes, float] = {}
     seats_s: dict[bytes, float] = {}
     fits: dict[bytes, SplitFit] = {}
@@ -343,8 +343,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     absent_s: dict[bytes, float] = {}
 
     # How often in a row a topic was seen above its latency limit; moves for latency that are not long ago.
-    far_hits: dict[bytes, Hits] = {}
-    approaches: dict[bytes, Approach] = {}
+    far_hits: dict[bytes, HitCount] = {}
+    approaches: dict[bytes, LatencyMoves] = {}
 
     # Hubs: the life that was last planned for, since when one is dead, since when one is a member.
     incarnations: dict[str, int] = {}
@@ -369,7 +369,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     releasing_s: float = LONG_AGO_S
     releasing_weight: int = 0
     emptied_s: float = LONG_AGO_S
-    released: dict[str, Released] = {}
+    released: dict[str, ReleasedHub] = {}
 
     arbiter: Arbiter = Arbiter()
 

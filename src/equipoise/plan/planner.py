@@ -21,7 +21,7 @@ from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.autoscale import foresee, may_stop, release, servers_wanted
 from equipoise.plan.steps.content import grow_edges
 from equipoise.plan.steps.envelopes import divide, has_fallen_behind
-from equipoise.plan.steps.high_load import count_hits, listen, relieve, spread
+from equipoise.plan.steps.high_load import count_hits, listen, shed_load, spread
 from equipoise.plan.steps.latency import approach, strays
 from equipoise.plan.steps.obligations import keep_members, obey, tidy
 from equipoise.plan.steps.replication import replicate
@@ -69,7 +69,7 @@ STEPS = (
     Step("envelopes: limited topics split, and their shares", divide, is_asked_for=_has_rate_limits),
     Step("content: edges of topics with many filters", grow_edges, is_asked_for=_has_content),
     Step("replication: more or fewer homes", replicate),
-    Step("high load: topics off overloaded hubs", relieve),
+    Step("high load: topics off overloaded hubs", shed_load),
     Step("T_wait starts after moves for load", _begin_wait),
     Step("servers for what is growing", foresee),
     Step("spread: topics shared out after a join", spread),

@@ -25,16 +25,16 @@ from xxhash import xxh3_64_intdigest
 from equipoise.limits.shares import PARTS
 from equipoise.model import Entry, EntryChange, Member, Mode
 from equipoise.model.ring import MEMBERS_MAX, POSITION_BITS, ring_over
-from equipoise.plan.latency.headroom import Room
-from equipoise.plan.load import Capacities, Needs, sums
+from equipoise.plan.latency.headroom import HubHeadroom
+from equipoise.plan.load import Capacities, TopicNeeds, sums
 from equipoise.plan.memory import Memory
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
 __all__ = [
+    "PlanBasis",
     "Predicted",
     "Replicas",
-    "Standing",
     "by_entries",
     "changed",
     "home_of_each",
@@ -129,7 +129,7 @@ def _last_resort(view: View, members: list[Member], alive: NDArray[np.bool_]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class PlanBasis:
     """What of a view does not depend on where a new plan puts topics. Made once per round, from the plan in force."""
 
     # What of each topic goes where the plan sends it.
@@ -146,19 +146,19 @@ class Standing:
 
 def standing(
     view: View,
-    needs: Needs,
+    needs: TopicNeeds,
     capacities: Capacities,
     *,
     home: NDArray[np.int64],
     several: dict[int, Replicas],
     is_moving: NDArray[np.bool_],
-) -> Standing:
+) -> PlanBasis:
     """`home` and `several` say where the plan in force puts topics; views may show moving ones elsewhere."""
     count = view.hubs.count
     is_relay = _is_relay(view, home, several, is_moving)
     stays = sums(view.carried.topic[is_relay], view.carried.share[is_relay], view.topics.count)
     follows = np.maximum(0.0, 1.0 - stays)
-    return Standing(
+    return PlanBasis(
         bytes_per_s=needs.bytes_per_s * follows,
         work=needs.work * follows,
         relay_bytes=sums(view.carried.hub[is_relay], needs.carried_bytes[is_relay], count),
@@ -176,7 +176,7 @@ class Predicted:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: PlanBasis,
         capacities: Capacities,
         *,
         home: NDArray[np.int64],
@@ -258,9 +258,9 @@ class Predicted:
         count = int(counted.sum())
         return float(self.ratio[counted].sum()) / (count - 1) if count > 1 else math.inf
 
-    def room(self, ratio_max: float) -> Room:
+    def room(self, ratio_max: float) -> HubHeadroom:
         """The room of all hubs, for a step that places many topics; changes of it do not change this."""
-        return Room(
+        return HubHeadroom(
             self.capacities,
             bytes_per_s=self.bytes_per_s,
             work=self.work,

@@ -14,7 +14,7 @@ from equipoise.plan.policies.baselines import MembersOnly
 from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
-__all__ = ["POLICIES", "Blind", "policy_named", "when_blind"]
+__all__ = ["POLICIES", "StorePolicy", "policy_named", "policy_without_view"]
 
 # By name, in the order of help texts.
 POLICIES = (
@@ -23,7 +23,7 @@ POLICIES = (
 )
 
 
-class Blind(Protocol):
+class StorePolicy(Protocol):
     """Decides on the store's word alone: in the view there are hubs, and nothing measured."""
 
     def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision: ...
@@ -45,7 +45,7 @@ def policy_named(name: str, settings: PlannerSettings | None = None) -> Policy:
     raise SettingsError(f"there is no policy {name!r}: use one of {', '.join(POLICIES)}")
 
 
-def when_blind(policy: Policy) -> Blind:
+def policy_without_view(policy: Policy) -> StorePolicy:
     """What it does while there is no view to believe: who takes part, by its own settings; a static one, nothing."""
     if isinstance(policy, Static):
         return Static()

@@ -50,7 +50,7 @@ class Wires:
         self._hubs.links.pop((self._name, link.hub), None)
         self._hubs.connections.pop((self._name, link.hub), None)
 
-    def buried(self) -> None:
+    def declared_dead(self) -> None:
         raise AssertionError("nobody is buried here")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from equipoise.hub.cluster import Routing, redirects
-from equipoise.hub.cluster.redirects import Telling
+from equipoise.hub.cluster.redirects import TopicRedirects
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.model import Mode, Plan
 from hub.cluster.hubs import Hubs
@@ -150,7 +150,9 @@ def test_a_subscriber_of_some_streams_is_told_as_one_of_all() -> None:
 def test_told_lazily_a_subscriber_hears_of_a_move_with_the_next_message() -> None:
     hubs = moved()
     for name in ("h1", "h2", "h3"):
-        hubs[name].cluster.telling = Telling(hubs[name].cluster, ClusterSettings(redirect_mode="lazy"))
+        hubs[name].cluster.redirects = TopicRedirects(
+            hubs[name].cluster, ClusterSettings(redirect_mode="lazy")
+        )
     client = smart(hubs, "h1")
     client.send("EQ.SUBSCRIBE", "t")
     hubs.settle()
@@ -165,7 +167,7 @@ def test_told_lazily_a_subscriber_hears_of_a_move_with_the_next_message() -> Non
 
 def test_many_subscribers_are_told_no_faster_than_the_new_home_can_take_them() -> None:
     hubs = moved()
-    hubs["h1"].cluster.telling = Telling(hubs["h1"].cluster, ClusterSettings(redirects_per_s=100))
+    hubs["h1"].cluster.redirects = TopicRedirects(hubs["h1"].cluster, ClusterSettings(redirects_per_s=100))
     clients = [smart(hubs, "h1", number) for number in range(50)]
     for client in clients:
         client.send("EQ.SUBSCRIBE", "t")
@@ -185,17 +187,19 @@ def test_a_hub_whose_loop_is_late_redirects_more_slowly() -> None:
     sent = {}
     for late_s in (0.0, 0.02):
         hubs = moved()
-        hubs["h1"].cluster.telling = Telling(hubs["h1"].cluster, ClusterSettings(redirects_per_s=1_000))
+        hubs["h1"].cluster.redirects = TopicRedirects(
+            hubs["h1"].cluster, ClusterSettings(redirects_per_s=1_000)
+        )
         clients = [smart(hubs, "h1", number) for number in range(100)]
         for client in clients:
             client.send("EQ.SUBSCRIBE", "t")
         hubs.settle()
         hubs.replicate("t", Mode.SINGLE, "h2")
-        before = hubs["h1"].cluster.telling.count
+        before = hubs["h1"].cluster.redirects.count
         for _ in range(4):
             hubs["h1"].shell.stall(late_s or redirects.TURN_S)
             hubs["h1"].advance()
-        sent[late_s] = hubs["h1"].cluster.telling.count - before
+        sent[late_s] = hubs["h1"].cluster.redirects.count - before
         hubs["h1"].advance(1.0)
         assert sum(len(homes(client)) for client in clients) == 100
     assert sent[0.0] == 40
@@ -221,7 +225,7 @@ def test_topics_without_subscribers_are_forgotten(monkeypatch: pytest.MonkeyPatc
         client.send("EQ.SUBSCRIBE", f"topic {number}")
         hubs.settle()
         client.send("EQ.UNSUBSCRIBE")
-    assert len(hubs["h1"].cluster.telling._heard) <= 30
+    assert len(hubs["h1"].cluster.redirects._heard) <= 30
 
 
 def test_a_hub_without_a_plan_says_that_it_is_one_among_others() -> None:

@@ -97,7 +97,7 @@ def test_after_a_crash_the_next_home_of_the_trunk_leaves_publishers_where_they_s
     stayed = [name for name, hub in before.items() if hub != "h1" and publishers.at[name] == hub]
     assert len(stayed) >= 7, "at most one moves to even out"
     assert publishers.counts() == {"h2": 6, "h3": 6}
-    dealt = hubs["h2"].cluster.telling.seats._dealt[b"x"].seats
+    dealt = hubs["h2"].cluster.redirects.seats._dealt[b"x"].seats
     assert {name: seat.home for name, seat in dealt.items()} == publishers.at
 
 
@@ -111,14 +111,14 @@ def test_publishers_without_a_group_are_dealt_by_the_order_that_was_found() -> N
     before = dict(publishers.at)
     found = SeatOrder.of(1, b"k" * 32, (pseudonym(name, b"k" * 32) for name in order))
     for name in ("h1", "h2", "h3"):
-        hubs[name].cluster.telling.seats.ordered(b"x", found)
+        hubs[name].cluster.redirects.seats.ordered(b"x", found)
     for _ in range(6):
         publishers.publish()
     for first in range(0, 30, 10):
         together = Counter(publishers.at[name] for name in order[first : first + 10])
         assert max(together.values()) <= 5, "neighbours are apart"
     assert publishers.counts() == {"h1": 10, "h2": 10, "h3": 10}
-    assert hubs["h1"].cluster.telling.seats.dealt(b"x") == publishers.at
+    assert hubs["h1"].cluster.redirects.seats.dealt(b"x") == publishers.at
     assert publishers.at != before
     settled = dict(publishers.at)
     publishers.publish()

@@ -128,7 +128,7 @@ def test_a_fault_of_this_hub_is_raised_and_voids_the_link_instead_of_repeating_f
     def fail(lanes: Lanes, hub: str, key: bytes) -> None:
         raise TypeError("a mistake in a program")
 
-    monkeypatch.setattr(Lanes, "heard_lane", fail)
+    monkeypatch.setattr(Lanes, "receive_lane", fail)
     publisher.send("PUBLISH", "t", "1")
     hubs.links["h1", "h2"].write(encode(LaneFrame(b"$lane/h1/t")))
     with pytest.raises(TypeError):

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from equipoise.coordinates import Coordinate
 from equipoise.hub import Hub, HubSettings
-from equipoise.hub.locations.probes import Probing
+from equipoise.hub.locations.probes import LocationProbes
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.directory import Directory
@@ -60,7 +60,7 @@ class SitedHubs:
         self.directory.hubs[name].crash(silent=False)
         self.directory.expire(name)
 
-    def probing(self, name: str) -> Probing:
+    def probing(self, name: str) -> LocationProbes:
         return self.hubs[name].core.places.probing
 
     def told(self, name: str) -> Coordinate:

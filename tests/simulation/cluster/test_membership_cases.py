@@ -12,7 +12,7 @@ from equipoise.access import parse_users
 from equipoise.control.operations import drain
 from equipoise.errors import SettingsError
 from equipoise.hub.cluster import Cluster, Routing
-from equipoise.hub.membership.acl_sync import Rules, first_rules
+from equipoise.hub.membership.acl_sync import AclSync, first_rules
 from equipoise.lab.scenarios import Workload
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.region import STORE, TREE, RegionHub
@@ -267,11 +267,11 @@ def test_no_plan_is_applied_before_the_rules_it_needs(monkeypatch: pytest.Monkey
         applied.append((plan.version, plan.access_version, cluster.core.users.version))
         apply(cluster, routing)
 
-    async def deaf(rules: Rules) -> None:
+    async def deaf(rules: AclSync) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Cluster, "apply", observed)
-    monkeypatch.setattr(Rules, "follow", deaf)
+    monkeypatch.setattr(AclSync, "follow", deaf)
 
     async def script(world: ClusterWorld) -> None:
         store, users = await beside(world), parse_users(USERS)

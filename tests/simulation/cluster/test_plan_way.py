@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from equipoise.hub.cluster import Cluster, Routing
-from equipoise.hub.membership.liveness import Glances
+from equipoise.hub.membership.liveness import HubLooks
 from equipoise.lab.scenarios import ClusterScenario, Workload
 from equipoise.lab.simulation import Simulation
 from equipoise.lab.simulation.cluster.region import TREE
@@ -112,15 +112,15 @@ def test_a_plan_is_in_force_a_round_trip_after_the_news_of_it_with_all_who_serve
 def test_with_hubs_that_were_seen_before_the_plan_somebody_would_be_passed_over(
     applied: Applied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    see, last = Glances.see, dict[Glances, dict[str, HubSeen]]()
+    see, last = HubLooks.see, dict[HubLooks, dict[str, HubSeen]]()
 
-    async def see_before(glances: Glances, plan: Plan) -> dict[str, HubSeen]:
+    async def see_before(glances: HubLooks, plan: Plan) -> dict[str, HubSeen]:
         if glances._kept is None or glances not in last:
             last[glances] = await see(glances, plan)
         glances._kept = None
         return last[glances]
 
-    monkeypatch.setattr(Glances, "see", see_before)
+    monkeypatch.setattr(HubLooks, "see", see_before)
     with suppress(TimeoutError):
         _join_and_commit(0)
     assert _passed_over(applied)

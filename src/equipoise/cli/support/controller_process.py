@@ -109,7 +109,7 @@ async def _serve(wanted: ControllerOptions) -> None:
             find_split=split_job(settings, wanted.store_url, tree, time.time),
         )
         pages = await stack.enter_async_context(_pages(controller, Actions(store, tree), wanted))
-        page = "" if pages is None else _told_url(pages, wanted)
+        page = "" if pages is None else _redacted_url(pages, wanted)
         loop.add_signal_handler(signal.SIGHUP, _reload, pages)
         controller.leadership.facts = msgspec.structs.replace(controller.leadership.facts, http=page)
         shown = f", dashboard at {page}" if page else ""
@@ -140,7 +140,7 @@ async def _pages(
         yield pages
 
 
-def _told_url(pages: Pages, wanted: ControllerOptions) -> str:
+def _redacted_url(pages: Pages, wanted: ControllerOptions) -> str:
     """Where others reach the pages."""
     assert wanted.http is not None, "they are served"
     scheme, _, address = pages.url.partition("://")

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["ProgressBar", "progress_bar", "told_if_long", "told_rate", "working"]
+__all__ = ["ProgressBar", "progress_bar", "rate_text", "shown_if_long", "working"]
 
 # A user who waits longer wants to know for what.
 LONG_S = 2.0
@@ -35,7 +35,7 @@ def working(words: str, *, is_quiet: bool = False) -> Iterator[Callable[[str], N
 
 
 @asynccontextmanager
-async def told_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[None]:
+async def shown_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[None]:
     """For work that is usually short: print what is waited for once it takes long, on a terminal or not."""
     console = Console(stderr=True, highlight=False)
     status = console.status(words)
@@ -46,12 +46,12 @@ async def told_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[N
         else:
             console.print(words, soft_wrap=True)
 
-    telling = None if is_quiet else asyncio.get_running_loop().call_later(LONG_S, tell)
+    redirects = None if is_quiet else asyncio.get_running_loop().call_later(LONG_S, tell)
     try:
         yield
     finally:
-        if telling is not None:
-            telling.cancel()
+        if redirects is not None:
+            redirects.cancel()
         status.stop()
 
 
@@ -66,7 +66,7 @@ class ProgressBar:
     def __call__(self, done: float, words: str | None = None) -> None:
         if self._shown is None or self._task is None:
             return
-        rate = told_rate(done, time.monotonic() - self._began_at, self._unit)
+        rate = rate_text(done, time.monotonic() - self._began_at, self._unit)
         self._shown.update(self._task, completed=done, rate=rate, description=words)
 
 
@@ -86,7 +86,7 @@ def progress_bar(words: str, total: float, unit: str = "") -> Iterator[ProgressB
         yield ProgressBar(shown, words, total, unit)
 
 
-def told_rate(done: float, elapsed_s: float, unit: str) -> str:
+def rate_text(done: float, elapsed_s: float, unit: str) -> str:
     """So much a second, or a minute where that would be less than one a second; nothing before the first."""
     if done <= 0 or elapsed_s <= 0:
         return ""

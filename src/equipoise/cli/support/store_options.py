@@ -73,12 +73,12 @@ def run(
                 "`equipoise up` was started; `equipoise store` starts a store alone"
             )
         # Here, so that processes which only share the options do not load what shows progress.
-        from equipoise.cli.support.progress import told_if_long
+        from equipoise.cli.support.progress import shown_if_long
 
         async with AsyncExitStack() as stack:
             try:
                 words = f"no answer yet from the store {wanted}; waiting {_PATIENCE_S:g} s"
-                async with told_if_long(words, is_quiet=is_quiet):
+                async with shown_if_long(words, is_quiet=is_quiet):
                     metadata = await stack.enter_async_context(opened(wanted, region, patience_s=_PATIENCE_S))
             except StoreUnavailableError as problem:
                 if url:

@@ -25,7 +25,7 @@ from equipoise.client.wire.requests import (
     NowaitLosses,
     Probe,
     Push,
-    Question,
+    QueryRequest,
     Request,
     Ticket,
 )
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         # And ever.
         self._read_bytes = 0
         # Asked and not yet answered by a push.
-        self._questions: dict[tuple[bytes, bytes], list[Question]] = {}
+        self._questions: dict[tuple[bytes, bytes], list[QueryRequest]] = {}
         self.in_flight = InFlight(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
         # Whether anything came in since the owner last set it to False.
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         probe.begin(lambda: self._read_bytes, is_clear=is_clear)
         self._write_out()
 
-    def expect(self, question: Question) -> None:
+    def expect(self, question: QueryRequest) -> None:
         """The question is about to be submitted: remember who wants its answer."""
         self._questions.setdefault(question.key, []).append(question)
 

@@ -28,7 +28,7 @@ from equipoise.client.wire.link_subscription import (
     TopicSubscription,
     seek,
 )
-from equipoise.client.wire.requests import Courtesy, Push
+from equipoise.client.wire.requests import Push, SyncRequest
 from equipoise.errors import ProtocolError, RefusedError
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.position import TRUNK
@@ -177,7 +177,7 @@ class LinkSubscriptions:
         if subscription.kind != PATTERN and connection.is_among:
             # Behind its answer the hub names the topic's streams; the answer to a ping says that it has named them all.
             # That matters to later subscriptions at other hubs, which may know of more.
-            connection.submit(Courtesy(_PING, lambda: self._on_greeted(subscription)))
+            connection.submit(SyncRequest(_PING, lambda: self._on_greeted(subscription)))
 
     def _request(
         self,

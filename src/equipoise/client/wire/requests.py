@@ -196,7 +196,7 @@ class NowaitTicket(Request):
         self._losses.add(error)
 
 
-class Courtesy(Request):
+class SyncRequest(Request):
     """A request whose reply says only that all before it have come. Without a reply nothing is called."""
 
     __slots__ = ("_answered",)
@@ -212,7 +212,7 @@ class Courtesy(Request):
     def fail(self, error: EquipoiseError) -> None: ...
 
 
-class Question(Request):
+class QueryRequest(Request):
     """A request that a hub acknowledges at once, and answers with a push later: `key` is how that begins.
 
     `answered` is called once: with the push, or with None if the hub refuses the question or its connection is lost.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.access import User, Users
-from equipoise.hub.data.subscribe import judge_again
+from equipoise.hub.data.subscribe import reauthorize
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
-__all__ = ["certified_user", "judge_everybody"]
+__all__ = ["certified_user", "reauthorize_all"]
 
 
 def certified_user(core: HubCore, session: Session) -> User | None:
@@ -20,7 +20,7 @@ def certified_user(core: HubCore, session: Session) -> User | None:
     return next(found, None)
 
 
-def judge_everybody(core: HubCore, users: Users) -> None:
+def reauthorize_all(core: HubCore, users: Users) -> None:
     """Judge all connected clients by the new rules, at once."""
     if users.version == core.users.version:
         return
@@ -28,7 +28,7 @@ def judge_everybody(core: HubCore, users: Users) -> None:
     for session in list(core.sessions.values()):
         _judge(core, session)
     if core.logs is not None:
-        core.logs.judge_again()
+        core.logs.reauthorize()
 
 
 def _judge(core: HubCore, session: Session) -> None:
@@ -40,4 +40,4 @@ def _judge(core: HubCore, session: Session) -> None:
         core.cut(session, f"user {former.name!r} was removed, or has another login")
         return
     session.user = user
-    core.stats.revoked += judge_again(core, session)
+    core.stats.revoked += reauthorize(core, session)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from equipoise.hub.cluster.asked_filters import AskedFilters
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
@@ -21,7 +20,7 @@ from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.handover_engine import HandoverEngine
-from equipoise.hub.cluster.handover_throttle import Moves
+from equipoise.hub.cluster.handover_throttle import HandoverThrottle
 from equipoise.hub.cluster.home_positions import HomePositions
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.interests import Interests
@@ -35,19 +34,20 @@ from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
 from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.patterns import PatternSync
-from equipoise.hub.cluster.peer_events import News
+from equipoise.hub.cluster.peer_events import PeerEvents
+from equipoise.hub.cluster.peer_filters import PeerFilters
 from equipoise.hub.cluster.ports import Dials
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_route import ClientAcks, PublishRouting
 from equipoise.hub.cluster.rate_limits import RateLimits
-from equipoise.hub.cluster.redirects import Telling
-from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.redirects import TopicRedirects
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.router import Router, Routing
-from equipoise.hub.cluster.severing import Severing
-from equipoise.hub.cluster.stream_gc import Tidying
+from equipoise.hub.cluster.severing import LinkSevering
+from equipoise.hub.cluster.stream_gc import StreamGc
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.subscriber_counts import SubscriberCounts
-from equipoise.hub.cluster.subscription_barrier import Listening
+from equipoise.hub.cluster.subscription_barrier import SubscriptionBarrier
 from equipoise.hub.cluster.trees import Trees
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.resp import RequestReader
@@ -75,16 +75,18 @@ class Cluster:
         self.feeders = Feeders(self)
         self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
-        self.merging = Merging(self, settings.pending_bytes_max)
+        self.merging = RelayedStreams(self, settings.pending_bytes_max)
         self.caught_up = self.merging.wake
-        self.asked = AskedFilters(self)
+        self.asked = PeerFilters(self)
         self.interests = Interests(self)
         self.trees = Trees(self)
         self.followers: Followers = Followers(self)
         self.take_in, self.answer_waiting = self.followers.take_in, self.followers.answer_waiting
         self.handover = HandoverEngine(self)
-        self.moves = Moves(self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s)
-        self.news = News()
+        self.moves = HandoverThrottle(
+            self, moves_max=settings.moves_max, handover_retry_s=settings.handover_retry_s
+        )
+        self.news = PeerEvents()
         self.patterns = PatternSync(self)
         self.barrier = Barrier(self)
         self.limits = RateLimits(self)
@@ -94,19 +96,19 @@ class Cluster:
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit
-        self.listening = Listening(self)
+        self.listening = SubscriptionBarrier(self)
         if settings.disconnect_on_loss:
             core.losses.on_loss = self.listening.disconnect_plain
         self.receipts = ClientAcks(self)
-        self.severing = Severing(self)
-        self.telling: Telling = Telling(self, settings)
+        self.severing = LinkSevering(self)
+        self.redirects: TopicRedirects = TopicRedirects(self, settings)
         self.edge = ContentEdge(self)
         self.counts = SubscriberCounts(core, self.out)
         self.calls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False
-        self._tidying = Tidying(self, settings.unsubscribe_delay_s)
+        self._tidying = StreamGc(self, settings.unsubscribe_delay_s)
         self.frames = FrameDispatch(self)
 
     # --- routing
@@ -121,23 +123,23 @@ class Cluster:
         own = routing.hubs.get(self.name)
         is_seen = own is not None and own.incarnation == self.core.incarnation
         if self.is_seen and not is_seen:
-            self.be_buried()
+            self.declared_dead()
             return
         self.is_seen = is_seen
         self._follow(self.router.apply(routing))
 
-    def hear_of_death(self, life: Life) -> None:
+    def declare_dead(self, life: Life) -> None:
         """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
         if life == (self.name, self.core.incarnation):
-            self.be_buried()
+            self.declared_dead()
         elif self.router.bury(life):
             self._follow([life])
 
-    def be_buried(self) -> None:
+    def declared_dead(self) -> None:
         """The others take this life of the hub for over."""
         if not self._is_over:
             self._is_over = True
-            self._dials.buried()
+            self._dials.declared_dead()
 
     def _follow(self, ended: list[Life]) -> None:
         """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about topics."""
@@ -382,7 +384,15 @@ class Cluster:
 
     def close(self) -> None:
         self._is_over = True
-        timed = (self._tidying, self.asked, self.interests, self.limits, self.moves, self.telling, self.edge)
+        timed = (
+            self._tidying,
+            self.asked,
+            self.interests,
+            self.limits,
+            self.moves,
+            self.redirects,
+            self.edge,
+        )
         for part in (*timed, self.counts, self.calls):
             part.close()
         for link in list(self.out.values()):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.lane_state import Beside, Lane
+from equipoise.hub.cluster.lane_state import Lane, TopicLanes
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AfterFrame
 from equipoise.hub.cluster.ports import ClusterPort
@@ -159,7 +159,7 @@ class Dependencies:
         for tag in tags:
             if tag.stream == topic.lane:
                 continue
-            beside = topic.beside = topic.beside or Beside()
+            beside = topic.beside = topic.beside or TopicLanes()
             if beside.after.get(tag.stream, (0, 0)) >= tag[1:]:
                 continue
             beside.after[tag.stream] = tag[1:]

@@ -132,7 +132,7 @@ class Failover:
                 continue
             del stream.seen[by, life]
             if is_own:
-                self.heard_seen(stream, sequence)
+                self.receive_seen(stream, sequence)
             elif is_alive and link is not None:
                 link.send(SeenFrame(stream.topic.key, sequence))
 
@@ -143,7 +143,7 @@ class Failover:
             if link is not None and link.incarnation == life[1]:
                 link.send(SeenFrame(key, ANY_SEQUENCE))
 
-    def heard_seen(self, stream: Stream, sequence: int) -> None:
+    def receive_seen(self, stream: Stream, sequence: int) -> None:
         # What was sent since then cannot be meant.
         stream.admission.seen = max(stream.admission.seen, min(sequence, self.sequence))
 
@@ -165,7 +165,7 @@ class Failover:
 
     def _send_again(self, stream: Stream, home: str) -> None:
         admission = stream.admission
-        self.heard_seen(stream, max((n for hub, n in self._doubted.items() if hub != home), default=0))
+        self.receive_seen(stream, max((n for hub, n in self._doubted.items() if hub != home), default=0))
         is_lost = not self._was_home(stream, home)
         self._cluster.ingress.give_up(stream, admission.resolve(is_lost=is_lost))
         before = sum(len(item.payloads) for item in admission.waiting.get((), ()) if item.sequence)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import Life, OpenedFrame
-from equipoise.hub.cluster.pattern_gaps import tell_topic_gap
+from equipoise.hub.cluster.pattern_gaps import send_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Feeders:
 
     # Who dies.
 
-    def heard_of_death(self, peer: str, life: Life) -> None:
+    def hub_died(self, peer: str, life: Life) -> None:
         """The peer says that a life is over: it tells subscribers itself of what it numbers from now on."""
         self._unsaid.get(peer, {}).pop(life, None)
 
@@ -126,7 +126,7 @@ class Feeders:
         cluster, epoch = self._cluster, self._cluster.core.new_epoch(before)
         cluster.merging.count_loss(topic, epoch, 0)
         if not is_told:
-            tell_topic_gap(cluster.core, topic)
+            send_topic_gap(cluster.core, topic)
         if not topic.lane:
             cluster.announce(topic, epoch, 0, 0)
         topic.jump(epoch, 0)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Followers"]
 
 
-class _AskedFilters(Protocol):
+class _PeerFilters(Protocol):
     def forget(self, topic: Topic, link: OutLink) -> None: ...
     def taken_in(self, topic: Topic, link: OutLink) -> None: ...
 
@@ -63,7 +63,7 @@ class _Interests(Protocol):
 
 
 class _LaneFollowers(Protocol):
-    def heard_detach(self, link: OutLink, key: bytes) -> None: ...
+    def receive_detach(self, link: OutLink, key: bytes) -> None: ...
 
 
 class _Lanes(Protocol):
@@ -73,7 +73,7 @@ class _Lanes(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asked(self) -> _AskedFilters: ...
+    def asked(self) -> _PeerFilters: ...
     @property
     def handover(self) -> _Handover: ...
     @property
@@ -107,7 +107,7 @@ class Followers:
         def detach(peer: str, frame: DetachFrame) -> None:
             topic, link = find(frame.key, False), self._cluster.out.get(peer)
             if link is not None:
-                self._cluster.lanes.followers.heard_detach(link, frame.key)
+                self._cluster.lanes.followers.receive_detach(link, frame.key)
                 if topic is not None:
                     self._left(topic, link)
 

@@ -93,7 +93,7 @@ class FrameDispatch:
         self._handle_questions()
         self._handle_logs()
         self._handlers.update(filter_handlers(cluster, self._find))
-        self._handlers.update(cluster.telling.seats.handlers)
+        self._handlers.update(cluster.redirects.seats.handlers)
         self._handlers.update(
             cluster.followers.handlers(lambda key, is_made: self._find(key, is_made=is_made))
         )
@@ -132,8 +132,8 @@ class FrameDispatch:
         self._on(PatternFrame, lambda peer, frame: patterns.added(peer, frame.pattern, frame.ticket))
         self._on(NoPatternFrame, lambda peer, frame: patterns.removed(peer, frame.pattern))
         self._on(PatternedFrame, lambda peer, frame: patterns.confirmed(peer, frame.pattern, frame.ticket))
-        self._on(SettledFrame, lambda peer, frame: lanes.heard_settled(peer, frame.version))
-        self._on(LaneFrame, lambda peer, frame: lanes.heard_lane(peer, frame.key))
+        self._on(SettledFrame, lambda peer, frame: lanes.receive_settled(peer, frame.version))
+        self._on(LaneFrame, lambda peer, frame: lanes.receive_lane(peer, frame.key))
         self._on(FollowFrame, self._follow)
         self._on(OverFrame, self._over)
         self._handlers.update(lanes.returns.handlers(self._find))
@@ -206,7 +206,7 @@ class FrameDispatch:
     def _seen(self, peer: str, frame: SeenFrame) -> None:
         stream = self._stream(frame.key)
         if stream is not None:
-            self._cluster.failover.heard_seen(stream, frame.sequence)
+            self._cluster.failover.receive_seen(stream, frame.sequence)
 
     def _loss(self, peer: str, frame: LossFrame | TearFrame) -> None:
         path = (*frame.path, (peer, self._cluster.out[peer].incarnation))
@@ -231,7 +231,7 @@ class FrameDispatch:
             # Of a path that no message has: nothing here waits for the acknowledgement.
             cluster.tell(home, LossFrame(key, cluster.router.version, ((cluster.name, 0),), (), count))
             return
-        cluster.patterns.tell_missed(key)
+        cluster.patterns.send_missed(key)
 
     def _numbered(self, peer: str, frame: NumberedFrame) -> None:
         stream = self._stream(frame.key)
@@ -310,7 +310,7 @@ class FrameDispatch:
     def _follow(self, peer: str, frame: FollowFrame) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
-            self._cluster.lanes.followers.heard_follow(link, frame.key, frame.version, frame.ticket)
+            self._cluster.lanes.followers.receive_follow(link, frame.key, frame.version, frame.ticket)
 
     def _over(self, peer: str, frame: OverFrame) -> None:
         stream = self._stream(frame.key)
@@ -324,8 +324,8 @@ class FrameDispatch:
 
     def _dead(self, peer: str, frame: DeadFrame) -> None:
         life = (frame.hub, frame.incarnation)
-        self._cluster.hear_of_death(life)
-        self._cluster.feeders.heard_of_death(peer, life)
+        self._cluster.declare_dead(life)
+        self._cluster.feeders.hub_died(peer, life)
 
     def _resent(self, peer: str, frame: ResentFrame) -> None:
         self._cluster.failover.heard(peer, (frame.hub, frame.incarnation))
@@ -357,12 +357,12 @@ class FrameDispatch:
     def _tokens(self, peer: str, frame: TokensFrame) -> None:
         topic = self._find(frame.topic)
         if topic is not None:
-            self._cluster.limits.heard_tokens(topic, peer, frame)
+            self._cluster.limits.receive_tokens(topic, peer, frame)
 
     def _waiting(self, peer: str, frame: WaitingFrame) -> None:
         topic = self._find(frame.key)
         if topic is not None:
-            self._cluster.limits.heard_waiting(topic, peer, frame.count)
+            self._cluster.limits.receive_waiting(topic, peer, frame.count)
 
     def _at(self, peer: str, frame: AtFrame) -> None:
         at = (frame.epoch, frame.n)

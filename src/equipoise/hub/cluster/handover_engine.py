@@ -138,7 +138,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def tags(self) -> _Dependencies: ...
     @property
-    def telling(self) -> _Redirects: ...
+    def redirects(self) -> _Redirects: ...
     @property
     def ways(self) -> _Routes: ...
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int) -> None: ...
@@ -259,7 +259,7 @@ class HandoverEngine:
             )
         if topic.stream is not None:
             self.review(topic.stream)
-        cluster.telling.look(topic)
+        cluster.redirects.look(topic)
 
     def offered(self, topic: Topic, hub: str, version: int) -> None:
         """PREPARE came."""
@@ -322,7 +322,7 @@ class HandoverEngine:
             self.opening[stream] = None
         # Patterns are served by the home only.
         stream.topic.audience = None
-        self._cluster.telling.look(stream.topic)
+        self._cluster.redirects.look(stream.topic)
 
     def _send_prepared(self, stream: Stream, effect: SendPrepared) -> None:
         self._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))

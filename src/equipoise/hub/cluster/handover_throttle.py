@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.ports import Timer
 
-__all__ = ["Moves"]
+__all__ = ["HandoverThrottle"]
 
 # A slot is kept no longer than this: the new home may wait for other hubs, or OPENED may not reach this hub.
 SLOT_S = 1.0
@@ -36,7 +36,7 @@ class _Cluster(ClusterPort, Protocol):
     def handover(self) -> _Handover: ...
 
 
-class Moves:
+class HandoverThrottle:
     """Owned by one cluster. Told by the handover's effects; answers with SlotFree and AnswerOverdue."""
 
     def __init__(self, cluster: _Cluster, *, moves_max: int, handover_retry_s: float) -> None:

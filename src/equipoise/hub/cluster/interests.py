@@ -21,7 +21,7 @@ from equipoise.hub.cluster.link.capability import CONTENT
 from equipoise.hub.cluster.link.codec import runs
 from equipoise.hub.cluster.link.frames import NarrowFrame, UnwantFrame, WantedFrame, WantFrame, WidenFrame
 from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.hub.cluster.stream_interest import NEVER, Asked, StreamInterest
+from equipoise.hub.cluster.stream_interest import NEVER, LinkInterest, StreamInterest
 
 if TYPE_CHECKING:
     from equipoise.content.filter import Filter
@@ -100,7 +100,9 @@ class Interests:
         if stream.interest is None and is_partial and not self._needs_all(stream):
             interest = stream.interest = StreamInterest()
             interest.set.load(_filters_of(topic))
-            interest.asks = {hub: Asked() for hub in (stream.source, stream.joining) if hub is not None}
+            interest.asks = {
+                hub: LinkInterest() for hub in (stream.source, stream.joining) if hub is not None
+            }
         return stream.interest
 
     def hold(self, topic: Topic, filter: Filter | None, wait: Wait) -> Callable[[], None]:
@@ -189,7 +191,7 @@ class Interests:
         """The hub is asked for the stream: all of it, until it hears more."""
         interest = self._interest_of(stream)
         if interest is not None:
-            interest.asks[hub] = Asked()
+            interest.asks[hub] = LinkInterest()
             interest.sent_at = NEVER
             self._go_on(stream, interest)
 
@@ -296,7 +298,12 @@ class Interests:
         return has_said
 
     def _ask_for(
-        self, topic: Topic, interest: StreamInterest, link: OutLink, ask: Asked, changes: dict[Filter, bool]
+        self,
+        topic: Topic,
+        interest: StreamInterest,
+        link: OutLink,
+        ask: LinkInterest,
+        changes: dict[Filter, bool],
     ) -> bool:
         wanted = interest.set.asked
         added = [filter for filter in (changes if ask.is_narrow else wanted) if filter in wanted]

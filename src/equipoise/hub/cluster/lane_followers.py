@@ -35,7 +35,7 @@ class LaneFollowers:
         # Hubs that want to follow a lane of ours too early: by key, the plan's version and the number of the question.
         self._waiting: dict[bytes, dict[OutLink, tuple[int, int]]] = {}
 
-    def heard_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
+    def receive_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
         """A hub wants to follow a lane of ours that the plan of this version names, or named."""
         lane = self._cluster.core.index.lanes.get(key)
         if version > self._cluster.router.version or not self.is_introduced:
@@ -45,7 +45,7 @@ class LaneFollowers:
         else:
             link.send(OverFrame(key, 0, 0))
 
-    def heard_detach(self, link: OutLink, key: bytes) -> None:
+    def receive_detach(self, link: OutLink, key: bytes) -> None:
         """The hub does not want to follow the lane any more."""
         if key in self._waiting:
             self._waiting[key].pop(link, None)
@@ -64,6 +64,6 @@ class LaneFollowers:
         version = self._cluster.router.version
         for key, links in list(self._waiting.items()):
             for link in [link for link, (asked, _) in links.items() if asked <= version]:
-                self.heard_follow(link, key, *links.pop(link))
+                self.receive_follow(link, key, *links.pop(link))
             if not links:
                 del self._waiting[key]

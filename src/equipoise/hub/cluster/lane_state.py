@@ -18,7 +18,7 @@ from equipoise.resp.replies import bulk, integer, push
 if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
 
-__all__ = ["Beside", "Facts", "Lane", "ended_push", "lane_key", "lane_push", "parse_lane_key"]
+__all__ = ["Facts", "Lane", "TopicLanes", "ended_push", "lane_key", "lane_push", "parse_lane_key"]
 
 
 def lane_key(hub: str, topic: bytes) -> bytes:
@@ -48,7 +48,7 @@ class Facts:
         self.is_over = False
 
 
-class Beside:
+class TopicLanes:
     """Owned by one topic: made when there is anything to hold. `lanes` is empty for a lane."""
 
     __slots__ = ("absent", "after", "lanes", "opened", "over")

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.cluster.lane_followers import LaneFollowers
 from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.lane_state import (
-    Beside,
     Facts,
     Lane,
+    TopicLanes,
     ended_push,
     lane_key,
     lane_push,
@@ -141,7 +141,7 @@ class Lanes:
     def adopt(self, topic: Topic) -> None:
         """Make the lanes that a topic of this hub is known to have."""
         for hub, facts in self.known.get(topic.name, {}).items():
-            beside = topic.beside = topic.beside or Beside()
+            beside = topic.beside = topic.beside or TopicLanes()
             if facts.is_over:
                 continue
             if hub in beside.lanes:
@@ -158,7 +158,7 @@ class Lanes:
             topic.renew()
             self._cluster.limits.adopt(lane, self._cluster.core.specs.of(lane))
             if is_own:
-                self.tell_begun(lane)
+                self.announce_begun(lane)
 
     def evaluate(self, topic: Topic) -> None:
         """After a change of plan, or of who is alive, and before DONE is said about it."""
@@ -183,7 +183,7 @@ class Lanes:
             lane.audience = None
             lane.told_epoch = 0
             if lane.hub == self._cluster.name:
-                self.tell_begun(lane)
+                self.announce_begun(lane)
 
     def of(self, topic: Topic) -> list[Lane]:
         return [] if topic.beside is None else list(topic.beside.lanes.values())
@@ -217,9 +217,9 @@ class Lanes:
         """We follow the lane."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are opened"
-        self.tell_begun(lane)
+        self.announce_begun(lane)
 
-    def tell_begun(self, lane: Lane) -> None:
+    def announce_begun(self, lane: Lane) -> None:
         if lane.told_epoch != lane.epoch:
             lane.told_epoch = lane.epoch
             self._cluster.announce_loss(lane.trunk)
@@ -281,7 +281,7 @@ class Lanes:
         self.settled[own] = version
         for link in self._cluster.out.values():
             link.send(SettledFrame(version))
-        self.heard_settled(own, version)
+        self.receive_settled(own, version)
 
     @property
     def is_barrier_passed(self) -> bool:
@@ -314,7 +314,7 @@ class Lanes:
 
     # What lanes' hubs and those that follow say.
 
-    def heard_settled(self, hub: str, version: int) -> None:
+    def receive_settled(self, hub: str, version: int) -> None:
         """A hub has ended its lanes that this version does not name, and opened those that it names."""
         self.settled[hub] = version
         for name, known in list(self.known.items()):
@@ -335,7 +335,7 @@ class Lanes:
                 self._cluster.ways.retarget(topic)
         self._cluster.limits.routing_progressed()
 
-    def heard_lane(self, hub: str, key: bytes) -> None:
+    def receive_lane(self, hub: str, key: bytes) -> None:
         """A hub that we meet has a lane. If our plan does not name it, it will end, or a later plan does."""
         parsed = parse_lane_key(key)
         if parsed is None or parsed[0] != hub:
@@ -357,7 +357,7 @@ class Lanes:
         for lane in self._cluster.core.index.lanes.values():
             if lane.hub == self._cluster.name:
                 lane.epoch, lane.audience = self._cluster.core.new_epoch(), None
-                self.tell_begun(lane)
+                self.announce_begun(lane)
         self.followers.introduced()
 
     def introduce(self, link: OutLink) -> None:

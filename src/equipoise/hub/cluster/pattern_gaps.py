@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["tell_hub_gap", "tell_name_gap", "tell_topic_gap"]
+__all__ = ["send_hub_gap", "send_name_gap", "send_topic_gap"]
 
 
-def tell_hub_gap(core: HubCore) -> None:
+def send_hub_gap(core: HubCore) -> None:
     """A hub is dead, or what it had sent is void: messages of any topic may be missing."""
     core.losses.count_hub()
     for pattern in core.index.patterns:
@@ -34,21 +34,21 @@ def tell_hub_gap(core: HubCore) -> None:
                 session.write(frame)
 
 
-def tell_topic_gap(core: HubCore, topic: Topic) -> None:
+def send_topic_gap(core: HubCore, topic: Topic) -> None:
     """Tell those who get the topic by pattern that messages may be missing here; count it for plain ones."""
     if not topic.trunk.has_subscribers and core.audience_of(topic).receivers:
         core.losses.count(topic.trunk.name, None)
-    _tell_members(core, topic.name)
+    _send_members_gap(core, topic.name)
 
 
-def tell_name_gap(core: HubCore, name: bytes) -> None:
+def send_name_gap(core: HubCore, name: bytes) -> None:
     """Messages of a topic that this hub has no room for are lost."""
     if next(core.index.patterns.matching(name), None) is not None:
         core.losses.count(name, None)
-        _tell_members(core, name)
+        _send_members_gap(core, name)
 
 
-def _tell_members(core: HubCore, name: bytes) -> None:
+def _send_members_gap(core: HubCore, name: bytes) -> None:
     for pattern in core.index.patterns.matching(name):
         for session, kinds in pattern.members.items():
             if _is_told(kinds) and session.may(Action.SUBSCRIBE, name):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.link.frames import MissedFrame, NoPatternFrame, PatternedFrame, PatternFrame
-from equipoise.hub.cluster.pattern_gaps import tell_name_gap
+from equipoise.hub.cluster.pattern_gaps import send_name_gap
 from equipoise.model import Glob
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class PatternSync:
             links.update(pattern.relays)
         return list(links)
 
-    def tell_missed(self, topic: bytes) -> None:
+    def send_missed(self, topic: bytes) -> None:
         """Messages of a topic that has its home here are lost, since there is no room for the topic."""
-        tell_name_gap(self._cluster.core, topic)
+        send_name_gap(self._cluster.core, topic)
         for link in self.links(topic):
             link.send(MissedFrame(topic))
 
@@ -122,7 +122,7 @@ class PatternSync:
         """The same at another hub; or messages of the topic have come, and there is no room for it here."""
         found = self._cluster.core.index.topics.get(topic)
         if found is None or found.stream is not None:
-            tell_name_gap(self._cluster.core, topic)
+            send_name_gap(self._cluster.core, topic)
 
     def tidy(self, claimed: set[bytes]) -> None:
         """Take back the patterns that no client of ours has any more, or waits for."""

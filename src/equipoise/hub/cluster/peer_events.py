@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["News", "Tell"]
+__all__ = ["PeerEvents", "Tell"]
 
 # Does to one topic, or lane, what follows.
 Tell = Callable[["Topic"], None]
 
 
-class News:
+class PeerEvents:
     """Part of one cluster."""
 
     def __init__(self) -> None:

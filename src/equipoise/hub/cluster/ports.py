@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Frame
     from equipoise.hub.cluster.link.link import OutLink
-    from equipoise.hub.cluster.peer_events import News
+    from equipoise.hub.cluster.peer_events import PeerEvents
     from equipoise.hub.cluster.router import LiveHub, Router
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.cluster.topic_limit import TopicLimit
@@ -35,7 +35,7 @@ class Dials(Protocol):
     def hang_up(self, link: OutLink) -> None:
         """The link is over."""
 
-    def buried(self) -> None:
+    def declared_dead(self) -> None:
         """The others take this hub for dead: end this life of it, and begin another."""
 
 
@@ -51,7 +51,7 @@ class ClusterPort(Protocol):
     @property
     def router(self) -> Router: ...
     @property
-    def news(self) -> News: ...
+    def news(self) -> PeerEvents: ...
     @property
     def out(self) -> dict[str, OutLink]:
         """The links to exactly the other hubs that are alive, by name."""

@@ -276,7 +276,7 @@ class RateLimits:
         if limit.queue is not None:
             self.serve(trunk)
 
-    def heard_waiting(self, topic: Topic, hub: str, count: int) -> None:
+    def receive_waiting(self, topic: Topic, hub: str, count: int) -> None:
         """So many connections wait at another hub: it has as many turns."""
         limit = topic.limit
         if limit is None:
@@ -301,7 +301,7 @@ class RateLimits:
             self.shares.opened(topic, topic.limit, hub)
             self.look_at(topic, topic.limit)
 
-    def heard_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
+    def receive_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
         if topic.limit is not None:
             self.shares.receive_tokens(topic, topic.limit, hub, frame)
 

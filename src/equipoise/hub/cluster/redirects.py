@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Telling"]
+__all__ = ["TopicRedirects"]
 
 # Topics remembered for one session, at some 200 B each; the oldest is forgotten first.
 REMEMBERED_MAX = 1_000
@@ -49,7 +49,7 @@ LATE_RATIO = 0.25
 STEP = 1_000
 
 
-class Telling:
+class TopicRedirects:
     """Part of one cluster."""
 
     def __init__(self, cluster: ClusterPort, settings: ClusterSettings) -> None:

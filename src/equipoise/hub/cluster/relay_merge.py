@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import AgainFrame, DetachFrame, FlushFrame, OpenedFrame
-from equipoise.hub.cluster.pattern_gaps import tell_hub_gap, tell_topic_gap
+from equipoise.hub.cluster.pattern_gaps import send_hub_gap, send_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.cluster.trees import FollowTarget, Trees
@@ -29,7 +29,7 @@ from equipoise.stream.submission import NOWHERE
 if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Merging"]
+__all__ = ["RelayedStreams"]
 
 
 class _Handover(Protocol):
@@ -50,7 +50,7 @@ class _Dependencies(Protocol):
     def skip(self, stream: Stream) -> bool: ...
 
 
-class _AskedFilters(Protocol):
+class _PeerFilters(Protocol):
     def note_silence(self, topic: Topic) -> None: ...
 
 
@@ -62,7 +62,7 @@ class _Interests(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asked(self) -> _AskedFilters: ...
+    def asked(self) -> _PeerFilters: ...
     @property
     def interests(self) -> _Interests: ...
     @property
@@ -76,7 +76,7 @@ class _Cluster(ClusterPort, Protocol):
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None: ...
 
 
-class Merging:
+class RelayedStreams:
     """The relayed streams of one hub."""
 
     def __init__(self, cluster: _Cluster, pending_bytes_max: int) -> None:
@@ -177,7 +177,7 @@ class Merging:
 
         Where parts of a stream wait, they get it again between those and what follows.
         """
-        tell_hub_gap(self._cluster.core)
+        send_hub_gap(self._cluster.core)
         self._torn.update(self._waiting)
 
     def lane_died(self, stream: Stream, hub: str) -> None:
@@ -189,7 +189,7 @@ class Merging:
         """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
         self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
         self._torn.discard(stream)
-        tell_topic_gap(self._cluster.core, stream.topic)
+        send_topic_gap(self._cluster.core, stream.topic)
 
     def is_behind(self, stream: Stream) -> bool:
         """Whether subscribers by pattern wait here for a part that comes before others."""
@@ -254,7 +254,7 @@ class Merging:
             self._waiting.pop(stream, None)
             if stream in self._torn:
                 self._torn.discard(stream)
-                tell_topic_gap(self._cluster.core, stream.topic)
+                send_topic_gap(self._cluster.core, stream.topic)
         return is_any
 
     def _switch(self, stream: Stream) -> bool:
@@ -346,7 +346,7 @@ class Merging:
         topic = stream.topic
         self.count_loss(topic, epoch, first - 1)
         if epoch != topic.epoch and (topic.lane or stream in self._torn):
-            tell_topic_gap(self._cluster.core, topic)
+            send_topic_gap(self._cluster.core, topic)
         topic.jump(epoch, first - 1)
 
     def _open(self, stream: Stream, opened: Opened) -> None:
@@ -363,7 +363,7 @@ class Merging:
             self.count_loss(topic, after_epoch or epoch, after_n)
             if topic.epoch and hub and not after_epoch:
                 # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
-                tell_topic_gap(self._cluster.core, topic)
+                send_topic_gap(self._cluster.core, topic)
         # The positions of a durable topic go on.
         topic.jump(epoch, 0 if topic.log is None else topic.n)
 

@@ -22,7 +22,7 @@ from equipoise.hub.cluster.link.frames import Life
 from equipoise.model import Entry, Mode, Placement, Plan
 from equipoise.model.plan import reshared
 
-__all__ = ["LiveHub", "Reshared", "Router", "Routing", "Stamp"]
+__all__ = ["LiveHub", "Router", "Routing", "SharesChange", "Stamp"]
 
 # Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
 DEAD_MAX = 1_000
@@ -49,7 +49,7 @@ class LiveHub(msgspec.Struct, frozen=True):
     tls_address: str = ""
 
 
-class Reshared(NamedTuple):
+class SharesChange(NamedTuple):
     """A change of routing in which these topics got other shares, and nothing else changed; and the stamp before it."""
 
     before: Stamp
@@ -83,7 +83,7 @@ class Router:
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()
         # None: the last change has changed more than shares.
-        self.reshared: Reshared | None = None
+        self.reshared: SharesChange | None = None
 
     @property
     def serving(self) -> frozenset[str]:
@@ -108,7 +108,7 @@ class Router:
         self._conclude()
         is_same_world = before[1] == self.stamp[1] and peers_before == self.peers
         topics = reshared(plan_before, plan) if is_same_world and before[0] < self.version else None
-        self.reshared = None if topics is None else Reshared(before, topics)
+        self.reshared = None if topics is None else SharesChange(before, topics)
         return ended
 
     def bury(self, life: Life) -> bool:

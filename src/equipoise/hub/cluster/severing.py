@@ -22,7 +22,7 @@ from equipoise.hub.cluster.publish_route import Acked, AckWaiter, ClientAcks
 if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
 
-__all__ = ["Severing"]
+__all__ = ["LinkSevering"]
 
 # Links whose end is remembered, some 100 B each: those of the last minutes, even if all clients of a hub lose it at
 # once, and whatever one user or address has ended (SEVERS_PER_MINUTE_MAX).
@@ -34,7 +34,7 @@ class _Cluster(ClusterPort, Protocol):
     def receipts(self) -> ClientAcks: ...
 
 
-class Severing:
+class LinkSevering:
     """The links of clients that end. Owned by the cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:

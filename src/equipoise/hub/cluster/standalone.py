@@ -181,7 +181,7 @@ class Standalone:
 
     def __init__(self, name: str) -> None:
         self.router = _OnlyHub(name)
-        self.telling = _NoRedirects()
+        self.redirects = _NoRedirects()
         self.listening = _OwnStreams()
         self.interests, self.edge = _NoInterests(), _NoEdge()
         self.receipts = _AtOnce()

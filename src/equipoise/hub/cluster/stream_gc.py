@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["TIDY_SLICE", "Tidying"]
+__all__ = ["TIDY_SLICE", "StreamGc"]
 
 # Topics looked at in one go: one or two milliseconds.
 TIDY_SLICE = 1_000
@@ -64,7 +64,7 @@ class _Cluster(ClusterPort, Protocol):
     def patterns(self) -> _Patterns: ...
 
 
-class Tidying:
+class StreamGc:
     """Part of one cluster."""
 
     def __init__(self, cluster: _Cluster, interval_s: float) -> None:

@@ -11,13 +11,13 @@ from equipoise.content.interest import CoverChanges, InterestSet
 if TYPE_CHECKING:
     from equipoise.content.filter import Filter
 
-__all__ = ["NEVER", "Asked", "StreamInterest"]
+__all__ = ["NEVER", "LinkInterest", "StreamInterest"]
 
 # Before the clock begins.
 NEVER = float("-inf")
 
 
-class Asked:
+class LinkInterest:
     """What one hub has been asked for of one stream. It begins with everything, by ATTACH."""
 
     __slots__ = ("answers", "confirmed", "is_narrow", "sent", "widened")
@@ -45,7 +45,7 @@ class StreamInterest:
     def __init__(self) -> None:
         self.set = InterestSet()
         # By hub that is followed, or is attached to.
-        self.asks: dict[str, Asked] = {}
+        self.asks: dict[str, LinkInterest] = {}
         # What has changed in the covering set and has not been sent.
         self.changes: dict[Filter, bool] = {}
         self.sent_at = NEVER

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from equipoise.hub.cluster.lane_state import Beside, Lane, lane_push
+from equipoise.hub.cluster.lane_state import Lane, TopicLanes, lane_push
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Listening"]
+__all__ = ["SubscriptionBarrier"]
 
 
 class PendingSubscription(NamedTuple):
@@ -90,7 +90,7 @@ class _Cluster(ClusterPort, Protocol):
     def tags(self) -> _Dependencies: ...
 
 
-class Listening:
+class SubscriptionBarrier:
     """Part of one cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:
@@ -308,7 +308,7 @@ class Listening:
     def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
         """From now on the session gets these streams elsewhere, and no others."""
         for stream in (topic, *self._cluster.lanes.of(topic)):
-            beside = stream.beside = stream.beside or Beside()
+            beside = stream.beside = stream.beside or TopicLanes()
             if stream.lane in names:
                 beside.absent.add(session)
             else:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from equipoise.model import Entry, Mode, Plan
 
-__all__ = ["Sole", "Tenure", "has_lane"]
+__all__ = ["SoleHome", "Tenure", "has_lane"]
 
 # Plans follow each other every few seconds at most; a bucket that takes longer to fill starts with less.
 ROUTINGS_MAX = 32
@@ -26,7 +26,7 @@ def has_lane(entry: Entry | None, hub: str) -> bool:
     return entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS and hub in entry.homes[1:]
 
 
-class Sole(NamedTuple):
+class SoleHome(NamedTuple):
     """No other hub has numbered the topic since `since`, nor will from `until` on, when leases of the dead are over."""
 
     since: int
@@ -89,7 +89,7 @@ class Tenure:
                 return entry
         return None
 
-    def of(self, topic: bytes) -> Sole | None:
+    def of(self, topic: bytes) -> SoleHome | None:
         """Of a topic that the present routing has here; None if its barrier has not passed."""
         found: _Era | None = None
         for era in reversed(self._eras):
@@ -100,4 +100,4 @@ class Tenure:
         if found is None or found.passed_at is None:
             return None
         held = found.passed_at if found.death_at is None else found.death_at + self._term
-        return Sole(found.passed_at, max(found.passed_at, held))
+        return SoleHome(found.passed_at, max(found.passed_at, held))

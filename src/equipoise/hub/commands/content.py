@@ -94,7 +94,7 @@ def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes |
         if text is None and session.redirected is not None:
             edge = core.cluster.edge
             if not edge.receive(session, number, name):
-                core.cluster.telling.subscribed(session, [name])
+                core.cluster.redirects.subscribed(session, [name])
             edge.subscribed(session, number, came_in)
         return b"" if text is None else core.refuse(text)
 

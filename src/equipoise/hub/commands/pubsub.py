@@ -70,7 +70,7 @@ def _subscribe_everywhere(
     def proceed() -> bytes:
         problem = subscribe(core, session, kind, names, compiled)
         if session.redirected is not None and kind is Kind.POSITIONED_NAME:
-            core.cluster.telling.subscribed(session, names)
+            core.cluster.redirects.subscribed(session, names)
         if kind.is_pattern:
             core.cluster.listening.heard_by(others)
         return b"" if problem is None else core.refuse(problem)

@@ -139,7 +139,7 @@ class _Resumption:
         if since is not None:
             self._send()
         if self._session.redirected is not None:
-            self._core.cluster.telling.subscribed(self._session, [self._name])
+            self._core.cluster.redirects.subscribed(self._session, [self._name])
         self._reply.complete(b"")
 
     def _send(self) -> None:

@@ -100,7 +100,7 @@ def _subscribe_to_rest(
             cluster.listening.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
         if session.redirected is not None:
-            cluster.telling.subscribed(session, [name])
+            cluster.redirects.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 
     def left_out(topic: Topic) -> list[bytes] | None:

@@ -121,7 +121,7 @@ class EdgeRooms:
         client, number, topic, _ = newcomer
         if client.is_closing:
             return
-        self._cluster.core.cluster.telling.subscribed(client, [topic])
+        self._cluster.core.cluster.redirects.subscribed(client, [topic])
         node = (client.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, number)
         hub = self._choose(topic) if isinstance(node, TopicFilter) and node.topic == topic else None
         if hub is not None and isinstance(node, TopicFilter):

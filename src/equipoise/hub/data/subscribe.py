@@ -92,7 +92,7 @@ def renew_forms(core: SessionHost, session: Session) -> None:
             core.index.note_change(target.glob)
 
 
-def judge_again(core: SessionHost, session: Session) -> int:
+def reauthorize(core: SessionHost, session: Session) -> int:
     """Take away the subscriptions that the session's user may no longer have; how many those were.
 
     The client gets the same push that answers an unsubscription. What waits for it in its backlog is

@@ -21,7 +21,7 @@ from equipoise.resp.replies import Encoder, interleaved, plain_encoder, position
 from equipoise.stream.position import DURABLE_EPOCH
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.lane_state import Beside
+    from equipoise.hub.cluster.lane_state import TopicLanes
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.cluster.topic_limit import TopicLimit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import MessageLog
     from equipoise.hub.data.subscriber import Subscriber
-    from equipoise.hub.locations.topic_locations import Whereabouts
+    from equipoise.hub.locations.topic_locations import TopicLocations
     from equipoise.hub.telemetry.meter import TopicMeter
     from equipoise.model import TopicSpec
 
@@ -128,7 +128,7 @@ class Topic:
         # How much it has learned of what became of other hubs.
         self.news = 0
         # Its lanes and all that comes with them; None for most.
-        self.beside: Beside | None = None
+        self.beside: TopicLanes | None = None
         # Whether it is among those without subscribers, and n when it was last looked at there: an equal n on
         # the next visit means an idle topic.
         self.is_queued = False
@@ -145,7 +145,7 @@ class Topic:
         self.log: MessageLog | None = None
         self.is_gated = False
         # Where its clients are; None until telemetry has asked.
-        self.where: Whereabouts | None = None
+        self.where: TopicLocations | None = None
 
     def gate(self) -> None:
         """It is watched, limited or durable from now on, or no longer."""

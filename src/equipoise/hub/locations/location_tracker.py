@@ -28,7 +28,7 @@ from equipoise.hub.locations.topic_locations import (
     PLAIN_REFRESH_S,
     REFRESH_S,
     STEP,
-    Whereabouts,
+    TopicLocations,
     places_of,
     side_of,
     subscribed_by,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from equipoise.hub.telemetry.meter import TopicMeter
     from equipoise.telemetry import Values
 
-__all__ = ["Renewing"]
+__all__ = ["LocationTracker"]
 
 # Topics gone through in one go to find those of which something is noted: some 0.1 ms.
 SLICE = 1_000
@@ -62,7 +62,7 @@ MATCHES_MAX = 10_000
 _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
 
 
-class Renewing:
+class LocationTracker:
     """Owned by Locations."""
 
     def __init__(self, core: HubCore, places: Locations) -> None:
@@ -157,7 +157,7 @@ class Renewing:
             if meter.is_noted or topic.where is None:
                 where = topic.where
                 if where is None:
-                    where = topic.where = Whereabouts()
+                    where = topic.where = TopicLocations()
                 where.note(topic, now)
                 self._see_to(topic, where, now)
 
@@ -175,7 +175,7 @@ class Renewing:
                 where.is_changed = True
                 self._see_to(topic, where, now)
 
-    def _see_to(self, topic: Topic, where: Whereabouts, now: float) -> None:
+    def _see_to(self, topic: Topic, where: TopicLocations, now: float) -> None:
         """Let the topic have its turn when it is due, if not earlier."""
         due_at = where.due_at
         second = ceil(due_at) if due_at > now else int(now)
@@ -227,7 +227,7 @@ class Renewing:
         self._see_to(topic, where, now)
         return size + _TOPIC_COST
 
-    def _renew_few(self, topic: Topic, where: Whereabouts, hub: Coordinate, now: float) -> int:
+    def _renew_few(self, topic: Topic, where: TopicLocations, hub: Coordinate, now: float) -> int:
         """The same at once, and only as far as anything has changed; 0 if the topic has many clients."""
         core = self._core
         audience = topic.audience or core.audience_of(topic)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinates import Coordinate, CoordinateSettings
 from equipoise.hub.locations.client_location import Place, RoundTripReading, behind
-from equipoise.hub.locations.location_tracker import Renewing
-from equipoise.hub.locations.probes import Probing
+from equipoise.hub.locations.location_tracker import LocationTracker
+from equipoise.hub.locations.probes import LocationProbes
 from equipoise.hub.locations.settings import TcpRttFor
 from equipoise.hub.locations.topic_locations import REFRESH_S
 from equipoise.model import Specs
@@ -37,7 +37,7 @@ class Locations:
     def __init__(self, core: HubCore) -> None:
         self._core = core
         self.settings = CoordinateSettings()
-        self.probing = Probing(core, self.settings)
+        self.probing = LocationProbes(core, self.settings)
         # By session, where its client says it is.
         self._reported: dict[Subscriber, Place] = {}
         # Those of them that cannot be where they say; what is kept of them is how far they are.
@@ -48,7 +48,7 @@ class Locations:
         self._tcp_rtt_for = core.settings.coordinates.tcp_rtt_for
         # Those with a latency limit; none where there is no store to say so.
         self._limited = Specs()
-        self.renewing = Renewing(core, self)
+        self.renewing = LocationTracker(core, self)
         # The coordinate that was last asked for as bytes, and its bytes.
         self._written: tuple[Coordinate, bytes] | None = None
         self._origin = replace(Coordinate.unknown(self.settings), error=0.0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.settings import HubSettings
 
-__all__ = ["Probing"]
+__all__ = ["LocationProbes"]
 
 # With more on its way on a link, a probe would rather measure that: some 10 ms of a line of 1 Gbit/s.
 QUIET_BYTES_MAX = 1024 * 1024
@@ -50,7 +50,7 @@ class _Probe(NamedTuple):
     in_connections: int
 
 
-class ProbingHub(Protocol):
+class ProbeHost(Protocol):
     """What probing needs of the hub."""
 
     @property
@@ -61,10 +61,10 @@ class ProbingHub(Protocol):
     def cluster(self) -> OtherHubs: ...
 
 
-class Probing:
+class LocationProbes:
     """Owned by Locations. Probes from `start` to `stop`."""
 
-    def __init__(self, core: ProbingHub, settings: CoordinateSettings) -> None:
+    def __init__(self, core: ProbeHost, settings: CoordinateSettings) -> None:
         self._core = core
         self._settings = settings
         self._draw: Callable[[], float] = float

@@ -37,7 +37,7 @@ __all__ = [
     "REFRESH_S",
     "STEP",
     "Few",
-    "Whereabouts",
+    "TopicLocations",
     "places_of",
     "side_of",
     "subscribed_by",
@@ -58,7 +58,7 @@ PER_CLIENT_S = 0.0005
 NEVER = float("inf")
 
 
-class Whereabouts:
+class TopicLocations:
     """Owned by Renewing; lives as long as its topic, once the topic was used while locations could be known."""
 
     __slots__ = (

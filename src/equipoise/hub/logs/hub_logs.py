@@ -270,7 +270,7 @@ class HubLogs:
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         return self._shell.call_later(delay_s, callback)
 
-    def judge_again(self) -> None:
+    def reauthorize(self) -> None:
         """Access rules have changed: end the reads that are no longer allowed."""
         for waiting in list(self.waiting):
             waiting.judge()

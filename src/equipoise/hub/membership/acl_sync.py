@@ -15,7 +15,7 @@ from equipoise.store.contract import Store
 from equipoise.store.records.users import StoredUsers, UsersStore
 from equipoise.store.tree import Tree
 
-__all__ = ["Rules", "first_rules"]
+__all__ = ["AclSync", "first_rules"]
 
 log = logging.getLogger("equipoise.hub")
 
@@ -32,7 +32,7 @@ async def first_rules(store: Store, tree: Tree, seed: Users) -> StoredUsers:
     return found
 
 
-class Rules:
+class AclSync:
     """Owned by one membership. `apply` puts users in force."""
 
     def __init__(

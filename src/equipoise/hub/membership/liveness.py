@@ -26,10 +26,10 @@ from equipoise.store.contract import Answer, Read
 from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.hubs_snapshot import HubLook
 
-__all__ = ["Glances", "Sight"]
+__all__ = ["FailureDetector", "HubLooks"]
 
 
-class Sight:
+class FailureDetector:
     """Owned by one membership."""
 
     def __init__(self, name: str) -> None:
@@ -93,7 +93,7 @@ def _live(hub: HubSeen, plan: Plan, plan_id: int) -> LiveHub:
     )
 
 
-class Glances:
+class HubLooks:
     """Owned by one membership, whose `begin` and `keep` come in turn from one task, `see` from another."""
 
     def __init__(self, hubs: HubsStore) -> None:

@@ -31,13 +31,13 @@ from equipoise.access import Users
 from equipoise.errors import ClosedError, PlanRaceError, StoreError
 from equipoise.hub.cluster.router import Routing
 from equipoise.hub.membership.able_hubs import without_unable_hubs
-from equipoise.hub.membership.acl_sync import Rules
+from equipoise.hub.membership.acl_sync import AclSync
 from equipoise.hub.membership.join import enter
-from equipoise.hub.membership.liveness import Glances, Sight
+from equipoise.hub.membership.liveness import FailureDetector, HubLooks
 from equipoise.hub.membership.order_sync import OrderSync
 from equipoise.hub.membership.partition import Partition
 from equipoise.hub.membership.region_guard import RegionGuard
-from equipoise.hub.membership.registration import Presence
+from equipoise.hub.membership.registration import HubRegistration
 from equipoise.hub.membership.settings import Join
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.hub.membership.topic_giving import TopicGiving
@@ -90,14 +90,14 @@ class Membership:
         tree = Tree(settings.region)
         self._name = hub.settings.name
         self._hubs = HubsStore(store, tree, is_gone=is_gone)
-        self._glances = Glances(self._hubs)
+        self._glances = HubLooks(self._hubs)
         self._leaders = LeaderStore(store, tree)
         self._plans = PlanStore(store, tree, writer=f"hub {self._name}", clock=wall_clock)
-        self._rules = Rules(store, tree, self._apply_users, access_version=access_version)
+        self._rules = AclSync(store, tree, self._apply_users, access_version=access_version)
         self._specs = SpecSync(store, tree, self._apply_specs, lambda: self._guard.is_intact())
         self._orders = OrderSync(store, tree, self._name, self._apply_order)
         self._login = login
-        self._sight = Sight(self._name)
+        self._sight = FailureDetector(self._name)
         self._guard = RegionGuard(
             store,
             tree,
@@ -106,7 +106,7 @@ class Membership:
             report=lambda problem: hub.core.health.report("store", problem),
             new_identity=lambda: f"{self._name}.{hub.core.incarnation:x}",
         )
-        self._presence = Presence(
+        self._presence = HubRegistration(
             hub,
             store,
             self._hubs,
@@ -148,7 +148,7 @@ class Membership:
                     self._rules.follow,
                     self._specs.follow,
                     self._orders.follow,
-                    self._presence.tell_specs,
+                    self._presence.announce_specs,
                     self._presence.renew_lease,
                     self._presence.prove_alive,
                     lambda: self._presence.report(self._load),
@@ -254,7 +254,7 @@ class Membership:
     def _apply_order(self, topic: bytes, order: SeatOrder) -> None:
         cluster = self._hub.cluster
         assert cluster is not None, "it was joined when this was made"
-        cluster.telling.seats.ordered(topic, order)
+        cluster.redirects.seats.ordered(topic, order)
 
     def _apply_users(self, users: Users) -> None:
         self._hub.reload_users(users)

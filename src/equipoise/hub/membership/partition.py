@@ -23,7 +23,7 @@ from equipoise.model.address import split_address
 from equipoise.store.records.hubs import HubSeen, HubsStore
 
 if TYPE_CHECKING:
-    from equipoise.hub.membership.registration import Presence
+    from equipoise.hub.membership.registration import HubRegistration
     from equipoise.hub.shell.server import Hub
 
 __all__ = ["Partition", "outvoted"]
@@ -58,7 +58,7 @@ def outvoted(accusations: Mapping[str, Collection[str]]) -> list[str]:
 class Partition:
     """Owned by one membership."""
 
-    def __init__(self, hub: Hub, hubs: HubsStore, presence: Presence) -> None:
+    def __init__(self, hub: Hub, hubs: HubsStore, presence: HubRegistration) -> None:
         self._hub = hub
         self._hubs = hubs
         self._presence = presence

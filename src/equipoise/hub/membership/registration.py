@@ -19,10 +19,10 @@ from equipoise.store.records.hubs_snapshot import EdgeReport
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frames import Life
-    from equipoise.hub.membership.liveness import Sight
+    from equipoise.hub.membership.liveness import FailureDetector
     from equipoise.hub.shell.server import Hub
 
-__all__ = ["Presence"]
+__all__ = ["HubRegistration"]
 
 # Sessions without declaring a hub dead after this hub has lost its own: one in which the nodes of the others may still
 # go, and one in which they make them again.
@@ -35,7 +35,7 @@ _PROVE_S = 0.05
 _LOAD_STEP = 0.01
 
 
-class Presence:
+class HubRegistration:
     """Owned by one membership. `on_held` is called whenever the hub has come alive in the store."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Presence:
         hub: Hub,
         store: Store,
         hubs: HubsStore,
-        sight: Sight,
+        sight: FailureDetector,
         *,
         process: str,
         check_region: Callable[[], Awaitable[bool]],
@@ -142,7 +142,7 @@ class Presence:
         """The hub serves under other specs than before, perhaps of a later version."""
         self._must_tell_specs.set()
 
-    async def tell_specs(self) -> None:
+    async def announce_specs(self) -> None:
         """Say which specs the hub serves under whenever that has changed, for ever."""
         while True:
             await self._must_tell_specs.wait()

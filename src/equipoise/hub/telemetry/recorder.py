@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["Metering"]
+__all__ = ["TelemetryRecorder"]
 
 # When in a window's length, counted from a whole one by the clock, it ends. 10,000 topics take 10 ms to record and a
 # busy loop as long again; more time would be waited for nothing.
@@ -41,7 +41,7 @@ _PHASE = 0.8
 _SYSTEM = b"$"
 
 
-class Metering:
+class TelemetryRecorder:
     """Owned by HubCore. Records from `start` to `stop`; before and after, what is noted has no effect."""
 
     def __init__(self, core: HubCore) -> None:

@@ -23,7 +23,7 @@ from xxhash import xxh3_64_intdigest
 
 from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.lab.experiments.epulsar_worlds import PlacedClients, PlacementWorld
-from equipoise.plan.latency import CentroidEstimate, LatencyEstimate, Room, place_topics, rank
+from equipoise.plan.latency import CentroidEstimate, HubHeadroom, LatencyEstimate, place_topics, rank
 from equipoise.plan.latency.limits import legs_s
 from equipoise.plan.load import Capacities
 from equipoise.view import HubView, View
@@ -96,7 +96,7 @@ def _placed(world: PlacementWorld, placement: PlacedClients, estimate: LatencyEs
     return place_topics(candidates, _endless(count, hubs), [-1] * count).hub
 
 
-def _endless(topics: int, hubs: int) -> Room:
+def _endless(topics: int, hubs: int) -> HubHeadroom:
     """Hubs that nothing fills."""
     zeros = np.zeros(hubs)
     capacities = Capacities(
@@ -110,7 +110,7 @@ def _endless(topics: int, hubs: int) -> Room:
         is_rising=np.zeros(hubs, np.bool_),
         cpu_full=1.0,
     )
-    return Room(
+    return HubHeadroom(
         capacities,
         bytes_per_s=np.zeros(topics),
         work=np.zeros(topics),

@@ -18,7 +18,7 @@ from equipoise.lab.experiments.figures import draw
 from equipoise.lab.experiments.registry import EXPERIMENTS
 from equipoise.lab.experiments.result import Result, Size, decode, encode
 
-__all__ = ["MARKER", "command_of", "keep", "page_section", "seeds_told", "splice", "terminal"]
+__all__ = ["MARKER", "command_of", "keep", "page_section", "seeds_text", "splice", "terminal"]
 
 # What stands above is written by people and kept; everything below is written anew.
 MARKER = "<!-- Below: written by `equipoise reproduce`. Change what is above. -->"
@@ -32,7 +32,7 @@ def terminal(result: Result) -> Table:
         "paper",
         "ours",
         "verdict",
-        title=f"{result.experiment} ({result.size.value}, {seeds_told(result)}): {verdict}",
+        title=f"{result.experiment} ({result.size.value}, {seeds_text(result)}): {verdict}",
         title_justify="left",
     )
     for claim in result.claims:
@@ -55,26 +55,26 @@ def page_section(result: Result, *, title: str, summary: str, figures: Sequence[
         lines += ["| parameter | value |", "| --- | --- |"]
         lines += [f"| {_cell(name)} | {_cell(value)} |" for name, value in result.parameters]
         lines.append("")
-    notes = [*_views_told(result), *result.notes]
+    notes = [*_views_text(result), *result.notes]
     lines += [f"- {note}" for note in notes]
     if notes:
         lines.append("")
     size = "Full size" if result.size is Size.FULL else "Quick size, to be read as an indication"
     lines.append(
-        f"{size}, {seeds_told(result)}, {result.took_s:,.0f} s of wall clock, at commit {result.commit}"
+        f"{size}, {seeds_text(result)}, {result.took_s:,.0f} s of wall clock, at commit {result.commit}"
         f"{f', {result.taken_at}' if result.taken_at else ''}{f', on {result.machine}' if result.machine else ''}. "
         f"Again: `{command_of(result)}`."
     )
     return "\n".join(lines) + "\n"
 
 
-def _views_told(result: Result) -> list[str]:
+def _views_text(result: Result) -> list[str]:
     if not result.views:
         return []
     return [f"Seed {result.seeds[0]}: {result.views}" if result.seeds else result.views]
 
 
-def seeds_told(result: Result) -> str:
+def seeds_text(result: Result) -> str:
     if not result.seeds:
         return f"seed {result.seed}"
     return f"seeds {result.seeds[0]} to {result.seeds[-1]}"

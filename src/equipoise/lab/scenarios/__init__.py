@@ -1,6 +1,6 @@
 """Named worlds: topology, workload, faults, duration, expectation. Values only, read by simulation and demo alike."""
 
-from equipoise.lab.scenarios.access import Access, Grants, Rules
+from equipoise.lab.scenarios.access import Access, AclSync, Grants
 from equipoise.lab.scenarios.faults import Fault, FaultKind
 from equipoise.lab.scenarios.registry import SCENARIOS, scenario_by_name
 from equipoise.lab.scenarios.scenario import ClusterScenario, Expectation, NetworkShape, Scenario
@@ -9,6 +9,7 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 __all__ = [
     "SCENARIOS",
     "Access",
+    "AclSync",
     "Client",
     "ClusterScenario",
     "Dialect",
@@ -18,7 +19,6 @@ __all__ = [
     "Grants",
     "NetworkShape",
     "PublishedStream",
-    "Rules",
     "Scenario",
     "Subscribing",
     "Workload",

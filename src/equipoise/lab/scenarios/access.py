@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Access", "Grants", "Rules"]
+__all__ = ["Access", "AclSync", "Grants"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Grants:
     durable: tuple[str, ...] = ()
 
 
-Rules = tuple[Grants, ...]
+AclSync = tuple[Grants, ...]
 "All users at one time. A client without a user has no permissions."
 
 
@@ -28,5 +28,5 @@ Rules = tuple[Grants, ...]
 class Access:
     """The rules a world starts and ends with, and those that a change of rules puts in their place."""
 
-    rules: Rules
-    alternatives: tuple[Rules, ...] = ()
+    rules: AclSync
+    alternatives: tuple[AclSync, ...] = ()

@@ -63,7 +63,7 @@ def _without_succession() -> AbstractContextManager[None]:
 
 
 def _without_revocation() -> AbstractContextManager[None]:
-    return replaced(reauthorization, "judge_again", lambda core, session: 0)
+    return replaced(reauthorization, "reauthorize", lambda core, session: 0)
 
 
 def _without_subscribe_grants() -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from functools import cache
 from equipoise.access import Action, User, Users, hash_secret, verify_secret
 from equipoise.access.secret import ScryptCost
 from equipoise.hub.access import login
-from equipoise.lab.scenarios import Grants, Rules
+from equipoise.lab.scenarios import AclSync, Grants
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.model import Glob
 
@@ -29,7 +29,7 @@ _remembered = cache(verify_secret)
 
 
 @cache
-def users_of(rules: Rules) -> Users:
+def users_of(rules: AclSync) -> Users:
     """Users whose password is their name. A publisher may create the topics it publishes to."""
     return Users([*map(_user, rules), _hubs_user()])
 

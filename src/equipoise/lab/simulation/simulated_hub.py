@@ -16,7 +16,7 @@ from equipoise.errors import SettingsError
 from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import Cluster
 from equipoise.hub.membership.process import leave
-from equipoise.lab.scenarios import Rules
+from equipoise.lab.scenarios import AclSync
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import users_of
 
@@ -60,7 +60,7 @@ class SimulatedHub:
         settings: HubSettings,
         attend: Attendant,
         *,
-        rules: Rules | None = None,
+        rules: AclSync | None = None,
         clock_error_s: Callable[[], float] | None = None,
     ) -> None:
         """`clock_error_s`: by how much the wall clock is wrong from the next start on."""
@@ -70,7 +70,7 @@ class SimulatedHub:
         self.rules = rules
         self.hub: Hub | None = None
         # When which rules came into force here, where there are any.
-        self.rules_at: list[tuple[float, Rules]] = []
+        self.rules_at: list[tuple[float, AclSync]] = []
         self._attend = attend
         self._clock_error_s = clock_error_s
         self._incarnations: set[int] = set()
@@ -127,7 +127,7 @@ class SimulatedHub:
             await leave(hub)
             await hub.stop()
 
-    def change_rules(self, rules: Rules) -> None:
+    def change_rules(self, rules: AclSync) -> None:
         """Put other rules in force: now, or as soon as the hub runs again."""
         self.rules = rules
         if self.host.is_up:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from equipoise.content.attributes import path_of, values_at
 from equipoise.content.parsing import parse_filter
-from equipoise.lab.scenarios import Rules
+from equipoise.lab.scenarios import AclSync
 from equipoise.lab.workload.payload import attributes_of_message, decode_payload
 from equipoise.model import Glob
 
@@ -350,7 +350,7 @@ class History:
     # The user each publisher logs in as.
     users: dict[str, str] = field(default_factory=dict)
     # By hub, access rules and when it took them; empty where every client may do everything.
-    rules: dict[str, list[tuple[float, Rules]]] = field(default_factory=dict)
+    rules: dict[str, list[tuple[float, AclSync]]] = field(default_factory=dict)
     # By hub, the losses that it counted: when, of which topic, how many. For plain subscribers, which get no gap.
     losses: dict[str, list[Missed]] = field(default_factory=dict)
     # By limited topic, its messages per second and burst; and when messages of it got their positions, how many, where.

@@ -5,7 +5,7 @@ have a topic, the best first), `headroom` (whether one of them can), `assignment
 """
 
 from equipoise.plan.latency.assignment import Assignment, place_topics
-from equipoise.plan.latency.headroom import Room
+from equipoise.plan.latency.headroom import HubHeadroom
 from equipoise.plan.latency.limits import (
     CentroidEstimate,
     LatencyEstimate,
@@ -24,10 +24,10 @@ __all__ = [
     "Assignment",
     "Candidates",
     "CentroidEstimate",
+    "HubHeadroom",
     "LatencyEstimate",
     "LatencyLimits",
     "PairsEstimate",
-    "Room",
     "bound_topics",
     "coordinate_doubt",
     "limits_of",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.plan.latency.headroom import Room
+from equipoise.plan.latency.headroom import HubHeadroom
 from equipoise.plan.latency.ranking import Candidates
 
 __all__ = ["Assignment", "place_topics"]
@@ -48,7 +48,7 @@ class Assignment:
 
 def place_topics(
     candidates: Candidates,
-    room: Room,
+    room: HubHeadroom,
     homes: Sequence[int],
     *,
     must_leave: Sequence[bool] = (),
@@ -84,7 +84,7 @@ class _Placing:
     """One attempt."""
 
     def __init__(
-        self, candidates: Candidates, room: Room, homes: Sequence[int], must_leave: Sequence[bool]
+        self, candidates: Candidates, room: HubHeadroom, homes: Sequence[int], must_leave: Sequence[bool]
     ) -> None:
         self._candidates, self._room = candidates, room
         self._topics: list[int] = candidates.topics.tolist()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from equipoise.plan.load import Capacities
 
-__all__ = ["Room"]
+__all__ = ["HubHeadroom"]
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ _LAG_FLOW_MIN = 0.25
 _ROUNDING = 1e-9
 
 
-class Room:
+class HubHeadroom:
     """What hubs carry while topics are being placed. Owned by the placing step; changes through `take` and `give`."""
 
     def __init__(

@@ -20,10 +20,10 @@ from equipoise.plan.decision import Decision
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.latency import (
     CentroidEstimate,
+    HubHeadroom,
     LatencyEstimate,
     LatencyLimits,
     PairsEstimate,
-    Room,
     limits_of,
     place_topics,
     rank,
@@ -113,7 +113,7 @@ class TopicManager:
             found += here[topics_to_shed(rates[here], float(excess[hub]))].tolist()
         return found
 
-    def _room(self, draft: Draft) -> Room:
+    def _room(self, draft: Draft) -> HubHeadroom:
         room = draft.predicted.room(self.settings.resource_full_ratio)
         rates, single = _rates(draft.view), draft.predicted.home >= 0
         on_hubs = np.bincount(

@@ -23,7 +23,7 @@ import numpy as np
 
 from equipoise.model import Mode, Reason
 from equipoise.plan.draft import PLANNER, Draft, why
-from equipoise.plan.memory import Hits, hit
+from equipoise.plan.memory import HitCount, hit
 from equipoise.plan.predicted import Replicas
 from equipoise.plan.steps.high_load import is_severe
 from equipoise.plan.steps.replication import wanted_homes
@@ -50,7 +50,7 @@ def tree_by_site(sites: Sequence[str]) -> tuple[int, ...]:
 
 def grow_edges(draft: Draft) -> None:
     """Make content topics, and give those that there are more edges, or fewer."""
-    hits: dict[bytes, Hits] = {}
+    hits: dict[bytes, HitCount] = {}
     in_session_s = _in_session_s(draft)
     draft.remember(in_session_s=in_session_s)
     for topic in _candidates(draft):

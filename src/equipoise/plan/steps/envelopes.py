@@ -30,7 +30,7 @@ from equipoise.limits.shares import PARTS, equal_parts
 from equipoise.model import Entry, Mode, Reason, TopicSpec, Why
 from equipoise.plan.draft import Draft, why
 from equipoise.plan.latency import present_latency_s, specs_asking
-from equipoise.plan.memory import Hits, Memory, hit
+from equipoise.plan.memory import HitCount, Memory, hit
 from equipoise.plan.steps.high_load import is_severe
 from equipoise.plan.steps.replication import is_clear, is_due
 from equipoise.view.schema import LimitUse
@@ -49,7 +49,7 @@ _RETURN_S = 120.0
 
 def divide(draft: Draft) -> None:
     """Change the homes of limited topics that have needed other ones for long enough; let shares follow the traffic."""
-    hits: dict[bytes, Hits] = {}
+    hits: dict[bytes, HitCount] = {}
     limited = specs_asking(draft.view, draft.specs, _is_limited)
     for topic in sorted(limited, key=lambda topic: (-draft.mean_ratio[topic], topic)):
         is_split = _is_split(draft, topic)
@@ -183,7 +183,7 @@ def _rooms(draft: Draft, topic: int, ratio_max: float) -> list[HubRoom]:
     return rooms
 
 
-def _count(draft: Draft, topic: int, count: int, direction: int, hits: dict[bytes, Hits]) -> None:
+def _count(draft: Draft, topic: int, count: int, direction: int, hits: dict[bytes, HitCount]) -> None:
     """One more piece of evidence for other homes; act on it once there is enough."""
     name = draft.view.topics.names[topic]
     size = float(draft.mean_ratio[topic])
@@ -254,7 +254,7 @@ def _shown(draft: Draft, topic: int) -> str:
 # --- seats that follow the room ---------------------------------------------------------------------------------------
 
 
-def _reseat(draft: Draft, topic: int, hits: dict[bytes, Hits]) -> None:
+def _reseat(draft: Draft, topic: int, hits: dict[bytes, HitCount]) -> None:
     """Where a home is too full, send publishers to the others; where all have room again, deal them evenly."""
     name = draft.view.topics.names[topic]
     entry = draft.changes.entries.get(name)

@@ -23,10 +23,10 @@ import numpy as np
 
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import Hits, HubNoise, heard, hit
+from equipoise.plan.memory import HitCount, HubNoise, heard, hit
 from equipoise.plan.steps.autoscale import ask, elapsed_s
 
-__all__ = ["count_hits", "is_severe", "listen", "relieve", "spread"]
+__all__ = ["count_hits", "is_severe", "listen", "shed_load", "spread"]
 
 # Hubs that are opened up at the same time: all topics of the most loaded ones are as much as a view can hold.
 OPEN_HUBS_MAX = 4
@@ -40,7 +40,7 @@ def count_hits(draft: Draft) -> None:
     if not draft.is_news:
         return
     memory, names = draft.memory, draft.view.hubs.names
-    hits: dict[str, Hits] = {}
+    hits: dict[str, HitCount] = {}
     for hub in _overloaded(draft):
         hits[names[hub]] = hit(memory.hits.get(names[hub]), draft.view, is_clear=_is_clear(draft, hub))
     draft.remember(hits=hits)
@@ -75,7 +75,7 @@ def _is_clear(draft: Draft, hub: int) -> bool:
     return excess >= draft.settings.clear_deviations * math.sqrt(variance)
 
 
-def relieve(draft: Draft) -> None:
+def shed_load(draft: Draft) -> None:
     """Move topics off the hubs that have been overloaded for long enough."""
     settings = draft.settings
     over = _overloaded(draft)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Container, Iterable
 
 from equipoise.plan.draft import Draft
-from equipoise.plan.memory import Approach
+from equipoise.plan.memory import LatencyMoves
 
 __all__ = ["may_go", "note_move", "remembered"]
 
@@ -38,16 +38,16 @@ def may_go(draft: Draft, topic: int, to: int) -> bool:
 def note_move(draft: Draft, topic: int, to: Iterable[int]) -> None:
     """It is about to be moved for latency, to hubs that it was not at."""
     name, names = draft.view.topics.names[topic], draft.view.hubs.names
-    before = draft.memory.approaches.get(name, Approach(draft.now, ()))
+    before = draft.memory.approaches.get(name, LatencyMoves(draft.now, ()))
     to = list(to)
     returns = before.returns + any(_is_return(draft, topic, hub, before) for hub in to)
     taken = {names[hub] for hub in to}
     homes = tuple(names[home] for home in draft.homes_of(topic))
     left = tuple(dict.fromkeys(hub for hub in (*homes, *before.left) if hub not in taken))[:_LEFT_MAX]
-    draft.remember(approaches={**draft.memory.approaches, name: Approach(draft.now, left, returns)})
+    draft.remember(approaches={**draft.memory.approaches, name: LatencyMoves(draft.now, left, returns)})
 
 
-def remembered(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
+def remembered(draft: Draft, far: Container[bytes]) -> dict[bytes, LatencyMoves]:
     """The moves that are not forgotten, with what this view tells of them; `far` are the topics above their limits."""
     since_s = draft.now - draft.settings.latency_memory_s
     recent = {name: made for name, made in draft.memory.approaches.items() if made.at_s > since_s}
@@ -58,21 +58,21 @@ def remembered(draft: Draft, far: Container[bytes]) -> dict[bytes, Approach]:
     return recent
 
 
-def _seen(draft: Draft, name: bytes, made: Approach, *, is_far: bool) -> Approach:
+def _seen(draft: Draft, name: bytes, made: LatencyMoves, *, is_far: bool) -> LatencyMoves:
     wait_s = draft.settings.latency_wait_s
     topic = draft.view.topic_index.get(name)
     # By where its clients are, which says so sooner after a move than what was measured.
     is_within = None if topic is None else draft.limits.is_within(topic, draft.homes_of(topic))
     if is_far or is_within is False:
-        return Approach(made.at_s, made.left, 0 if made.near_s >= wait_s else made.returns)
+        return LatencyMoves(made.at_s, made.left, 0 if made.near_s >= wait_s else made.returns)
     if is_within:
         # Views that did not come tell nothing.
         step_s = min(draft.view.time_s - draft.view_before_s, wait_s / 2)
-        return Approach(made.at_s, made.left, made.returns, made.near_s + step_s)
+        return LatencyMoves(made.at_s, made.left, made.returns, made.near_s + step_s)
     return made
 
 
-def _is_return(draft: Draft, topic: int, to: int, before: Approach) -> bool:
+def _is_return(draft: Draft, topic: int, to: int, before: LatencyMoves) -> bool:
     names, index = draft.view.hubs.names, draft.view.hub_index
     if names[to] in before.left:
         return True

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from equipoise.model import Reason, Specs
 from equipoise.plan.draft import PLANNER, Draft, why
 from equipoise.plan.latency import Candidates, measured_at, place_topics, rank
-from equipoise.plan.memory import Hits, Memory, hit
+from equipoise.plan.memory import HitCount, Memory, hit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.hysteresis import may_go, note_move, remembered
 from equipoise.view.view import View
@@ -121,7 +121,7 @@ def _count_hits(draft: Draft, far: list[int]) -> None:
     settings, memory, limits = draft.settings, draft.memory, draft.limits
     if not draft.is_news:
         return
-    hits: dict[bytes, Hits] = {}
+    hits: dict[bytes, HitCount] = {}
     for topic in far:
         name = draft.view.topics.names[topic]
         present_s = limits.present_s(topic, draft.homes_of(topic))

@@ -14,9 +14,9 @@ import numpy as np
 
 from equipoise.model import Member, Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import LONG_AGO_S, Released
+from equipoise.plan.memory import LONG_AGO_S, ReleasedHub
 from equipoise.plan.steps.latency import needed_at
-from equipoise.plan.steps.obligations import put_elsewhere
+from equipoise.plan.steps.obligations import evacuate
 
 __all__ = ["fits", "forget", "go_on", "pinned_to"]
 
@@ -84,7 +84,7 @@ def _move_topics(draft: Draft, hub: int, *, at_least: float = 0.0) -> bool:
         if draft.budget <= 0:
             break
         if draft.is_free(topic):
-            put_elsewhere(draft, topic, hub, reason, limit=limit)
+            evacuate(draft, topic, hub, reason, limit=limit)
     return bool(on_it)
 
 
@@ -102,7 +102,7 @@ def _finish(draft: Draft, hub: int) -> None:
         return
     waited_s = draft.now - memory.emptied_s
     if waited_s >= draft.settings.settle_s:
-        out = Released(int(draft.view.hubs.incarnation[hub]), draft.now)
+        out = ReleasedHub(int(draft.view.hubs.incarnation[hub]), draft.now)
         draft.remove_member(name, why(Reason.RELEASED, waited_s=waited_s))
         draft.remember(released={**memory.released, name: out}, members_s=draft.now, kept_average=-1.0)
         forget(draft)

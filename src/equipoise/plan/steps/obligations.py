@@ -25,7 +25,7 @@ from equipoise.model import WEIGHT_NORMAL, Member, Mode, Reason, Why, quantise_w
 from equipoise.plan.draft import PLANNER, Draft, why
 from equipoise.plan.predicted import Replicas
 
-__all__ = ["join", "keep_members", "obey", "put_elsewhere", "tidy", "weight_of"]
+__all__ = ["evacuate", "join", "keep_members", "obey", "tidy", "weight_of"]
 
 # In the place of the site, of a durable topic that must live where there are bookies.
 _BOOKIES = "bookies"
@@ -129,7 +129,7 @@ def obey(draft: Draft) -> None:
     _empty_drained(draft)
 
 
-def put_elsewhere(
+def evacuate(
     draft: Draft, topic: int, hub: int, reason: Why, *, limit: float = np.inf, must: bool = False
 ) -> bool:
     """Give the topic another home in place of `hub`, the least loaded one; whether there is one below the limit."""
@@ -193,7 +193,7 @@ def _empty_drained(draft: Draft) -> None:
         for topic in on_it:
             if not draft.is_free(topic):
                 break
-            put_elsewhere(draft, topic, hub, why(Reason.DRAINED, note=draft.view.hubs.names[hub]), must=True)
+            evacuate(draft, topic, hub, why(Reason.DRAINED, note=draft.view.hubs.names[hub]), must=True)
 
 
 # --- cleanup ----------------------------------------------------------------------------------------------------------

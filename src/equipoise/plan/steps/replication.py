@@ -20,25 +20,27 @@ from numpy.typing import NDArray
 from equipoise.model import Mode, Reason
 from equipoise.model.plan import HOMES_MAX
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import Hits, HubNoise, hit
+from equipoise.plan.memory import HitCount, HubNoise, hit
 from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.high_load import is_severe
 
-__all__ = ["Wanted", "algorithm_1", "is_clear", "is_due", "rate", "replicate", "wanted_homes"]
+__all__ = ["ReplicationTarget", "algorithm_1", "is_clear", "is_due", "rate", "replicate", "wanted_homes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReplicationTarget:
     """How a topic should be served. `homes` 0: several, as many as its load needs."""
 
     mode: Mode
     homes: int
 
 
-ONE = Wanted(Mode.SINGLE, 1)
+ONE = ReplicationTarget(Mode.SINGLE, 1)
 
 
-def algorithm_1(publications_per_s: float, subscribers: float, settings: PlannerSettings) -> Wanted:
+def algorithm_1(
+    publications_per_s: float, subscribers: float, settings: PlannerSettings
+) -> ReplicationTarget:
     """The paper's rule, from counts alone. A topic without publications or subscribers needs one home."""
     if publications_per_s <= 0 or subscribers <= 0:
         return ONE
@@ -47,12 +49,12 @@ def algorithm_1(publications_per_s: float, subscribers: float, settings: Planner
     has_publications = publications_per_s > settings.publications_min
     has_subscribers = subscribers > settings.subscribers_min
     if p_ratio > settings.all_subscribers_ratio and has_publications:
-        return Wanted(Mode.ALL_SUBSCRIBERS, _begun(p_ratio / settings.all_subscribers_ratio))
+        return ReplicationTarget(Mode.ALL_SUBSCRIBERS, _begun(p_ratio / settings.all_subscribers_ratio))
     if s_ratio > settings.all_publishers_ratio and has_subscribers:
-        return Wanted(Mode.ALL_PUBLISHERS, _begun(s_ratio / settings.all_publishers_ratio))
+        return ReplicationTarget(Mode.ALL_PUBLISHERS, _begun(s_ratio / settings.all_publishers_ratio))
     if has_publications and has_subscribers:
         # Both very large: publications must not be multiplied.
-        return Wanted(Mode.ALL_SUBSCRIBERS, 0)
+        return ReplicationTarget(Mode.ALL_SUBSCRIBERS, 0)
     return ONE
 
 
@@ -64,7 +66,7 @@ def rate(
     settings: PlannerSettings,
     *,
     may_split: bool = True,
-) -> Wanted:
+) -> ReplicationTarget:
     """Algorithm 1, checked against what the topic weighs: `load_ratio` is what it would put on one hub."""
     wanted = algorithm_1(publications_per_s, subscribers, settings)
     if load_ratio < settings.replicate_ratio_min:
@@ -82,7 +84,7 @@ def rate(
     # A client that is spread keeps to one home: more homes than clients to spread are of no use.
     spread = publishers if mode is Mode.ALL_SUBSCRIBERS else subscribers
     homes = min(homes, settings.homes_max, math.floor(spread))
-    return Wanted(mode, homes) if homes >= 2 else ONE
+    return ReplicationTarget(mode, homes) if homes >= 2 else ONE
 
 
 def _begun(servers: float) -> int:
@@ -92,7 +94,7 @@ def _begun(servers: float) -> int:
 
 def replicate(draft: Draft) -> None:
     """Change the homes of topics that have needed more, or fewer, for long enough."""
-    hits: dict[bytes, Hits] = {}
+    hits: dict[bytes, HitCount] = {}
     sizes = _sizes(draft)
     for topic in _candidates(draft, sizes):
         name = draft.view.topics.names[topic]
@@ -144,7 +146,7 @@ def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
     return sorted(found, key=lambda topic: (-size[topic], topic))
 
 
-def _wanted(draft: Draft, topic: int, size: float) -> tuple[Wanted, Wanted]:
+def _wanted(draft: Draft, topic: int, size: float) -> tuple[ReplicationTarget, ReplicationTarget]:
     """By the thresholds for more homes, and by those for fewer."""
     topics, settings = draft.view.topics, draft.settings
     spec = draft.specs.of(draft.view.topics.names[topic])
@@ -169,12 +171,12 @@ def _wanted(draft: Draft, topic: int, size: float) -> tuple[Wanted, Wanted]:
     return rate(*counts, settings, may_split=may_split), rate(*counts, low, may_split=may_split)
 
 
-def wanted_homes(draft: Draft, topic: int, size: float) -> Wanted:
+def wanted_homes(draft: Draft, topic: int, size: float) -> ReplicationTarget:
     """How a topic should be served that puts so much load on one hub, by the thresholds for more homes."""
     return _wanted(draft, topic, size)[0]
 
 
-def _direction(draft: Draft, topic: int, up: Wanted, down: Wanted) -> int:
+def _direction(draft: Draft, topic: int, up: ReplicationTarget, down: ReplicationTarget) -> int:
     """1 for more homes or another way of having several, -1 for fewer, 0 to leave it."""
     replicas = draft.predicted.several.get(topic)
     homes = 1 if replicas is None else len(replicas.homes)
@@ -202,7 +204,7 @@ def is_due(draft: Draft, topic: int, hits: int) -> bool:
     return (hits >= settings.hits and draft.may_plan) or (is_urgent and draft.may_plan_severe)
 
 
-def _change(draft: Draft, topic: int, wanted: Wanted, size: float) -> bool:
+def _change(draft: Draft, topic: int, wanted: ReplicationTarget, size: float) -> bool:
     """Whether anything was changed: there may be no room."""
     homes = list(draft.homes_of(topic))
     topics = draft.view.topics

@@ -64,7 +64,7 @@ class Dialer:
         self.redial(link)
         self._report(link, "")
 
-    def buried(self) -> None:
+    def declared_dead(self) -> None:
         # Not in the middle of what found it out.
         asyncio.get_running_loop().call_soon(self._on_dead)
 
@@ -182,7 +182,7 @@ class Dialer:
     def _refused(self, link: OutLink, refusal: str) -> None:
         cluster = self._core.cluster
         if refusal.startswith("DEAD") and isinstance(cluster, Cluster):
-            cluster.be_buried()
+            cluster.declared_dead()
         elif refusal.startswith(("STALE", "UNKNOWN")):
             log.debug("link to %s: %s", link.hub, refusal)
         else:

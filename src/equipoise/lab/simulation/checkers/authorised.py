@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from equipoise.lab.scenarios import Rules
+from equipoise.lab.scenarios import AclSync
 from equipoise.lab.simulation.checkers.violation import Violation
 from equipoise.lab.workload.history import History, Received, Sent, Track
 from equipoise.model import Glob
@@ -57,7 +57,7 @@ def _check_track(history: History, track: Track, rules: _RulesInForce) -> Iterat
 class _RulesInForce:
     """When each version of the rules held at some hub, and for whom it allows a topic: asked once for each."""
 
-    def __init__(self, rules: dict[str, list[tuple[float, Rules]]]) -> None:
+    def __init__(self, rules: dict[str, list[tuple[float, AclSync]]]) -> None:
         self._held = [
             (since, versions[number + 1][0] if number + 1 < len(versions) else float("inf"), version)
             for versions in rules.values()
@@ -85,7 +85,7 @@ def _meets(intervals: Intervals, since: float, until: float) -> bool:
     return False
 
 
-def _may(rules: Rules, user: str, topic: str, *, is_publish: bool) -> bool:
+def _may(rules: AclSync, user: str, topic: str, *, is_publish: bool) -> bool:
     return any(
         Glob(pattern.encode()).matches(topic.encode())
         for grants in rules

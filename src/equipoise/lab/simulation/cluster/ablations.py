@@ -16,11 +16,11 @@ from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.link.frames import PreparedFrame
 from equipoise.hub.cluster.link.link import OutLink, Send
-from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.hub.data import session
-from equipoise.hub.membership.liveness import Sight
+from equipoise.hub.membership.liveness import FailureDetector
 from equipoise.hub.membership.region_guard import RegionGuard
 from equipoise.lab.simulation.ablation import Ablation, replacing
 from equipoise.lab.simulation.checkers import authorised, needless_gap, once, order, progress
@@ -63,7 +63,9 @@ def _always(*words: object) -> bool:
     return True
 
 
-def _deliver_all(merging: Merging, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+def _deliver_all(
+    merging: RelayedStreams, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]
+) -> None:
     topic = stream.topic
     if epoch != topic.epoch:
         topic.epoch, topic.audience = epoch, None
@@ -138,7 +140,7 @@ CLUSTER_ABLATIONS = (
         "Every hub re-checks live subscriptions when access rules change.",
         authorised.NAME,
         "cluster-users",
-        replacing(reauthorization, "judge_again", lambda core, session: 0),
+        replacing(reauthorization, "reauthorize", lambda core, session: 0),
         seed=1,
     ),
     Ablation(
@@ -186,7 +188,7 @@ CLUSTER_ABLATIONS = (
         "A relay delivers each position once.",
         once.NAME,
         "cluster-skew",
-        replacing(Merging, "_deliver", _deliver_all),
+        replacing(RelayedStreams, "_deliver", _deliver_all),
         seed=1,
     ),
     Ablation(
@@ -240,7 +242,7 @@ CLUSTER_ABLATIONS = (
         "A hub whose own session expired declares no other hub dead for a while.",
         needless_gap.NAME,
         "cluster-store-unreachable",
-        replacing(Sight, "doubt", lambda self, until: None),
+        replacing(FailureDetector, "doubt", lambda self, until: None),
     ),
     Ablation(
         "put-back",

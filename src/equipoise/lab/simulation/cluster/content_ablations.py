@@ -26,13 +26,13 @@ from equipoise.content.groups import Found
 from equipoise.content.index import FilterIndex
 from equipoise.content.interest import InterestNode
 from equipoise.hub.cluster import interests
-from equipoise.hub.cluster.asked_filters import AskedFilters
 from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
-from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.peer_filters import PeerFilters
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import FollowRequest, State, Stream
-from equipoise.hub.cluster.subscription_barrier import Listening
+from equipoise.hub.cluster.subscription_barrier import SubscriptionBarrier
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.hub.content.edge_rooms import EdgeRooms
 from equipoise.hub.content.hub_filters import HubFilters
@@ -63,12 +63,12 @@ _match = FilterIndex.match
 
 
 def _stand_nowhere(
-    listening: Listening, session: object, name: bytes, left_out: object, wait: object
+    listening: SubscriptionBarrier, session: object, name: bytes, left_out: object, wait: object
 ) -> None:
     """The subscription is answered whether or not this hub follows the topic."""
 
 
-def _without_span(merging: Merging, stream: Stream, run: FilteredRun) -> None:
+def _without_span(merging: RelayedStreams, stream: Stream, run: FilteredRun) -> None:
     """A relay takes the messages of a span, and does not know what it accounts for."""
     for first, payloads in run.runs(stream.topic.n if run.epoch == stream.topic.epoch else 0):
         merging._deliver(stream, run.epoch, first, payloads)
@@ -109,7 +109,7 @@ def _covers_leave_at_once() -> Iterator[None]:
 def _account_by_time_only() -> Iterator[None]:
     account = HubFilters.account
 
-    def break_silence(asked: AskedFilters) -> None:
+    def break_silence(asked: PeerFilters) -> None:
         asked._timer = None
         silent, asked._silent = asked._silent, {}
         for topic in silent:
@@ -120,7 +120,7 @@ def _account_by_time_only() -> Iterator[None]:
 
     with (
         replaced(HubFilters, "account", keep_silent),
-        replaced(AskedFilters, "_break_silence", break_silence),
+        replaced(PeerFilters, "_break_silence", break_silence),
     ):
         yield
 
@@ -200,7 +200,7 @@ def _follow_under_any_plan(followers: Followers, stream: Stream, request: Follow
     return stream.state.is_home or (is_following and not request.needs_home)
 
 
-def _await_no_home(listening: Listening, name: bytes, wait: Wait, answers: object) -> None:
+def _await_no_home(listening: SubscriptionBarrier, name: bytes, wait: Wait, answers: object) -> None:
     """An edge answers subscribers wherever it is itself."""
 
 
@@ -220,7 +220,7 @@ CONTENT_ABLATIONS = (
         "subscription.",
         once.NAME,
         "content-trees-wanderers",
-        lambda: replaced(Listening, "_await_home", _await_no_home),
+        lambda: replaced(SubscriptionBarrier, "_await_home", _await_no_home),
     ),
     Ablation(
         "filter-match",
@@ -241,7 +241,7 @@ CONTENT_ABLATIONS = (
         "A hub confirms a filter subscription after it follows the topic.",
         once.NAME,
         "content-relays",
-        lambda: replaced(Listening, "_stand_by_name", _stand_nowhere),
+        lambda: replaced(SubscriptionBarrier, "_stand_by_name", _stand_nowhere),
     ),
     Ablation(
         "filter-heard",
@@ -255,7 +255,7 @@ CONTENT_ABLATIONS = (
         "A hub that follows by filters learns which positions its source omitted on purpose.",
         needless_gap.NAME,
         "content-links",
-        lambda: replaced(Merging, "_deliver_span", _without_span),
+        lambda: replaced(RelayedStreams, "_deliver_span", _without_span),
     ),
     Ablation(
         "filter-stale",

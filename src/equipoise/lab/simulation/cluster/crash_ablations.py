@@ -12,7 +12,7 @@ from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.position_query import PositionQueries
-from equipoise.hub.cluster.relay_merge import Merging
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.standstill import Standstill
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
@@ -35,7 +35,7 @@ def _without_counting() -> Iterator[None]:
         yield
 
 
-def _end_at_once(merging: Merging, stream: Stream, hub: str) -> None:
+def _end_at_once(merging: RelayedStreams, stream: Stream, hub: str) -> None:
     merging._cluster.lanes.ended(stream, 0, 0)
 
 
@@ -66,7 +66,7 @@ CRASH_ABLATIONS = (
         "Pattern subscribers receive a gap when a hub is lost.",
         once.NAME,
         "cluster-crashes",
-        replacing(Merging, "hub_lost", lambda self: None),
+        replacing(RelayedStreams, "hub_lost", lambda self: None),
         seed=24,
     ),
     Ablation(
@@ -115,7 +115,7 @@ CRASH_ABLATIONS = (
         "Pattern subscribers receive a gap when a hub has no room for a topic.",
         once.NAME,
         "story-no-room",
-        replacing(patterns, "tell_name_gap", lambda core, name: None),
+        replacing(patterns, "send_name_gap", lambda core, name: None),
     ),
     Ablation(
         "standstill",
@@ -156,7 +156,7 @@ CRASH_ABLATIONS = (
         "The unknown end of a dead hub's lane is queued behind the received messages of the lane.",
         once.NAME,
         "cluster-unlimited",
-        replacing(Merging, "lane_died", _end_at_once),
+        replacing(RelayedStreams, "lane_died", _end_at_once),
         seed=1995,
     ),
     Ablation(

@@ -14,7 +14,7 @@ from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.seats import Seats
 from equipoise.hub.cluster.share_keeper import ShareKeeper
 from equipoise.hub.cluster.streams import PublishRoute, Stream
-from equipoise.hub.cluster.tenure import Sole, Tenure
+from equipoise.hub.cluster.tenure import SoleHome, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
@@ -64,9 +64,9 @@ def _keep_depth(bucket: Bucket, rate: int, depth: int, now: int) -> None:
     _RESIZE(bucket, rate, max(depth, bucket.depth) if depth else 0, now)
 
 
-def _since_the_barrier(tenure: Tenure, topic: bytes) -> Sole | None:
+def _since_the_barrier(tenure: Tenure, topic: bytes) -> SoleHome | None:
     found = _OF(tenure, topic)
-    return None if found is None else Sole(found.since, found.since)
+    return None if found is None else SoleHome(found.since, found.since)
 
 
 def _go_past_the_gate(ingress: Ingress, topic: Topic, item: Submission) -> bool:

@@ -19,7 +19,7 @@ from equipoise.hub.cluster.link.frames import Life
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
-from equipoise.hub.membership.registration import Presence
+from equipoise.hub.membership.registration import HubRegistration
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.model import Plan, TopicSpec
 from equipoise.store import HubSeen
@@ -34,9 +34,9 @@ def without_limits(names: Collection[str]) -> Iterator[None]:
     if not names:
         yield
         return
-    facts, adopt, amends = Presence._facts, RateLimits.adopt, Membership._amends
+    facts, adopt, amends = HubRegistration._facts, RateLimits.adopt, Membership._amends
 
-    def old_facts(presence: Presence) -> HubFacts:
+    def old_facts(presence: HubRegistration) -> HubFacts:
         own = cast("HubFacts", cast("property", facts).__get__(presence))
         return msgspec.structs.replace(own, keeps_limits=own.hub not in names)
 
@@ -47,7 +47,7 @@ def without_limits(names: Collection[str]) -> Iterator[None]:
         return membership._name not in names and await amends(membership, plan, seen)
 
     with (
-        replaced(Presence, "_facts", property(old_facts)),
+        replaced(HubRegistration, "_facts", property(old_facts)),
         replaced(RateLimits, "adopt", old_adopt),
         replaced(Membership, "_amends", old_amends),
     ):
@@ -57,9 +57,9 @@ def without_limits(names: Collection[str]) -> Iterator[None]:
 @contextmanager
 def without_logs(names: Collection[str]) -> Iterator[None]:
     """Hubs of these names run a release that owns no logs. They are given no place for any elsewhere."""
-    facts, announced, amends = Presence._facts, Cluster.announced, Membership._amends
+    facts, announced, amends = HubRegistration._facts, Cluster.announced, Membership._amends
 
-    def old_facts(presence: Presence) -> HubFacts:
+    def old_facts(presence: HubRegistration) -> HubFacts:
         own = cast("HubFacts", cast("property", facts).__get__(presence))
         return msgspec.structs.replace(own, keeps_logs=own.hub not in names)
 
@@ -72,7 +72,7 @@ def without_logs(names: Collection[str]) -> Iterator[None]:
         return membership._name not in names and await amends(membership, plan, seen)
 
     with (
-        replaced(Presence, "_facts", property(old_facts)),
+        replaced(HubRegistration, "_facts", property(old_facts)),
         replaced(Cluster, "announced", old_announced),
         replaced(Membership, "_amends", old_amends),
     ):

@@ -20,7 +20,7 @@ from equipoise.hub import Hub, HubSettings
 from equipoise.hub.cluster import LiveHub
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.lab.scenarios import Rules
+from equipoise.lab.scenarios import AclSync
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.rules import HUBS_USER, users_of
 from equipoise.lab.simulation.simulated_hub import PORT, SimulatedHub
@@ -86,14 +86,14 @@ class Region:
         # What to commit, and the members that were known when it was asked for.
         self._commits: asyncio.Queue[tuple[Plan, frozenset[str]]] = asyncio.Queue()
         # By the version of the users made of them.
-        self._rules: dict[str, Rules] = {}
+        self._rules: dict[str, AclSync] = {}
 
     def add(
         self,
         settings: HubSettings,
         *,
         host: Host | None = None,
-        rules: Rules | None = None,
+        rules: AclSync | None = None,
         clock_error_s: Callable[[], float] | None = None,
     ) -> RegionHub:
         """A hub on this host, or on that of its name; `start` it."""
@@ -215,7 +215,7 @@ class Region:
     def expire(self, name: str) -> None:
         """Sessions end by themselves here."""
 
-    async def change_rules(self, rules: Rules) -> None:
+    async def change_rules(self, rules: AclSync) -> None:
         """Replace the users in the store, and tell hubs through the plan."""
         users = UsersStore(self._store, TREE)
         self._rules[users_of(rules).version] = rules

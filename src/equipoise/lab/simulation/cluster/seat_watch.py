@@ -37,7 +37,7 @@ async def _watch(world: ClusterWorld) -> None:
     while True:
         await asyncio.sleep(INTERVAL_S)
         seats = {
-            name: node.cluster.telling.seats
+            name: node.cluster.redirects.seats
             for name, node in world.hubs.items()
             if node.cluster is not None and node.host.is_up
         }

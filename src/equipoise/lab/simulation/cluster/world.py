@@ -21,7 +21,7 @@ from equipoise.hub.cluster.stall_watch import CREDIT_NS
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.topic import Topic
-from equipoise.lab.scenarios import Client, ClusterScenario, Dialect, Rules, Workload
+from equipoise.lab.scenarios import AclSync, Client, ClusterScenario, Dialect, Workload
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.kept_topics import KeptTopics
@@ -327,7 +327,7 @@ class ClusterWorld:
         members = tuple(Member(m.hub, weights.get(m.hub, m.weight), m.site) for m in plan.members)
         self.directory.commit(replace(plan, members=members))
 
-    async def change_rules(self, rules: Rules) -> None:
+    async def change_rules(self, rules: AclSync) -> None:
         """Through the store; without one, each hub takes them after a delay of its own, and later ones later."""
         if isinstance(self.directory, Region):
             await self.directory.change_rules(rules)

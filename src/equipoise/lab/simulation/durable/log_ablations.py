@@ -22,7 +22,7 @@ from equipoise.hub.shell.log_opener import FoundLog, LogOpener
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import kept, log_views, once
 from equipoise.ledger.log import OpenLedger
-from equipoise.ledger_client.homecoming import Homecoming
+from equipoise.ledger_client.ledger_relocation import LedgerRelocation
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.log.records import LogSnapshot
 from equipoise.log.sequences import ProducerSequences
@@ -273,7 +273,7 @@ LOG_ABLATIONS = (
         "Old ledgers follow a log to the site of its owner and survive the loss of the former site.",
         kept.NAME,
         "durable-sites",
-        replacing(Homecoming, "bring", lambda homecoming, ledgers, is_wanted: None),
+        replacing(LedgerRelocation, "bring", lambda ledger_relocation, ledgers, is_wanted: None),
     ),
     Ablation(
         "log-ledgers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.membership.liveness import Sight
+from equipoise.hub.membership.liveness import FailureDetector
 from equipoise.model import Plan
 from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.hubs_snapshot import HubFacts
@@ -34,7 +34,7 @@ def test_a_hub_that_has_begun_meanwhile_serves_in_place_of_this_one(
     now: list[tuple[str, int]], is_witnessed: bool
 ) -> None:
     async def scenario() -> None:
-        sight = Sight("h1")
+        sight = FailureDetector("h1")
         sight.conclude(await seen_after(MemoryWorld(), ("h1", 1), ("h2", 1)), Plan(1), 0, now=0.0)
         world = MemoryWorld()
         # Creations before it, so that no node has the id that it had before.
@@ -47,7 +47,7 @@ def test_a_hub_that_has_begun_meanwhile_serves_in_place_of_this_one(
 
 def test_a_hub_that_was_there_all_the_while_has_missed_this_one() -> None:
     async def scenario() -> None:
-        sight = Sight("h1")
+        sight = FailureDetector("h1")
         seen = await seen_after(MemoryWorld(), ("h1", 1), ("h2", 1))
         sight.conclude(seen, Plan(1), 0, now=0.0)
         del seen["h1"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["COVERAGE_S", "AskedFilters"]
+__all__ = ["COVERAGE_S", "PeerFilters"]
 
 # How long a hub that follows by filters may not know of messages that it does not want, in seconds: below the quarter
 # of a second after which subscribers may notice, in moves, that they wait for it.
@@ -55,7 +55,7 @@ class _Cluster(ClusterPort, Protocol):
     def interests(self) -> _Interests: ...
 
 
-class AskedFilters:
+class PeerFilters:
     """Part of one cluster. The LinkStats of all topics."""
 
     def __init__(self, cluster: _Cluster) -> None:

@@ -23,7 +23,7 @@ from equipoise.ledger_client.bookie_pool import BookiePool
 from equipoise.ledger_client.repair import Repair
 from equipoise.store.records.ledgers import LedgersStore
 
-__all__ = ["Homecoming"]
+__all__ = ["LedgerRelocation"]
 
 log = logging.getLogger("equipoise.ledger_client")
 
@@ -46,7 +46,7 @@ class _Errand:
         self.times_home = 0
 
 
-class Homecoming:
+class LedgerRelocation:
     """Owned by the ledgers of one process. `stop` in the end."""
 
     def __init__(self, pool: BookiePool, records: LedgersStore, random: Random, site: str) -> None:

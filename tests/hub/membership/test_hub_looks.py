@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.membership.liveness import Glances
+from equipoise.hub.membership.liveness import HubLooks
 from equipoise.model import Plan
 from equipoise.store import MemoryStore
 from equipoise.store.contract import Answer
@@ -18,11 +18,11 @@ OLD, NEW = Plan(1), Plan(2)
 class World(MemoryWorld):
     """Two hubs, and somebody who glances at them from afar."""
 
-    async def begin(self) -> Glances:
+    async def begin(self) -> HubLooks:
         self.reader = await self.store()
         self.hubs = HubsStore(self.reader, TREE)
         self.stores = {name: await self._announce(name) for name in ("h1", "h2")}
-        glances = Glances(self.hubs)
+        glances = HubLooks(self.hubs)
         assert set(await glances.see(OLD)) == {"h1", "h2"}
         return glances
 
@@ -31,10 +31,10 @@ class World(MemoryWorld):
         await HubsStore(store, TREE).announce(HubFacts(hub=name, address=f"{name}:1", incarnation=1))
         return store
 
-    async def glance(self, glances: Glances) -> tuple[Answer, ...]:
+    async def glance(self, glances: HubLooks) -> tuple[Answer, ...]:
         return await self.reader.read(glances.begin(is_held=True))
 
-    async def alive(self, glances: Glances, plan: Plan) -> set[str]:
+    async def alive(self, glances: HubLooks, plan: Plan) -> set[str]:
         return {name for name, seen in (await glances.see(plan)).items() if seen.alive is not None}
 
 
@@ -96,7 +96,7 @@ def test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance() -
 
 
 def test_without_that_the_news_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Glances, "outdate", lambda self: None)
+    monkeypatch.setattr(HubLooks, "outdate", lambda self: None)
     with pytest.raises(AssertionError):
         test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance()
 
