@@ -5,12 +5,15 @@
 supervised    the hub that owns a log gets SIGKILL; a client of another hub appends until it is acknowledged again. The
               supervisor starts the hub anew meanwhile
 unsupervised  the same while the supervisor is stopped, so that the hub stays dead
-thousand      the same with a thousand logs on that hub: until each of them has acknowledged an append
+silent        the hub gets SIGSTOP, as if its machine were lost: no other hub can know that its process has ended
+thousand      1,000 logs on a hub that gets SIGKILL: until each of them has acknowledged an append
+thousand silent  the same with SIGSTOP
 moves         64 durable topics, to each of which a client appends 20 times a second, move to the next hub: one after
               the other, then all by one commit: how long appends take within a second of it, and how many are refused
 
-Estimate: a supervised hub is back within a second and takes its logs up again; otherwise the session of the dead hub
-has to end (6 s), then each log costs two writes to the store and a recovery. A move seals a ledger, which waits for one
+Estimate: the other hubs of the machine notice the end of a process in a few milliseconds, claim and recover its log in
+some tens. Of a hub that falls silent the session has to end (6 s). Each log costs two writes to the store and a
+recovery. A move seals a ledger, which waits for one
 sync, and opens the next one: some tens of milliseconds, for 64 at once on two cores perhaps a hundred.
 
 Finding: docs/results/durable.md.
@@ -113,8 +116,10 @@ async def acknowledged(ports: tuple[int, ...], topics: Sequence[bytes]) -> float
     return time.monotonic()
 
 
-async def after_kill(cluster: Cluster, topics: Sequence[bytes], hub: str) -> float:
-    """Kill a hub that owns the logs; seconds until all have acknowledged again."""
+async def after_kill(
+    cluster: Cluster, topics: Sequence[bytes], hub: str, number: signal.Signals = signal.SIGKILL
+) -> float:
+    """Kill, or stop, a hub that owns the logs; seconds until all have acknowledged again."""
     ports = cluster.others(hub)
     await asyncio.gather(
         *(
@@ -126,7 +131,7 @@ async def after_kill(cluster: Cluster, topics: Sequence[bytes], hub: str) -> flo
     if owner != hub:
         raise SystemExit(f"{owner} owns the log, not {hub}")
     at = time.monotonic()
-    os.kill(cluster.pid(hub), signal.SIGKILL)
+    os.kill(cluster.pid(hub), number)
     done = await asyncio.gather(
         *(
             acknowledged(ports, topics[start : start + LOGS_PER_CLIENT])
@@ -136,17 +141,25 @@ async def after_kill(cluster: Cluster, topics: Sequence[bytes], hub: str) -> flo
     return max(done) - at
 
 
-async def killed(cluster: Cluster, topics: Sequence[bytes], *, is_supervised: bool) -> dict[str, Any]:
+async def killed(
+    cluster: Cluster,
+    topics: Sequence[bytes],
+    *,
+    is_supervised: bool,
+    number: signal.Signals = signal.SIGKILL,
+) -> dict[str, Any]:
     found = []
-    for number in range(cluster.rounds):
-        hub = f"hub-{2 + number % 2}"
+    for turn in range(cluster.rounds):
+        hub = f"hub-{2 + turn % 2}"
         await cluster.place(topics, lambda _, hub=hub: hub)  # type: ignore[misc]
         await asyncio.sleep(REST_S)
         if not is_supervised:
             cluster.system.pause(is_paused=True)
         try:
-            found.append(await after_kill(cluster, topics, hub))
+            found.append(await after_kill(cluster, topics, hub, number))
         finally:
+            if number is signal.SIGSTOP:
+                os.kill(cluster.pid(hub), signal.SIGCONT)
             cluster.system.pause(is_paused=False)
         # Until the hub is back.
         await acknowledged((cluster.ports[hub],), topics[:1])
@@ -162,8 +175,16 @@ async def unsupervised(cluster: Cluster) -> dict[str, Any]:
     return await killed(cluster, [b"owned"], is_supervised=False)
 
 
+async def silent(cluster: Cluster) -> dict[str, Any]:
+    return await killed(cluster, [b"owned"], is_supervised=False, number=signal.SIGSTOP)
+
+
 async def thousand(cluster: Cluster) -> dict[str, Any]:
     return await killed(cluster, THOUSAND, is_supervised=False)
+
+
+async def thousand_silent(cluster: Cluster) -> dict[str, Any]:
+    return await killed(cluster, THOUSAND, is_supervised=False, number=signal.SIGSTOP)
 
 
 class Appending:
@@ -237,7 +258,9 @@ def percentile(values: list[float], share: float) -> float:
 PARTS: dict[str, Callable[[Cluster], Awaitable[dict[str, Any]]]] = {
     "supervised": supervised,
     "unsupervised": unsupervised,
+    "silent": silent,
     "thousand": thousand,
+    "thousand silent": thousand_silent,
     "moves": moves,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,9 @@ def test_a_process_is_gone_once_it_has_ended() -> None:
     assert identity.count("/") == 2
     assert not is_process_gone(identity)
     child.kill()
+    # Its parent has not asked for its status yet.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert is_process_gone(identity)
     child.communicate(timeout=30)
     assert is_process_gone(identity)
 

@@ -1,4 +1,4 @@
-"""Read entries of a ledger from any member that has a valid copy, and give copies back to members that lost theirs.
+"""Read entries of a ledger from any member with a valid copy, and repair members without one.
 
 Always true: an entry is returned only if its digest is right; damage, silence and errors lead to the next member, never
 to "no such entry".

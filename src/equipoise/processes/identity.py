@@ -1,8 +1,9 @@
 """Name a process so that a later one on the same machine can prove that it has ended.
 
 An identity is the machine's boot, the PID namespace, the process id and its start time: no other process ever has the
-same one. Proof is possible only from the same boot and the same namespace. Elsewhere, and on systems without /proc, the
-answer is "not known to be gone", and the caller waits for the session time-out as before.
+same one. A process that has ended and whose parent has not asked for its status yet (a zombie) is gone, too. Proof is
+possible only from the same boot and the same namespace. Elsewhere, and on systems without /proc, the answer is "not
+known to be gone", and the caller waits for the session time-out as before.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from pathlib import Path
 __all__ = ["is_process_gone", "process_identity"]
 
 _PROC = Path("/proc")
-# In /proc/PID/stat behind the name in brackets: start time in ticks since boot is field 22, the name field 2.
-_START_TIME = 22 - 3
+# In /proc/PID/stat behind the name in brackets, which is field 2: the state, how many threads are left, and the start
+# time in ticks since boot.
+_STATE, _THREADS, _START_TIME = 3 - 3, 20 - 3, 22 - 3
 
 
 def process_identity() -> str:
     """Of this process; empty where the system does not tell."""
     try:
-        return f"{_machine()}/{os.getpid()}/{_start_time(os.getpid())}"
+        return f"{_machine()}/{os.getpid()}/{_facts(os.getpid())[_START_TIME]}"
     except (OSError, IndexError):
         return ""
 
@@ -36,7 +38,10 @@ def is_process_gone(identity: str) -> bool:
     if not is_here or not pid.isdecimal() or not started:
         return False
     try:
-        return _start_time(int(pid)) != started
+        facts = _facts(int(pid))
+        # Threads of a killed process may still be ending after its first one.
+        is_zombie = facts[_STATE] in "ZX" and int(facts[_THREADS]) <= 1
+        return is_zombie or facts[_START_TIME] != started
     except (FileNotFoundError, ProcessLookupError):
         return True
     except (OSError, IndexError):
@@ -48,6 +53,6 @@ def _machine() -> str:
     return f"{boot}:{(_PROC / 'self/ns/pid').readlink()}"
 
 
-def _start_time(pid: int) -> str:
+def _facts(pid: int) -> list[str]:
     # A process's name may hold spaces and brackets: what counts comes after the last bracket.
-    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_START_TIME]
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -21,6 +21,7 @@ from equipoise.lab.workload import History
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
 from equipoise.store import (
+    HubsStore,
     LeaderFacts,
     LeaderStore,
     MemoryStore,
@@ -107,6 +108,33 @@ def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent:
     play(script)
 
 
+def test_a_hub_whose_process_has_ended_on_the_same_machine_is_passed_over_at_once() -> None:
+    async def script(world: ClusterWorld) -> None:
+        world.region.is_one_machine = True
+        died_at = world.sim.now
+        world.region.hubs["h2"].crash(silent=False)
+        left = [world.region.hubs[name] for name in ("h1", "h3")]
+        await until(lambda: all(share(world, node.name, "h2") == 0.0 for node in left))
+        assert world.sim.now - died_at < SESSION_S / 2
+        world.region.hubs["h2"].start()
+        await until(world.region.is_settled)
+        assert share(world, "h1", "h2") > 0.2
+
+    play(script)
+
+
+def test_a_hub_of_the_same_machine_that_only_lost_its_connections_stays() -> None:
+    async def script(world: ClusterWorld) -> None:
+        world.region.is_one_machine = True
+        assert world.sim.reset_connections("h1", "h2")
+        await asyncio.sleep(SESSION_S)
+        assert share(world, "h1", "h2") > 0.2
+        assert world.directory.plan.version == 3
+        assert world.region.hubs["h2"].incarnations == 1
+
+    play(script)
+
+
 def test_a_hub_that_leaves_in_good_order_is_passed_over_at_once() -> None:
     async def script(world: ClusterWorld) -> None:
         node = world.region.hubs["h2"]
@@ -137,6 +165,23 @@ def test_a_hub_whose_node_was_taken_away_announces_itself_again() -> None:
         store = await beside(world)
         await store.delete(TREE.alive("h2"))
         await until(lambda: world.region.hubs["h2"].incarnations == 2 and world.region.is_settled())
+
+    play(script)
+
+
+def test_a_hub_is_registered_with_its_load_and_never_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by seed 20005 of durable-unled: a full hub that had just come back was given logs."""
+
+    async def script(world: ClusterWorld) -> None:
+        monkeypatch.setattr(world.region, "load_of", lambda hub: 0.7)
+        node = world.region.hubs["h3"]
+        node.crash(silent=True)
+        await until(lambda: "h3" not in world.region.alive)
+        node.start()
+        await until(lambda: "h3" in world.region.alive)
+        seen = await HubsStore(await beside(world), TREE).look("h3")
+        assert seen is not None and seen.alive is not None
+        assert seen.alive.load_ratio == 0.7
 
     play(script)
 

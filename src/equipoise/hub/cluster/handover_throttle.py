@@ -37,9 +37,9 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class HandoverThrottle:
-    """Owned by one cluster. Told by the handover's effects; answers with SlotFree and AnswerOverdue."""
+    """Owned by one cluster. Receives effects of the handover, returns SlotFree and AnswerOverdue."""
 
-    def __init__(self, cluster: _Cluster, *, moves_max: int, handover_retry_s: float) -> None:
+    def __init__(self, cluster: _Cluster, moves_max: int, handover_retry_s: float) -> None:
         self._cluster = cluster
         self._moves_max = moves_max
         self._handover_s = handover_retry_s

@@ -1,4 +1,4 @@
-"""A topic's stream at one hub: what is known of it beyond that the topic is open here.
+"""The cluster state of one topic's stream at one hub.
 
 A topic that is simply open has no `Stream` at all, so that publishing to it costs what it costs without other hubs. The
 states are those of stream/handover.py, which alone changes them; the sources and what waits of the stream are those of
@@ -111,7 +111,7 @@ class Stream(RelayMerge):
         self.again = NOWHERE
         # By home and the life of a hub, the sequence of the last message of that hub's clients that came from the home.
         self.seen: dict[tuple[str, Life], int] = {}
-        # Whether it is followed even without a subscriber by name: see Listening.is_kept.
+        # Whether it is followed even without a subscriber by name: see SubscriptionBarrier.is_kept.
         self.is_kept = False
         # What this hub wants of the stream where it has subscribers by filter; None: everything.
         self.interest: StreamInterest | None = None

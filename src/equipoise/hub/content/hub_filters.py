@@ -87,7 +87,7 @@ class LinkFilters:
 
 
 class HubFilters:
-    """Owned by one topic; changed by hub/cluster/asked_filters.py alone."""
+    """Owned by one topic; changed by hub/cluster/peer_filters.py alone."""
 
     __slots__ = ("_bytes_max", "_source", "_stats", "index", "links", "origin")
 

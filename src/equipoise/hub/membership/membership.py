@@ -1,4 +1,4 @@
-"""Keep a hub among the others: a session with the store, and everything that follows from what is read there.
+"""Membership of a hub: a session with the store, and the changes that follow from it.
 
     presence    hold `alive`, and tell how busy the hub is
     plan        follow it; large ones are decoded beside the loop
@@ -8,6 +8,7 @@
     specs       follow them; a plan that needs newer ones waits for them
     orders      read those of publishers that the plan names
     giving      spread logs over hubs where no controller does
+    ended       declare hubs of this machine dead whose process has ended
     partition   leave, if the others reach each other but not this hub
 
 Always true:
@@ -32,6 +33,7 @@ from equipoise.errors import ClosedError, PlanRaceError, StoreError
 from equipoise.hub.cluster.router import Routing
 from equipoise.hub.membership.able_hubs import without_unable_hubs
 from equipoise.hub.membership.acl_sync import AclSync
+from equipoise.hub.membership.ended_hubs import EndedHubs
 from equipoise.hub.membership.join import enter
 from equipoise.hub.membership.liveness import FailureDetector, HubLooks
 from equipoise.hub.membership.order_sync import OrderSync
@@ -115,9 +117,10 @@ class Membership:
             check_region=self._guard.check,
             served_version=self._served_version,
             on_held=self._hubs_changed,
+            load=load,
         )
         self._partition = Partition(hub, self._hubs, self._presence)
-        self._load = load
+        self._ended = EndedHubs(hub, self._hubs, is_gone)
         self._giving = TopicGiving(
             hub, self._plans, self._leaders, self._hubs, specs=lambda: self._specs.stored.specs, load=load
         )
@@ -133,6 +136,7 @@ class Membership:
         self.ready = asyncio.Event()
         hub.join_cluster(login)
         hub.on_renewed = self._presence.look_again
+        hub.on_link_lost = self._ended.link_lost
 
     async def run(self) -> None:
         """Take part until cancelled. Raises SettingsError if the hub's name is another's."""
@@ -151,10 +155,11 @@ class Membership:
                     self._presence.announce_specs,
                     self._presence.renew_lease,
                     self._presence.prove_alive,
-                    lambda: self._presence.report(self._load),
+                    self._presence.report,
                     self._watch_health,
                     self._giving.work,
                     self._partition.watch,
+                    self._ended.watch,
                 ):
                     group.create_task(self._persist(work))
         finally:

@@ -25,6 +25,8 @@ from equipoise.hub.access.connection_limits import is_loopback
 from equipoise.hub.access.login import Logins
 from equipoise.hub.cluster import Cluster
 from equipoise.hub.cluster.link.dialer import Dialer, Login
+from equipoise.hub.cluster.link.frame import Life
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.client_state import LINGER_S
@@ -80,6 +82,8 @@ class Hub:
         self._dialer: Dialer | None = None
         # Called when the hub has begun another life, for the membership to make it known.
         self.on_renewed: Callable[[], None] | None = None
+        # Called when a connection to another hub has ended, or could not be made.
+        self.on_link_lost: Callable[[Life], object] = lambda life: None
         # Of logs, where there are other hubs: whether this one is to own it, and what follows when a ledger was rolled.
         self.may_open_log: Callable[[bytes], Awaitable[bool]] | None = None
         self.on_log_rolled: Callable[[bytes], object] | None = None
@@ -130,7 +134,7 @@ class Hub:
         `login`: who this hub is at the others, where they have users.
         """
         core = self.core
-        self._dialer = Dialer(core, login, self._rng, self.renew)
+        self._dialer = Dialer(core, login, self._rng, self.renew, self._link_lost)
         cluster = core.cluster = Cluster(core, self._dialer)
         if core.logs is not None:
             core.logs.elsewhere = cluster.calls
@@ -179,6 +183,9 @@ class Hub:
         self.join_cluster(self._login)
         if self.on_renewed is not None:
             self.on_renewed()
+
+    def _link_lost(self, link: OutLink) -> None:
+        self.on_link_lost((link.hub, link.incarnation))
 
     async def _listen(self, port: int, options: dict[str, Any]) -> int:
         """Accept connections; the port, which is another one if `port` is 0."""
@@ -279,8 +286,8 @@ class OwnProcess:
     def cpu_s(self) -> float:
         return time.process_time()
 
-    def work_s(self) -> float:
-        return time.perf_counter()
+    # Asked with each frame of another hub: without a call of Python's.
+    work_s = staticmethod(time.perf_counter)
 
     def resident_bytes(self) -> int:
         try:

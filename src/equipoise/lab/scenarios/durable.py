@@ -1,4 +1,4 @@
-"""Worlds of bookies: ledgers are written, recovered and read back while disks, machines, links and metadata fail."""
+"""Worlds of bookies and logs under faults of disks, machines, links and metadata."""
 
 from __future__ import annotations
 
@@ -149,6 +149,8 @@ class LogScenario(Scenario):
     sites: int = 1
     # Hubs of a release that owns no logs, beside the others; clients publish to the first topic there, too.
     old_hubs: int = 0
+    # Whether hubs can prove of each other that a process has ended.
+    is_one_machine: bool = False
     # Whether all logs begin at one hub, and hubs give them away by themselves, but not to one that is busy.
     is_unled: bool = False
     # Bytes after which a log goes on in another ledger; 0: as in production, which no run here reaches.
@@ -301,6 +303,19 @@ LOG_SCENARIOS = (
         topics=6,
         clients=2,
         crashes=(0, 2),
+        link_cuts=(0, 2),
+        store_cuts=(0, 1),
+    ),
+    _log_case(
+        "machine",
+        "Hubs of one machine take over the logs of a hub as soon as its process has ended.",
+        is_one_machine=True,
+        is_durable=True,
+        publishers=1,
+        expectation=_ONCE,
+        crashes=(2, 5),
+        moves=(0, 4),
+        zombies=(0, 1),
         link_cuts=(0, 2),
         store_cuts=(0, 1),
     ),

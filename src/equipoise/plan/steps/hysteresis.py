@@ -1,4 +1,4 @@
-"""Let a topic whose best hub changes back and forth stay: the hysteresis of moves for latency.
+"""Hysteresis of latency moves: a topic whose best hub alternates stays.
 
 A topic goes back when a hub that it has left lately would do as well as the one it is to be given; so hubs of one site
 are one place to it. Going back takes a wait, twice as long each time. A topic that views have shown within its limit
@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable
 from equipoise.plan.draft import Draft
 from equipoise.plan.memory import LatencyMoves
 
-__all__ = ["may_go", "note_move", "remembered"]
+__all__ = ["may_move", "note_move", "remembered"]
 
 # Hubs that a topic remembers to have left.
 _LEFT_MAX = 4
@@ -22,7 +22,7 @@ _LEFT_MAX = 4
 _RETURNED_MAX = 1_000
 
 
-def may_go(draft: Draft, topic: int, to: int) -> bool:
+def may_move(draft: Draft, topic: int, to: int) -> bool:
     """Whether it may be moved there now."""
     settings = draft.settings
     before = draft.memory.approaches.get(draft.view.topics.names[topic])

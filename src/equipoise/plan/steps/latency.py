@@ -1,4 +1,4 @@
-"""Bring topics that are above their latency limits nearer to their clients (ePulsar 3.3 and 3.4, Algorithm 1).
+"""Move topics above their latency limits closer to their clients (ePulsar 3.3 and 3.4, Algorithm 1).
 
 A topic is above its limit when E(t), as it was measured, is. It goes to the nearest hub that keeps the limit and has
 room; if no hub keeps it, to the nearest of all, where that is a good deal nearer. Topics with the fewest choices choose
@@ -23,7 +23,7 @@ from equipoise.plan.draft import PLANNER, Draft, why
 from equipoise.plan.latency import Candidates, measured_at, place_topics, rank
 from equipoise.plan.memory import HitCount, Memory, hit
 from equipoise.plan.settings import PlannerSettings
-from equipoise.plan.steps.hysteresis import may_go, note_move, remembered
+from equipoise.plan.steps.hysteresis import may_move, note_move, remembered
 from equipoise.view.view import View
 
 __all__ = ["approach", "needed_at", "strays"]
@@ -219,7 +219,7 @@ def _is_worth(draft: Draft, topic: int, to: int) -> bool:
         return False
     if expected_s >= here_s:
         return False
-    return may_go(draft, topic, to)
+    return may_move(draft, topic, to)
 
 
 def _move(draft: Draft, topic: int, to: int, ratio_after: float) -> None:
@@ -293,7 +293,7 @@ def _swap_homes(draft: Draft, topic: int) -> bool:
         to = int(np.argmin(np.where(can, worst_s, np.inf)))
         # Where no hub keeps the limit, one that is a good deal nearer will do.
         bound_s = max(limit_s, (1 - draft.settings.latency_gain_ratio) * worst_s[home])
-        if can[to] and worst_s[to] <= bound_s and may_go(draft, topic, to):
+        if can[to] and worst_s[to] <= bound_s and may_move(draft, topic, to):
             homes[at] = to
     if tuple(homes) == replicas.homes or not draft.is_free(topic):
         return False

@@ -1,4 +1,4 @@
-"""The hubs of a region: who they are, and which of them are alive.
+"""The hubs of a region and their liveness.
 
 A hub has two nodes, Hedwig's: one with its facts, which stays, and below it `alive`, ephemeral, with its facts and its
 load. That everything is in the one node which makes it alive matters: no reader sees a hub half announced.
@@ -133,6 +133,21 @@ class HubsStore:
     async def withdraw(self, hub: str) -> None:
         """Be dead, at once and on purpose."""
         await self._delete(self._tree.alive(hub))
+
+    async def bury(self, hub: str, incarnation: int) -> bool:
+        """Delete the `alive` of this life if its process is known to have ended; whether that was done here.
+
+        A process that takes its place at the same moment may lose its new node, notices that and makes it again.
+        """
+        for path in (self._tree.alive(hub), self._tree.alive_next(hub)):
+            found = await self._store.find(path)
+            if found is None:
+                continue
+            facts = decode_alive(found).facts
+            if facts.incarnation == incarnation and self._is_gone(facts.process):
+                await self._delete(path, version=found.version)
+                return True
+        return False
 
     async def forget(self, hub: str) -> None:
         """Remove a dead hub's facts. Raises NotEmptyError if it is alive."""

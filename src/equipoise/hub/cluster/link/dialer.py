@@ -1,4 +1,4 @@
-"""Keep a connection to every other hub: dial, log in, greet, resume the link; and again when the connection breaks.
+"""Keep a connection to every peer: dial, log in, greet, resume the link; redial when it breaks.
 
 The shell of the outgoing links. Runs on uvloop, on asyncio's own loop and on the simulated one alike.
 """
@@ -40,12 +40,21 @@ LINE_BYTES_MAX = 1_024
 class Dialer:
     """Owned by one hub. One task for each link."""
 
-    def __init__(self, core: HubCore, login: Login, rng: random.Random, on_dead: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: HubCore,
+        login: Login,
+        rng: random.Random,
+        on_dead: Callable[[], None],
+        on_lost: Callable[[OutLink], None] = lambda link: None,
+    ) -> None:
+        """`on_dead`: this life of the hub is over. `on_lost`: a connection has ended, or could not be made."""
         self._core = core
         # Who this hub is at the others; read with each dial.
         self.login = login
         self._rng = rng
         self._on_dead = on_dead
+        self._on_lost = on_lost
         self._tasks: dict[OutLink, asyncio.Task[None]] = {}
         self._connections: dict[OutLink, LinkConnection] = {}
 
@@ -80,6 +89,7 @@ class Dialer:
                 self._report(
                     link, f"cannot be reached at {facts.host}:{facts.port}; plan changes wait for it"
                 )
+            self._on_lost(link)
             await asyncio.sleep(pause_s * (0.5 + self._rng.random()))
             pause_s = min(2 * pause_s, settings.reconnect_interval_s_max)
 
@@ -160,9 +170,12 @@ class Dialer:
         own, peer = (core.settings.name, core.incarnation), (link.hub, link.incarnation)
         return spell_greeting(
             own,
-            Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links),
+            None
+            if link.is_control
+            else Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links),
             generation=link.generation,
             peer=peer,
+            is_control=link.is_control,
         )
 
     def _announced(self, link: OutLink, announcement: Announcement) -> None:
@@ -177,7 +190,8 @@ class Dialer:
             cluster.ingress.has_room(link)
 
     def _report(self, link: OutLink, problem: str) -> None:
-        self._core.health.report(f"link to {link.hub}", problem, is_grave=False)
+        name = "control link" if link.is_control else "link"
+        self._core.health.report(f"{name} to {link.hub}", problem, is_grave=False)
 
     def _refused(self, link: OutLink, refusal: str) -> None:
         cluster = self._core.cluster
@@ -222,7 +236,8 @@ class LinkConnection(asyncio.Protocol):
         """
         assert self.transport is not None, "greeted once connected"
         self._replies.extend([self._logged_in] if login else [])
-        self._replies.extend((self._told_capabilities, self._told_offset))
+        self._replies.extend([] if self._link.is_control else [self._told_capabilities])
+        self._replies.append(self._told_offset)
         self.transport.write(login + greeting)
         return await self._greeted
 

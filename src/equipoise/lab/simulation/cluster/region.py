@@ -1,4 +1,4 @@
-"""Hubs that take part by themselves, with the real membership, over a real store on a host of its own.
+"""Hubs with the real membership, over a real store on its own host.
 
 The store is the one in memory, served over the simulated network: hubs can be cut off from it, it can be gone, and it
 can come back empty. Nothing is handed to a hub: it learns from its session. An operator beside the store commits plans.
@@ -83,6 +83,8 @@ class Region:
         self.host = sim.host(STORE, place=place)
         self._sessions = sessions or StoreSettings()
         self._retry_s = retry_s
+        # Whether hubs can prove of each other that a process has ended, as on one machine.
+        self.is_one_machine = False
         # What to commit, and the members that were known when it was asked for.
         self._commits: asyncio.Queue[tuple[Plan, frozenset[str]]] = asyncio.Queue()
         # By the version of the users made of them.
@@ -136,9 +138,17 @@ class Region:
             login=login,
             wall_clock=clock,
             load=lambda: self.load_of(hub),
+            process=_process(node.host),
+            is_gone=self._is_process_gone,
         )
         await self.equip(hub, store, node.host)
         await node.membership.run()
+
+    def _is_process_gone(self, identity: str) -> bool:
+        name, _, number = identity.partition("#")
+        host = self.hubs[name].host if name in self.hubs else None
+        is_running = host is None or (host.is_up and host.incarnation.number == int(number))
+        return self.is_one_machine and not is_running
 
     def load_of(self, hub: Hub) -> float:
         """What the hub tells of its load."""
@@ -263,6 +273,11 @@ class Region:
             if cluster.router._serving != frozenset(self.hubs):
                 return False
         return True
+
+
+def _process(host: Host) -> str:
+    """The identity of the process that runs on the host now."""
+    return f"{host.name}#{host.incarnation.number}"
 
 
 async def _retire(node: RegionHub) -> None:

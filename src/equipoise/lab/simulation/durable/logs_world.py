@@ -52,6 +52,7 @@ class _LogRegion(Region):
 
     def __init__(self, sim: Simulation, scenario: LogScenario) -> None:
         super().__init__(sim, sessions=SESSIONS)
+        self.is_one_machine = scenario.is_one_machine
         self._quorum = Quorum(*scenario.quorum)
         self._roll_bytes = scenario.roll_bytes
         self._scenario = scenario
