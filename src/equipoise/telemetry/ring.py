@@ -255,7 +255,6 @@ class TelemetryRing:
         self._blocks: deque[Block] = deque()
         # By the identity of each column, how many blocks share it.
         self._shared: dict[int, int] = {}
-        # How many blocks fill the same columns.
         self._filled: Counter[frozenset[str]] = Counter()
         self.end = 0
         self.bytes = 0
@@ -270,7 +269,7 @@ class TelemetryRing:
 
     @property
     def filled(self) -> frozenset[str]:
-        """The columns that some record here fills; without those that all records have."""
+        """The columns that some block here fills; without those that all records have."""
         return frozenset().union(*+self._filled)
 
     def append(self, block: Block) -> None:
