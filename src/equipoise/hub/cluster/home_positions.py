@@ -3,7 +3,7 @@
 A home lets a hub follow at its present position; a hub of a tree lets another follow where it has got to itself. So an
 edge may be far behind another one. A subscriber that comes from there would get again what it had, and one that comes
 after a message was acknowledged would get that message. So an edge answers a subscriber only once it is as far as the
-home was after the subscriber had come.
+home was after the subscriber had come. The home of a durable topic may have yet to send what its log has.
 
 Always true: an answer is to a question that was sent after all that wait for it had come.
 """
