@@ -67,10 +67,18 @@ class HomePositions:
         def heard(epoch: int, n: int) -> None:
             self._heard(topic, answer, (epoch, n))
 
-        self._cluster.asking.position(topic, TRUNK, heard, lambda: True)
+        self._cluster.asking.position(topic, TRUNK, heard, lambda: self._is_known(topic))
+
+    def _is_known(self, topic: Topic) -> bool:
+        """Whether the topic is still there, as it is while a client waits. If not, the question is dropped."""
+        if self._cluster.core.index.topics.get(topic.name) is topic:
+            return True
+        self._asked.pop(topic, None)
+        self._next.pop(topic, None)
+        return False
 
     def _heard(self, topic: Topic, answer: HomeAnswer, at: tuple[int, int]) -> None:
-        del self._asked[topic]
+        self._asked.pop(topic, None)
         stream = topic.stream
         if stream is not None and not stream.state.is_home and stream.position < at:
             stream.again = max(stream.again, at)
