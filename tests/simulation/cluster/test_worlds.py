@@ -107,6 +107,8 @@ MENDED = [
     ("content-durable", 110),
     # A hub took a filtered run of a hub that it had left, which did not know its filters any more.
     ("content-trees-routed", 174),
+    # A hub that had restarted could not ask the home of a tree's topic yet, and did not ask when the tree was gone.
+    *[("content-trees-crashes", seed) for seed in (575, 581)],
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
