@@ -93,8 +93,7 @@ class Cluster:
         self.limits = RateLimits(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
-        self.asking = PositionQueries(self)
-        self.named = NamedPositions(self)
+        self.asking, self.named = PositionQueries(self), NamedPositions(self)
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit
