@@ -69,6 +69,11 @@ class MergedStream:
     def is_served(self) -> bool:
         return any(intake.is_caught_up for intake in self.intakes.values())
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a source brings it from a position on that it has not come to."""
+        return not all(intake.is_caught_up for intake in self.intakes.values())
+
     def is_awaited_from(self, sources: Iterable[Source]) -> bool:
         """Whether one of these has yet to bring the lane, and may do so from an earlier position than the others."""
         return bool(self.name) and any(
