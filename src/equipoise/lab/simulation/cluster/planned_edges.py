@@ -56,11 +56,11 @@ class _Watch:
 
 async def _planned(world: ClusterWorld, wire: TappedWire) -> None:
     """Two edges, all subscribers at one of them, and a hub beside them that the planner may make an edge."""
-    for _ in range(3):
+    for _ in range(5):
         # A commit that meets the controller's own is void.
-        if TOPIC.encode() not in world.directory.plan.entries:
+        if not _has_edges(world):
             world.replicate(TOPIC, ("h0", "h1", "h2"), Mode.CONTENT)
-            await world.until(lambda: TOPIC.encode() in world.directory.plan.entries, 2.0)
+            await world.until(lambda: _has_edges(world), 1.0)
     watch = _Watch(world)
     for _ in range(int((world.scenario.duration_s - 2.0) / LOOK_S)):
         await asyncio.sleep(LOOK_S)
@@ -70,6 +70,11 @@ async def _planned(world: ClusterWorld, wire: TappedWire) -> None:
         world.history.unbalanced.append(f"the planner changed the homes {len(changes)} times: {watch.homes}")
     if not watch.sessions:
         world.history.unbalanced.append("no edge was in a session")
+
+
+def _has_edges(world: ClusterWorld) -> bool:
+    entry = world.directory.plan.entries.get(TOPIC.encode())
+    return entry is not None and entry.mode is Mode.CONTENT
 
 
 PLANNED_STORIES: dict[str, Story] = {"planned": _planned}
