@@ -197,7 +197,7 @@ class SubscriptionBarrier:
     def _await_number(self, name: bytes, wait: Wait) -> None:
         """Wait until the log of a durable topic whose home is here says where the topic stands."""
         topic = self._cluster.core.index.topics.get(name)
-        if topic is not None and topic.log is not None and topic.is_home and not topic.log.may_begin:
+        if topic is not None and topic.log is not None and topic.is_home and not topic.log.may_subscribe:
             wait.join(topic.log.waiters)
 
     def _await_home(self, name: bytes, wait: Wait, answers: dict[bytes, HomeAnswer]) -> None:

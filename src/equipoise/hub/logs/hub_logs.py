@@ -37,8 +37,8 @@ _NOT_ALL = (
     "not be stored: look before you repeat it"
 )
 
-# The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
-ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
+# A log, its last ledger if it has one, and what to call once another hub may claim the topic.
+ReleaseLog: TypeAlias = "Callable[[LiveLog, OpenLedger | None, Callable[[], None]], None]"
 
 
 # Folders of topics, and whom to tell their names; None: the store does not answer.
@@ -68,7 +68,7 @@ class OtherLogs(Protocol):
         ...
 
 
-def _not_released(name: bytes, ledger: OpenLedger | None, epoch: int, done: Callable[[], None]) -> None:
+def _not_released(live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
     done()
 
 
@@ -109,6 +109,7 @@ class HubLogs:
         self.durable: DurableTopics | None = None
         # Of those, the ones that lost their home, until they have got here what their logs have.
         self.unfilled: dict[Topic, DurableTopic] = {}
+        self._fill_timers: dict[Topic, Timer] = {}
         # Reads that wait, in the order in which they came.
         self.waiting: dict[WaitingRead, None] = {}
         # Those that other sessions may join, by request (`SharedRead.key`).
@@ -144,12 +145,15 @@ class HubLogs:
 
     def await_fill(self, topic: Topic, log: DurableTopic, patience_s: float) -> None:
         """The topic's home is lost, or is here since: its log may have what has not come here."""
+        if (former := self._fill_timers.pop(topic, None)) is not None:
+            former.cancel()
         self.unfilled[topic] = log
-        self._shell.call_later(patience_s, lambda: self.filled(topic))
+        self._fill_timers[topic] = self._shell.call_later(patience_s, lambda: self.filled(topic))
 
     def filled(self, topic: Topic) -> None:
         """The topic has got here what its log has, which the home sends before anything else; or it takes too long."""
         if (found := self.unfilled.pop(topic, None)) is not None:
+            self._fill_timers.pop(topic).cancel()
             found.wake()
 
     def at_hand(self, name: bytes) -> LiveLog | None:
@@ -211,7 +215,7 @@ class HubLogs:
         """Give the log up, once all that was appended is committed: another hub is to have it. May be repeated."""
         if live.is_sealing:
             return
-        name, epoch = live.name, live.epoch
+        name = live.name
 
         def released() -> None:
             if self.by_name.get(name) is live:
@@ -219,7 +223,7 @@ class HubLogs:
                 if self.elsewhere is not None:
                     self.elsewhere.sealed(name)
 
-        live.seal(lambda ledger: self._release_log(name, ledger, epoch, released))
+        live.seal(lambda ledger: self._release_log(live, ledger, released))
 
     def begin_anew(self) -> None:
         """This life of the hub is over, and with it its claims."""

@@ -111,6 +111,8 @@ class LiveLog:
         self.name = name
         self.stage = LogStage.OPENING
         self.epoch = 0
+        # The highest epoch in which this hub has claimed the topic, or has tried to: released with the log.
+        self.claimed = 0
         self.problem = ""  # Why it could not be opened the last time.
         self.log = TopicLog()
         self._ledger: OpenLedger | None = None
