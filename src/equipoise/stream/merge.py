@@ -82,10 +82,8 @@ class TopicMerge:
     def awaits(self) -> object:
         """What a change, or a stream, waits for, and how far it is; None: nothing. The same again: nothing has come."""
         if self._is_changing or self._waiting.intakes:
-            # A hub with a long backlog brings what is awaited, though late.
-            late = [stream for stream in self.streams.values() if stream.is_awaited]
             starts = tuple(intake.start for intake in self._waiting.intakes)
-            return (frozenset(self.sources), starts, tuple(stream.cursor.position for stream in late))
+            return (frozenset(self.sources), starts, self.streams.reached)
         return self.trunk.cursor.behind
 
     def give_up_waiting(self) -> None:

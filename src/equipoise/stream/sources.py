@@ -107,6 +107,11 @@ class MergedStreams(dict[bytes, MergedStream]):
         made = self[name] = MergedStream(name, Cursor() if floor is None else Cursor(floor=floor))
         return made
 
+    @property
+    def reached(self) -> tuple[tuple[int, int], ...]:
+        """How far those are that a source has yet to be waited for in: a hub with a backlog brings more, though late."""
+        return tuple(stream.cursor.position for stream in self.values() if stream.is_awaited)
+
     def give_up(self, lanes: Iterable[MergedStream]) -> None:
         """A hub did not name these lanes, which have been ended. If it only lags, they go on where they stood."""
         for lane in lanes:
