@@ -109,7 +109,7 @@ class MergedStreams(dict[bytes, MergedStream]):
 
     @property
     def reached(self) -> tuple[tuple[int, int], ...]:
-        """How far those are that a source has yet to be waited for in: a hub with a backlog brings more, though late."""
+        """Positions of the streams that are waited for: a hub with a backlog brings more of them, though late."""
         return tuple(stream.cursor.position for stream in self.values() if stream.is_awaited)
 
     def give_up(self, lanes: Iterable[MergedStream]) -> None:
