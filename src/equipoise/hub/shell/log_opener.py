@@ -56,8 +56,10 @@ T = TypeVar("T")
 _RELEASE_AGAIN_S = 0.2
 # Ledgers of one log whose first entries are read together. A log that has moved often has many short ones.
 _LEDGERS_AT_ONCE = 8
-# How long a claim waits for the present owner to release the topic: longer than a move takes.
-_RELEASED_S = 0.5
+# How long a claim waits for the present owner to release the topic: longer than a move of many topics takes; and how
+# often it looks whether the owner is still alive.
+_RELEASED_S = 3.0
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class LogOpener:
         try:
             if self.may_open is not None and not await self.may_open(live.name):
                 raise _OwnedElsewhereError("another hub replaces the home of the topic")
-            found = await self.find(live.name, is_wanted=lambda: not live.is_sealing)
+            found = await self.find(live.name, lambda: not live.is_sealing, live.owner.found)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
             if live.problem != str(problem):
                 log.warning("log of topic %r not opened: %s", live.name, problem)
@@ -180,9 +182,16 @@ class LogOpener:
         else:
             tell([name for names in found for name in names])
 
-    async def find(self, topic: bytes, is_wanted: Callable[[], bool] = lambda: True) -> FoundLog:
-        """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
-        claimed = await self._claim(topic, is_wanted)
+    async def find(
+        self,
+        topic: bytes,
+        is_wanted: Callable[[], bool] = lambda: True,
+        owned_by: Callable[[str], None] = lambda hub: None,
+    ) -> FoundLog:
+        """Open the log of a topic. `owned_by` is told of a hub that has yet to release it, and when it has.
+
+        Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
+        claimed = await self._claim(topic, is_wanted, owned_by)
         try:
             return await self._take_up(topic, claimed)
         except (StoreError, LedgerError):
@@ -225,16 +234,23 @@ class LogOpener:
             if self.on_rolled is not None:
                 self.on_rolled(live.name)
 
-    async def _claim(self, topic: bytes, is_wanted: Callable[[], bool]) -> StoredLog:
-        """Own the topic. An owner that is alive is given a moment to release it: in a move it is about to."""
+    async def _claim(
+        self, topic: bytes, is_wanted: Callable[[], bool], owned_by: Callable[[str], None]
+    ) -> StoredLog:
+        """Own the topic. An owner that is alive is given some time to release it: in a move it is about to."""
+        now = asyncio.get_running_loop().time
+        patient_until = now() + _RELEASED_S
         while True:
             known = await self._records.load(topic)
             node = known.node
             is_own = node.owner == self._hub and node.incarnation == self._incarnation()
             if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
-                if is_wanted() and await self._records.changed(topic, known.version, _RELEASED_S):
+                owned_by(node.owner)
+                if is_wanted() and now() < patient_until:
+                    await self._records.changed(topic, known.version, _LOOK_S)
                     continue
                 raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
+            owned_by("")
             claim = msgspec.structs.replace(
                 node,
                 owner=self._hub,
