@@ -134,6 +134,7 @@ SMALL_MODULES = {
     "lab/scenarios/excused": "the list of seeds that are known to fail",
     "lab/scenarios/demo": "one scenario per file",
     "lab/scenarios/registry": "the list of scenarios, shown by its package",
+    "lab/simulation/cluster/hub_settings": "values: how short the waits of hubs are in a simulated cluster",
     "lab/simulation/cluster/old_release": "how an earlier release behaves: an idea of its own",
     "lab/simulation/outside_calls": "what the simulation refuses: an idea of its own",
     "lab/workload/cast": "shown by its package",

@@ -1,4 +1,4 @@
-"""A loop's own seconds, as finely as they can be had: for round trips, which hubs and clients both measure.
+"""The time of an event loop in seconds, at the finest resolution: hubs and clients measure round trips with it.
 
 Code that only waits asks the loop for the time. On a simulated loop both are the virtual one.
 """

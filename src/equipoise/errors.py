@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose.
+"""Every exception that this package raises.
 
     EquipoiseError
     ├── MisuseError            the caller's request cannot be done

@@ -1,3 +1,3 @@
-"""The version of this package. A module of its own: what shows it need not know the package's face."""
+"""The version of this package, importable without the rest of it."""
 
 __version__ = "0.1.0"

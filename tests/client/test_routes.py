@@ -154,3 +154,26 @@ def test_nonsense_is_not_taken() -> None:
 )
 def test_an_address_is_a_host_and_a_port_and_nothing_else(address: object, endpoint: Endpoint | None) -> None:
     assert parse_address(address) == endpoint
+
+
+def test_a_publisher_of_a_content_topic_goes_to_the_head_that_a_hub_names_until_that_is_lost() -> None:
+    table = routes()
+    table.tell(b"t", 3, b"content", [A, B, C], 0.0)
+    assert not table.seat(b"t", 2, D) and table.seat(b"t", 3, D) and not table.seat(b"t", 3, D)
+    assert ends(table)[0] == D and table.topics_at(D) == [b"t"]
+    # The same homes again change nothing; a hub that cannot be reached is left, and so are other homes.
+    assert not table.tell(b"t", 4, b"content", [A, B, C], 0.0)
+    assert ends(table)[0] == D
+    table.leave(B)
+    assert ends(table)[0] == D
+    table.leave(D)
+    assert ends(table)[0] == A and table.topics_at(D) == []
+    table.seat(b"t", 4, D)
+    table.tell(b"t", 5, b"content", [A, B], 0.0)
+    assert ends(table)[0] == A
+
+
+def test_a_publisher_of_a_topic_with_one_home_has_no_other_seat() -> None:
+    table = routes()
+    table.tell(b"t", 3, b"single", [A], 0.0)
+    assert not table.seat(b"t", 3, B)

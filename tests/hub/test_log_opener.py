@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from equipoise.errors import LedgerError
+from equipoise.errors import LedgerError, StoreUnavailableError
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.shell.log_opener import LogOpener
 from equipoise.ledger.log import OpenLedger
@@ -14,6 +14,7 @@ from equipoise.log.call import LogCall
 from equipoise.log.commands import LOG_COMMANDS
 from equipoise.store.backends.memory import MemoryStore
 from equipoise.store.backends.memory_tree import MemoryTree
+from equipoise.store.contract import Node
 from equipoise.store.records.topic_logs import LogNode, TopicLogsStore
 from equipoise.store.tree import Tree
 from simulation.log_owners import LoopTime, answered
@@ -177,6 +178,58 @@ def test_a_claim_is_released_if_opening_fails_and_the_log_is_not_wanted_any_more
         first.of(TOPIC)
         await until(lambda: not first.by_name)
         world.ledgers.create = create  # type: ignore[method-assign]
+        assert await run(second, "XADD", "t", "1-1", "f", "v") == b"$3\r\n1-1\r\n"
+        second.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_claim_is_released_if_opening_has_failed_before_the_log_moves() -> None:
+    """1. A hub claims a topic. 2. No ledger can be made; the hub is to try again. 3. The plan names another home first.
+
+    Found by `equipoise simulate --case durable-sites --replay 20000`: no hub could open the log any more.
+    """
+
+    async def main() -> None:
+        world = await place()
+        first, second = world.hub("h1"), world.hub("h2")
+        create = world.ledgers.create
+
+        async def fail(topic: bytes, epoch: int, quorum: Quorum) -> OpenLedger:
+            raise LedgerError(0, "too few bookies")
+
+        world.ledgers.create = fail  # type: ignore[method-assign]
+        live = first.of(TOPIC)
+        await until(lambda: "too few" in live.problem)
+        assert (await world.node()).owner == "h1"
+        first.seal(live)
+        world.ledgers.create = create  # type: ignore[method-assign]
+        assert await run(second, "XADD", "t", "1-1", "f", "v") == b"$3\r\n1-1\r\n"
+        assert not first.by_name
+        second.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_claim_whose_reply_was_lost_is_released_with_the_log() -> None:
+    async def main() -> None:
+        world = await place()
+        first, second = world.hub("h1"), world.hub("h2")
+        create = world.store.create
+
+        async def create_without_reply(path: str, data: bytes = b"", **how: object) -> Node:
+            world.store.create = create  # type: ignore[method-assign]
+            await world.store.ensure(path.rpartition("/")[0])
+            await create(path, data, **how)  # type: ignore[arg-type]  # as the caller has them
+            raise StoreUnavailableError("no reply")
+
+        world.store.create = create_without_reply  # type: ignore[method-assign]
+        live = first.of(TOPIC)
+        await until(lambda: "no reply" in live.problem)
+        assert (await world.node()).owner == "h1"
+        first.seal(live)
         assert await run(second, "XADD", "t", "1-1", "f", "v") == b"$3\r\n1-1\r\n"
         second.close()
         await world.store.close()

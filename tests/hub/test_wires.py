@@ -381,6 +381,8 @@ def test_links_between_hubs_are_written_to_while_replies_are_kept() -> None:
 
 
 class _End:
+    is_busy = False
+
     def receive(self, data: bytes) -> None:
         raise AssertionError("nothing is sent to it")
 

@@ -1,4 +1,4 @@
-"""Who may do what to which topics. Pure.
+"""Users, permissions and logins. Pure.
 
 The rules are values: a hub asks them, a file spells them, nothing here reads a file or a socket.
 """

@@ -1,4 +1,4 @@
-"""Whether hubs can log in at each other once users have changed.
+"""Check that hubs can still log in to each other after a change of users.
 
 Links between hubs need a user with `link = ["*"]`. A hub reads its login once, when it starts, so a change of users
 that leaves it without one stops all messages between it and the others until it is started again. Such a change is to

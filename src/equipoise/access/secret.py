@@ -1,4 +1,4 @@
-"""Turn a password into something that may lie in a file, and check a password against it.
+"""Hash passwords for storage in a file, and verify passwords against the hash.
 
 The encoded form carries its own parameters, `scrypt$n$r$p$salt$hash` with salt and hash in base64, so the
 cost can be raised for new passwords while old ones still verify.

@@ -1,4 +1,4 @@
-"""Requests that prove the operator's token without showing it. Pure.
+"""HTTP requests signed with the operator's token, which is not sent. Pure.
 
 The address of the leading controller comes from the store. A client that sent the token there would give it to whatever
 address the store names. So it signs instead: method, address, path and time, by the token.

@@ -1,4 +1,4 @@
-"""Decide what one user may do.
+"""Decide whether one user has a permission on a topic.
 
 A user holds grants: for each action, the patterns of topic names it is allowed on. What no grant covers is
 denied.

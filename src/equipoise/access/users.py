@@ -1,4 +1,4 @@
-"""Hold the users that exist, as one immutable value.
+"""The set of users, as one immutable value.
 
 Without users the set is open: every client may do everything, and it is the hub's business to listen on loopback
 only. With users, a client that has not logged in may do nothing, or what the anonymous `default` user may if the

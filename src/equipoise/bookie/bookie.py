@@ -1,4 +1,4 @@
-"""One bookie: its directory, its server, its place in the store, and what it does beside serving.
+"""One bookie: its directory, server, registration in the store and background work.
 
 A directory belongs to one bookie of one cluster. The store has a cookie that says so, the directory a manifest: if one
 of the two is missing or they contradict each other the bookie does not start, for an emptied disk at a known name would

@@ -1,4 +1,4 @@
-"""Read everything that a bookie has stored, and say what is damaged. Changes nothing."""
+"""Read everything a bookie has stored and report damage. Changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bookie without its sockets: requests in, groups to write, answers out.
+"""The bookie without sockets: requests in, groups of frames to write, answers out.
 
 Adds and fences wait in a queue. `take` places what is waiting into one group of frames; the layer above writes and
 syncs it, then `commit` makes it visible and gives the answers. Reads that fence nothing are answered at once.

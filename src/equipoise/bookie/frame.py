@@ -1,4 +1,4 @@
-"""Frames of a segment file: what a bookie writes to its disk for an entry, or for a ledger's key and fence.
+"""Frames of a segment file: an entry, a ledger's key, or a fence.
 
 A frame is a magic word, a checksum, its size, kind and *synced-to*, and a body. The checksum covers header, body, the
 frame's own place and the salt of the directory, so that neither a frame in another place nor a payload that looks like

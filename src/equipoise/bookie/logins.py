@@ -1,4 +1,4 @@
-"""Who may use a bookie that speaks TLS: the users of the region that may link, as hubs are to each other.
+"""Logins at a bookie with TLS: users of the region with the permission to link.
 
 The rules are those in the store when a client connects. A password costs a core 50 ms, so it is checked in a thread.
 """

@@ -1,4 +1,4 @@
-"""What a bookie's directory is: whose it is, which segments belong to it, and where it is known to be damaged.
+"""The manifest of a bookie's directory: its owner, its segments and its known damage.
 
 Two small files, each written atomically. `manifest` names the bookie, the cluster, the salt of its checksums, every
 segment with its end once it is sealed, and damaged regions. `deleted` lists ledgers that were deleted: a writer that

@@ -1,4 +1,4 @@
-"""Give a damaged bookie back what it lost, from the other members of its ledgers.
+"""Restore entries that a damaged bookie lost from the other members of its ledgers.
 
 A region of the open segment that is damaged when the bookie starts may have held any entry and any fence. The bookie is
 read-only then and says "unknown" of what it does not find. Mending asks the store for every ledger that names the

@@ -1,4 +1,4 @@
-"""The index of a sealed segment: where each entry is, in a file of its own that can be made again from the segment.
+"""The index of a sealed segment: offsets of its entries, in a file that can be rebuilt from the segment.
 
 A head names the ledgers of the segment, with key, fence and range of entries, and the first entry of each block. Blocks
 of sorted records follow, each with its checksum. Only the head is held in memory: 53 bytes for each ledger and 16 for

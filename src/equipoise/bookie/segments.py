@@ -1,4 +1,4 @@
-"""The segments of one bookie: the open one, which takes frames, and the sealed ones, which are read and compacted.
+"""The segments of one bookie: one open segment for writes, sealed segments for reads and compaction.
 
 Plain calls on a disk. What waits for the medium (`write`, `roll`, `prepare`, `remove`) may run in a thread while the
 loop reads; at most one of them runs at a time.

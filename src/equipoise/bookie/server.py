@@ -1,4 +1,4 @@
-"""The sockets of a bookie: frames in, answers out, one group of entries on its way to the disk at a time.
+"""The sockets of a bookie: frames in, answers out, one group of entries in a disk write at a time.
 
 While a group is written and synced, the next one gathers: the slower the disk, the larger the groups. As long as the
 disk is quick (`loop_sync_s`) the loop writes and syncs itself, and the next group gathers in the kernel's buffers: on

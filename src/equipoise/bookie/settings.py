@@ -1,4 +1,4 @@
-"""What can be set of a bookie."""
+"""Settings of a bookie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asyncio client. Knows positions, so that it knows what it missed; mends its connection by itself."""
+"""The asyncio client. It tracks positions, so it detects missed messages, and it reconnects by itself."""
 
 from equipoise.client.bus import Bus, connect
 from equipoise.client.durable_subscription import DurableSubscription

@@ -1,4 +1,4 @@
-"""The client's front door: publish and subscribe over links that mend themselves.
+"""The public API of the client: publish and subscribe over links that reconnect.
 
     async with equipoise.connect("equipoise://localhost") as bus:
         await bus.publish("scores", "3:1")

@@ -1,4 +1,4 @@
-"""Carry out what the finder says: ask over open connections, visit hubs, ask the gateway. The shell around it.
+"""Execute the decisions of the coordinate finder: probe connections, visit hubs, query the gateway.
 
     step  ──►  requests on open connections, at most one visit, at most one question to the gateway
       ▲                                      │

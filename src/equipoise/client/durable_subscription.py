@@ -1,4 +1,4 @@
-"""A durable subscription: messages of one topic's log, at least once, in order, going on where it left off.
+"""A durable subscription: messages of one topic's log, at least once, in order, from its mark on.
 
     async with bus.subscribe("orders", durable="billing", start="beginning") as orders:
         async for message in orders:

@@ -1,4 +1,4 @@
-"""What a subscription yields and what a publish returns.
+"""Events of a subscription and receipts of a publish.
 
 Names come out as text. A name that is not UTF-8 keeps its bytes as surrogate escapes, so that passing it
 back to `publish` or `subscribe` means the same topic. Payloads are bytes, as published.

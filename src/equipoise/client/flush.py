@@ -1,4 +1,4 @@
-"""Wait until all that was published over some links is answered."""
+"""Wait until all publishes on some links are answered."""
 
 from __future__ import annotations
 

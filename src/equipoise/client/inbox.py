@@ -1,4 +1,4 @@
-"""Hold what a subscription has received and its owner has not yet taken. Pure.
+"""The queue of received messages that the application has not taken yet. Pure.
 
 Bounded in messages and in bytes of payload. The rule when full: drop the oldest, because a consumer that lags
 wants the present, and put one gap per topic in their place with the exact count.

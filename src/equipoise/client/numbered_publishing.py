@@ -1,4 +1,4 @@
-"""Publish to durable topics so that a message is in the log once, however often it has to be sent.
+"""Publish to durable topics with sequence numbers, so that a resent message is stored once.
 
 Hubs tell when there are durable topics (`eq.durable`). From then on messages to a topic are numbered and sent in
 batches, one at a time (EQ.APPEND); a batch is sent again, over whichever hub, until it is answered or no caller waits

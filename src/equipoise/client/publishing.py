@@ -1,4 +1,4 @@
-"""Publish each topic over one connection at a time, so that a publisher is never overtaken by itself.
+"""Publish each topic over one connection at a time, which keeps the publisher's order.
 
 A topic has the connection that its last messages went to, and the link that the next ones are to go to. As long as the
 two are the same, publishing costs one comparison more. When they are not, the topic's messages wait, and no other's:

@@ -1,4 +1,4 @@
-"""What a user of the client may set: each value with its unit, its bounds and the reason for its default.
+"""Settings of the client, each with unit, bounds and the reason for its default.
 
 Read once, when `equipoise.connect` is called; a frozen value afterwards.
 """

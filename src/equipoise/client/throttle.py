@@ -1,4 +1,4 @@
-"""How much of a topic above its rate limit may wait at the hub; the rest waits at the client.
+"""Bound the messages of a rate-limited topic that wait at the hub; the others wait at the client.
 
 The hub says how many (`ahead`): so many that it always has the next ones, and so few that the client's other topics
 have the connection. The client sends until as many wait there, and more when half of them are answered.

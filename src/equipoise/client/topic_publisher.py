@@ -1,4 +1,4 @@
-"""What a client knows of one topic that it publishes to: where messages went, where the next ones go, what waits."""
+"""Publishing state of one topic: the current home, messages in flight, waiting messages."""
 
 from __future__ import annotations
 

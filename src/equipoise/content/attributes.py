@@ -1,4 +1,4 @@
-"""The attributes of a message: the JSON object that its payload is, or that its first line is.
+"""The attributes of a message: the JSON object in its payload or in its first line.
 
 A payload that is anything else has none, so that it matches no filter. So has one that is nested more deeply than 32
 levels, however it got there: decoding has to end soon for any bytes.

@@ -1,4 +1,4 @@
-"""The filters of a set that no other covers, kept while filters come and go.
+"""The filters of a set that no other filter covers, maintained under additions and removals.
 
 Filters form trees: each stands below one that covers it, and those at the top are the covering set. A filter that comes
 and is covered goes below its cover; one that is not becomes a cover, and the covers that it covers go below it, with

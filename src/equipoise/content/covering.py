@@ -1,4 +1,4 @@
-"""Whether one filter covers another: every message that matches the second matches the first.
+"""Test whether one filter covers another: every message that matches the second matches the first.
 
 Sound, not complete: an answer of no may be wrong where strings are concerned, and costs only that a hub asks for more
 than it needs; an answer of yes is always right.

@@ -1,4 +1,4 @@
-"""A filter: what a subscriber wants of a topic's messages, in one canonical form.
+"""A filter in canonical form.
 
 A filter is a conjunction of constraints, one for each attribute that it names, in the order of their paths. Two filters
 that a subscriber spells differently and that mean the same are equal: bounds on one attribute are merged, and every

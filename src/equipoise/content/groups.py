@@ -1,4 +1,4 @@
-"""Groups of filters that ask for the same attributes in the same way: what of a group matches is a slice of it.
+"""Groups of filters with equal shape: the matching filters of a group are a slice of it.
 
 A group holds filters of one shape with equal values for all that they compare by equality. What is left of them to
 compare is bounds, and how many decides how the group is kept:

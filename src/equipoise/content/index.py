@@ -1,4 +1,4 @@
-"""Find the filters of a topic that match a message, without a look at the others.
+"""Find the filters of a topic that match a message without visiting the others.
 
 A filter is found by the rarest of the equalities in it: messages look up their values of the attributes that filters
 are found by. A filter without an equality is found by a prefix, then by its list of values; what has none of these is

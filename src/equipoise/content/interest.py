@@ -1,4 +1,4 @@
-"""What one hub wants of a topic, as few filters as say it: the covering set of all that its subscribers ask for.
+"""The covering set of all filters that a hub needs of a topic.
 
 Filters come and go one by one, or by the hundred thousand when a hub begins to follow. The covering set is brought up
 to date in slices by `settle`; `take_changes` tells what is to be asked for, and what no longer.

@@ -1,4 +1,4 @@
-"""Read a filter as a subscriber writes it: `symbol = "YHOO" and volume > 150`.
+"""Parse a filter: `symbol = "YHOO" and volume > 150`.
 
     filter     predicate { "and" predicate }
     predicate  path ("=" | "!=" | "<" | "<=" | ">" | ">=") value

@@ -1,4 +1,4 @@
-"""Merge the predicates of a filter, attribute by attribute, into constraints; refuse what can never match."""
+"""Merge the predicates of a filter into one constraint per attribute; reject filters that never match."""
 
 from __future__ import annotations
 

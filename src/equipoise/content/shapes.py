@@ -1,4 +1,4 @@
-"""Shapes of filters: what filters have in common that compare the same attributes in the same way.
+"""The shape of a filter: the attributes that it compares and how, without their values.
 
 A shape keeps its filters in groups by the values that they compare by equality, so that a message with these values
 asks one group.

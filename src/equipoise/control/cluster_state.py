@@ -1,4 +1,4 @@
-"""What a controller reads from the store, and what it leaves there for the next leader.
+"""The state that a controller reads from the store, and the state it leaves for the next leader.
 
 Plan, specs and hubs are kept up to date by one task each; without the store the controller goes on with the last it
 knew. The planner's memory (what it is emptying, has asked for and has learnt) is written after a plan that changed

@@ -1,4 +1,4 @@
-"""The loop: read what is known, decide, commit, ask for servers; lead or stand by.
+"""The control loop: read, decide, commit, request servers; lead or stand by.
 
 Never on the data path: hubs carry out plans by themselves, and without a controller they go on with the last one. A
 controller that dies in the middle of a round leaves either a committed plan or none; the next one decides anew.

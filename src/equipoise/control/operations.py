@@ -1,4 +1,4 @@
-"""Operations on plan and specs: move, replicate, drain, weigh, forget, limit; by command or on the dashboard.
+"""Operations on plan and specs: move, replicate, drain, weight, remove, limit; for commands and dashboard.
 
 Each is one commit, repeated on the newer version if another writer commits first. Always true: no topic is placed on
 a hub that is not a member, is dead or is drained; at least one live hub keeps a share of the ring; only the named

@@ -1,4 +1,4 @@
-"""Servers on demand: have a hub started where machines are, and stopped when it is empty.
+"""Servers on demand: start hubs on machines, stop hubs that are empty.
 
 The controller says how many; a provisioner finds machines. Every round repeats what is missing and what is too much,
 until it is so: a provisioner's work has to be harmless when repeated. No call waits for a machine; rounds go on.

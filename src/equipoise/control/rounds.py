@@ -1,4 +1,4 @@
-"""One round of control: what is known in, what to do out. Pure.
+"""One round of control: inputs to actions. Pure.
 
 A view that is missing or old, or a policy that fails, freezes the plan: nothing is moved for load, no server is asked
 for or given back. Who takes part is still decided, by the store's word alone.

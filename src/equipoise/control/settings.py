@@ -1,4 +1,4 @@
-"""How a controller is set. Read once at start."""
+"""Settings of a controller. Read once at start."""
 
 from __future__ import annotations
 

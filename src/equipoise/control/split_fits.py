@@ -1,4 +1,4 @@
-"""Have limited topics fitted by themselves: those whose latency limit does not hold, one at a time, beside the rounds.
+"""Start fits for limited topics whose latency limit does not hold, one at a time, beside the rounds.
 
 A fit records a topic's arrivals and replays them for every number of hubs (`limits.split_fit`); that takes some ten
 seconds and runs elsewhere. What it finds goes into the planner's memory, is tried, and confirmed by what the topic then

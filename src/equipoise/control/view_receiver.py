@@ -1,4 +1,4 @@
-"""Take views from the pipeline: the newest one wins, what makes no sense is refused and counted.
+"""Receive views from the pipeline: the newest replaces the others, invalid views are rejected and counted.
 
 Always true:
     `latest` never goes back in time, and one connection holds at most one view's bytes;

@@ -1,4 +1,4 @@
-"""Say in a constant amount where many clients are, and how long a message takes at worst between them.
+"""Summarise the coordinates of many clients in constant space, and bound the latency between them.
 
 ePulsar 3.2: of a topic's producers, and of its consumers, a hub reports the centroid and how far the farthest is from
 it, however many there are. Distances are round trips; a message goes one way on each of its two legs, so latencies here

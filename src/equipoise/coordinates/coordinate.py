@@ -1,4 +1,4 @@
-"""A place in the network: a point, a height above it, and what experience adds to distances.
+"""A network coordinate: a point, a height and an adjustment.
 
 The distance of two coordinates estimates the round trip between their nodes, in seconds. The point stands for the
 core of the network, the height for the access link that every packet passes, the adjustment for what no Euclidean

@@ -1,4 +1,4 @@
-"""Find one's own coordinate from round trips to others, one sample at a time.
+"""Estimate a node's coordinate from measured round trips, one sample at a time.
 
 Intuition: every measured pair is a spring whose rest length is the round trip. A sample moves this node along its
 spring, by more the less sure this node is and the surer the other one. A node moves itself only.

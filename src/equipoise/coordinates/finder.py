@@ -1,4 +1,4 @@
-"""Find where a client is, and say whom to ask and whom to tell when.
+"""Decide which peers a client probes and which hubs it reports its coordinate to, and when.
 
 A client asks hubs where they are (EQ.WHERE), measures how long the answer takes, and tells the hubs that it uses where
 it is itself: in the same request, so that every report is a probe. Which connections there are, what a round trip

@@ -1,4 +1,4 @@
-"""What a finder knows of one peer, and what counts as another place."""
+"""The state of one probed peer, and the test whether it has moved."""
 
 from __future__ import annotations
 

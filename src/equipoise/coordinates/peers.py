@@ -1,4 +1,4 @@
-"""What a finder knows of those it measures: its peers, when to visit hubs it has no connection to, and its gateway.
+"""The peers of a finder: probes, visits to hubs without a connection, and the gateway.
 
 Always true: peers that a client is connected to are remembered; of the others, those asked longest ago are forgotten
 first.

@@ -1,4 +1,4 @@
-"""The constants of the estimator, each with its source, and of a finder, each with its reason.
+"""Constants of the estimator with their sources, and of the finder with their reasons.
 
 [1] Dabek et al., "Vivaldi: a decentralized network coordinate system", SIGCOMM 2004.
 [2] Ledlie et al., "Network coordinates in the wild", NSDI 2007.

@@ -1,4 +1,4 @@
-"""Pass a coordinate on only when it has really changed.
+"""Report a coordinate only after a significant change.
 
 A node's coordinate trembles with every sample. Its users, who place topics by it, want to hear of it when the network
 has changed and not otherwise. Ledlie et al. [2] compare the coordinates of a start window with those of the current

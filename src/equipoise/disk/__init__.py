@@ -1,4 +1,4 @@
-"""A small file contract for everything durable, and its real implementation.
+"""The file contract of all durable code, and its implementation on the operating system.
 
 `Disk` is one flat directory of append-only files and of files with a fixed size; `write_atomically` builds small files
 that are either old or new on top of it. `DirectoryDisk` is a directory of the operating system. The simulator has

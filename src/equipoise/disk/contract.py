@@ -1,4 +1,4 @@
-"""What durable code may ask of a disk.
+"""The operations that durable code may use on a disk.
 
 Two kinds of file: a `File` grows at its end; a `FixedFile` has its whole room from the start and is written at an
 offset, which makes its sync cheaper and a full disk impossible while it is written.

@@ -1,4 +1,4 @@
-"""A directory of the operating system as a `Disk`, and small files that are never half written."""
+"""A directory of the operating system as a `Disk`, and small files that are replaced atomically."""
 
 from __future__ import annotations
 

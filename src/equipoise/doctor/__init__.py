@@ -1,4 +1,4 @@
-"""Look at a machine before Equipoise runs on it: what is missing, what will hurt, and what to do about it.
+"""Check a machine before Equipoise runs on it: what is missing, what limits it, and the remedy.
 
 `checks` decides, from plain values; `looking` finds these values out.
 """

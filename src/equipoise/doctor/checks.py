@@ -1,4 +1,4 @@
-"""Judge what was found on a machine. Plain values in, one finding out each; nothing here looks at anything itself.
+"""Checks of a machine: plain values in, one finding each. Pure.
 
 Always true: a finding that is not ok says what to do next. A failure keeps a part of the system from running at all;
 a warning is something to know before relying on it.

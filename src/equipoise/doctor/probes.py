@@ -1,4 +1,4 @@
-"""Find out what the checks judge: look at this machine, and ask the store if one is named."""
+"""Collect the facts that the checks need from this machine and from the store."""
 
 from __future__ import annotations
 

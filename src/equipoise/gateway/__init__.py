@@ -1,4 +1,4 @@
-"""The gateway: a small process that finds where it is, and tells the mobile clients that come through it.
+"""The gateway: a small process that measures its coordinate and gives it to mobile clients nearby.
 
 ePulsar's coordinate proxy. Read `session` (what it answers; pure), `hubs` (whom it measures), `server` (the shell).
 """

@@ -1,4 +1,4 @@
-"""The gateway: it listens, answers clients, and measures hubs. Runs on uvloop, asyncio's loop and a simulated one.
+"""The server of a gateway: answers clients and probes hubs. Runs on uvloop, asyncio and the simulated loop.
 
 `GatewaySession` answers one client, bytes in, bytes out: EQ.WHERE, PING, HELLO, CLIENT and QUIT. Always true: what is
 kept of a client is at most one unfinished request, of some kilobytes. One lasting connection leads to each hub and is

@@ -1,4 +1,4 @@
-"""What an operator may set about a gateway: each value with its unit and the reason for its default."""
+"""Settings of a gateway, each with unit and the reason for its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data plane: one process, one core. `server.py` meets the sockets; all else is pure."""
+"""The data plane: one process per core. `shell/` has the sockets; the rest is pure."""
 
 from equipoise.hub.settings import HubSettings, Limits, Tls, load_settings
 from equipoise.hub.shell.server import Hub

@@ -1,4 +1,4 @@
-"""The bounds on what one client, and all of them together, may take of a hub.
+"""Limits on the resources of one client and of all clients of a hub.
 
 Each has its unit, its own bounds and the reason for its default. Part of `HubSettings`.
 """

@@ -1,4 +1,4 @@
-"""The hub without its sockets: sessions, topics, users, and the one function that publishes.
+"""The hub without its sockets: sessions, topics, users, and the function that publishes.
 
 Pure: time, timers, secret checking and the choice of epochs come from the shell around it, so the simulator runs
 this very code. Everything happens inside callbacks of one event loop; nothing here waits.

@@ -1,4 +1,4 @@
-"""What an operator may set on a hub: each value with its unit, its bounds and the reason for its default.
+"""Settings of a hub, each with unit, bounds and the reason for its default.
 
 Read once at start, from a TOML file whose tables are the fields below; unknown names are errors. The reference
 page is generated from the descriptions.

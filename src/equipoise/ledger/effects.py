@@ -1,4 +1,4 @@
-"""What a writer or a recovery asks the layer above to do. Plain values, compared in tests."""
+"""Effects of a writer or a recovery, as plain values that the shell executes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a durable topic asks of ledgers: create one for an epoch, append, recover, read, delete.
+"""The contract between durable topics and ledgers: create, append, recover, read, delete.
 
 One ledger has one topic, one epoch and one writer. Entry 0 is the ledger's header, which `create` writes to the whole
 write quorum before it returns; the owner's entries begin with FIRST_ENTRY.

@@ -1,4 +1,4 @@
-"""Ledgers in memory, with the fencing of real ones, for the simulator and for tests of what stands on ledgers.
+"""Ledgers in memory, with the fencing of real ones, for the simulator and tests.
 
 One `MemoryLedgers` is what all bookies of a region hold together: hubs that share it share the ledgers. Nothing is
 durable beyond it. An entry is stored when it is appended and acknowledged when `schedule` runs the acknowledgement, so

@@ -1,4 +1,4 @@
-"""Close a ledger whose writer is gone, so that exactly one end of it is ever believed.
+"""Close a ledger after the loss of its writer, so that all readers agree on its end.
 
 Fence the bookies of the last segment, find the last entry that may have been acknowledged, write every entry up to it
 to a full quorum again, then close the node by compare-and-set. Two recoveries may run at once: the node decides.

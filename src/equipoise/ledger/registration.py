@@ -1,4 +1,4 @@
-"""What a bookie says of itself in the store, in BookKeeper's own form: registration nodes and cookies.
+"""Registration nodes and cookies of a bookie in the store, in BookKeeper's format.
 
 Our bookies add properties that Java's pass over: site, rack, room, and the identity of their directory. A bookie that
 says none of them is one of Java's; its identity is that of its cookie.

@@ -1,4 +1,4 @@
-"""The bookies of a region as a client sees them: who is registered, and a connection to each that is needed.
+"""The registered bookies of a region, and a connection to each bookie in use.
 
 A connection counts only if, once it stands, the store still says of the bookie what was known: a stranger at an old
 address, or an emptied disk under an old name, is not the bookie that acknowledged (apache/bookkeeper#4812).

@@ -1,4 +1,4 @@
-"""Read entries of a ledger from any member that has a valid copy, and give copies back to members that lost theirs.
+"""Read entries of a ledger from any member with a valid copy, and repair members without one.
 
 Where each member has all entries, one of them is asked for many at once (a batch read). Entries that it does not have,
 or has no valid copy of, are read one by one, as are those of bookies that know no batch reads.
@@ -37,7 +37,8 @@ async def read_entries(
     size, count = 0, _WINDOW
     while first <= last:
         entries = await _read_batch(pool, metadata, first, last, bytes_max - size)
-        if not entries:
+        is_batch = bool(entries)
+        if not is_batch:
             window = range(first, min(first + count, last + 1))
             entries = await _read_window(pool, metadata, window)
         for entry in entries:
@@ -46,8 +47,9 @@ async def read_entries(
                 return found
             found.append(entry.payload)
         first += len(entries)
-        # As many as are likely to fit.
-        count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
+        if not is_batch:
+            # As many as are likely to fit.
+            count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Close a ledger whose writer is gone: carry out what the pure recovery decides, over connections and the store."""
+"""Execute the pure recovery of a ledger, over connections and the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring closed ledgers of a log to the site of its owner, at a bounded pace.
+"""Copy closed ledgers of a log to the site of its owner, at a bounded pace.
 
 A log whose owner has changed sites goes on in a ledger at the new one at once. Its former ledgers are read over the
 long way, and are lost with the old site, until they have been copied: one ledger after the other, each member that is

@@ -1,4 +1,4 @@
-"""One open ledger: carry out what the pure writer decides, over connections and the store."""
+"""Execute the pure writer of an open ledger, over connections and the store."""
 
 from __future__ import annotations
 

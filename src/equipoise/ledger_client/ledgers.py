@@ -1,4 +1,4 @@
-"""All ledgers of a region, over bookies and the store: what a durable topic stands on."""
+"""All ledgers of a region, over bookies and the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy ledgers off bookies that are lost or drained, and give damaged bookies back what they lost.
+"""Re-replicate ledgers of lost or drained bookies, and restore entries of damaged bookies.
 
 A segment of a ledger gets another member only after every entry of it that the old member had is stored there; then
 one compare-and-set names it. The last segment of an open ledger is its writer's to change.

@@ -1,4 +1,4 @@
-"""A token bucket in integers: what it admits is exact, whatever the arrivals.
+"""A token bucket in integers: exact for any arrivals.
 
 The rate is in millionths of a message per second and time in nanoseconds, so that a nanosecond adds exactly `rate`
 units and a token is 10^15 of them. Nothing is ever rounded.

@@ -1,4 +1,4 @@
-"""Find an envelope for a topic from when its messages arrived.
+"""Find a rate and a burst for a topic from recorded arrivals.
 
 The recipe of SRTM: the rate is 1.1 times that of the trace, the burst the smallest at which 99 of 100 messages have no
 access delay. A burst fitted to one trace can be far too small for the next, so it is fitted to the first half and

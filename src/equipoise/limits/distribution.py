@@ -1,4 +1,4 @@
-"""Over which hubs a limited topic is spread, how much of it each gets, and which publisher sits where.
+"""Distribute a limited topic over hubs: their number, their shares and the publishers of each.
 
 A split bucket delays more than an undivided one (Proposition 1 of the paper behind rate envelopes). Three principles
 keep that small: as few hubs as can carry the topic (concentration), the smallest share as large as possible (max-min),

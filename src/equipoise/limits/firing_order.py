@@ -1,4 +1,4 @@
-"""An order of publishers in which neighbours fire together, found from recorded arrivals.
+"""Order publishers by recorded arrivals so that neighbours fire together.
 
 Publishers that fire together should sit at different hubs. No labels are looked for: periodic publishers have phases,
 not groups, and any cut between phases would be arbitrary. An order that is dealt like cards needs none.

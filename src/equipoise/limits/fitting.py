@@ -1,4 +1,4 @@
-"""How many hubs a limited topic needs, found by replaying its arrivals, or by measuring round after round.
+"""Find the number of hubs of a limited topic, by replaying arrivals or by measuring round after round.
 
 The replay knows what a count of messages does not: bursts, chunks, and a number of hubs that does not divide a group.
 It tries every number of hubs at once. What it finds is confirmed once, by what the topic then measures; if the limit

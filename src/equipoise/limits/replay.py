@@ -1,4 +1,4 @@
-"""Replay recorded arrivals through token buckets and hubs: the arithmetic of a limited topic, for all messages at once.
+"""Replay recorded arrivals through token buckets and hubs, vectorised over all messages.
 
 A bucket is a queue that serves `rate` messages a second, and delays a message by what the queue's work exceeds its
 depth; a hub is a queue with one server. Both are running maxima, so numpy replays a million messages in tens of

@@ -1,4 +1,4 @@
-"""The order of a topic's publishers in which neighbours fire together, as found from recorded arrivals.
+"""The order of a topic's publishers in which neighbours fire together, as a compact value.
 
 Publishers stand in it under the pseudonyms of the recording. A hub that knows the key of the recording and the name of
 a client finds the client's rank; no reader of the order finds a name.

@@ -1,4 +1,4 @@
-"""Deal the publishers of a split topic to its homes, one by one as they come: groups apart, shares kept.
+"""Deal the publishers of a split topic to its homes, one by one: groups apart, shares kept.
 
 Publishers of one group fire together, so they should sit at different homes; and every home should have its share of
 all publishers. Each comer gets the home that lacks most of both, of the comer's group and of all. When shares change,

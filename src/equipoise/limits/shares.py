@@ -1,4 +1,4 @@
-"""Split an envelope among the streams of a topic, so that together they are exactly the whole.
+"""Split an envelope into shares that sum up to the whole.
 
 A plan's entry has parts, in millionths, one per home; the first is the trunk's. Rate and depth are split in integers,
 with what is left over at the trunk; the depth by parts of its own where the entry has them. Splitting never helps

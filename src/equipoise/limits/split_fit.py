@@ -1,4 +1,4 @@
-"""How a limited topic should be split, by replaying its recorded arrivals for every number of hubs and several deals.
+"""Choose the split of a limited topic by replaying its arrivals for every number of hubs and several deals.
 
 A trial is a number of hubs and a deal of publishers to them. Publishers are dealt in an order in which neighbours fire
 together: by the groups that they have stated, or as found from the arrivals, with several windows; and blindly, to show

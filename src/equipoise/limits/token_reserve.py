@@ -1,4 +1,4 @@
-"""One token, kept for a party that was refused.
+"""A token reserved for a publisher that was rejected.
 
 A party is refused when no token comes within the time that it may wait. Where a token takes longer to come than that,
 a party that always comes a moment behind one, while others come just ahead of the next, would be refused every time. So

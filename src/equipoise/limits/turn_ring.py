@@ -1,4 +1,4 @@
-"""Who of those that wait has the next turn: one after another, each as often in a round as its weight says.
+"""Weighted round robin over the publishers that wait for tokens.
 
 A party that joins goes before those at the end of the ring that have had a turn since it had its last one, and behind
 all others. So a party that comes and goes, or was refused, is not kept behind parties that come back at once. A party

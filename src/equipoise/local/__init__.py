@@ -1,4 +1,4 @@
-"""The whole system on one machine: a store, hubs, a pipeline and a controller under one supervisor."""
+"""A whole cluster on one machine: store, hubs, pipeline and controller under one supervisor."""
 
 from equipoise.local.layout import Layout
 from equipoise.local.system import LocalSystem, SystemSettings

@@ -1,4 +1,4 @@
-"""A small certificate authority for the hubs of one machine: `equipoise up --tls` needs no other.
+"""A small certificate authority for the hubs of one machine, for `equipoise up --tls`.
 
     DIR/tls/ca.pem   the authority, for clients to trust; ca.key signs and is read by its owner alone
     DIR/tls/hub.pem  the certificate of all hubs of this machine, with hub.key

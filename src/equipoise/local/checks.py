@@ -1,4 +1,4 @@
-"""How each part of a system on one machine is asked whether it is well.
+"""Health checks of the parts of a local cluster.
 
 A hub answers PING, a controller its health page, a bookie accepts connections, and the pipeline finishes batches. Each
 is asked over what its users use, so that whatever keeps it from answering us keeps it from answering them.

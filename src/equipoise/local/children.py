@@ -1,4 +1,4 @@
-"""The command lines of a system on one machine: what is run for each part of it, and how it is asked after."""
+"""Command lines and health checks of the parts of a local cluster."""
 
 from __future__ import annotations
 

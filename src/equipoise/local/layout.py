@@ -1,4 +1,4 @@
-"""Where a system on one machine keeps its things, and which ports it uses from one run to the next.
+"""Directories and ports of a local cluster, stable between runs.
 
     DIR/store/      ZooKeeper's state
     DIR/bookies/    what each bookie has stored, with `--bookies`

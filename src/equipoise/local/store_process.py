@@ -1,4 +1,4 @@
-"""Keep the store of a system on one machine running: its state is on disk, and hubs do without it meanwhile.
+"""Supervise the store of a local cluster: its state is on disk, and hubs continue without it.
 
 Always true: as long as `run` runs, a store that has ended, hangs or does not start is started again, after pauses that
 grow until it has run well for a while.

@@ -1,4 +1,4 @@
-"""Run everything on one machine and keep it running: store and first hub, then the rest.
+"""Run and supervise a local cluster: store and first hub, then the other parts.
 
 The store and the first hub start side by side and have the machine to themselves; everything else begins once that hub
 can be used. So no message waits for Spark. A hub serves no client before it has read from the store who

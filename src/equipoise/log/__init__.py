@@ -1,4 +1,4 @@
-"""The log of one topic, and what Redis's stream commands make of it. Pure.
+"""The log of one topic and Redis's stream commands on it. Pure.
 
 A log is a list of records, in the order in which they were appended. `records` says what they are and how they are
 stored, `topic_log` folds them into the state of a stream: entries, groups, consumers, pending entries, producers. A

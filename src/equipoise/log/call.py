@@ -1,4 +1,4 @@
-"""One call of a command: its words, who asks and when; and how words are read."""
+"""One command call on a log: words, caller, time; and parsing of words."""
 
 from __future__ import annotations
 

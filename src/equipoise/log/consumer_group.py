@@ -1,4 +1,4 @@
-"""A consumer group: how far it has read, its consumers, and what they have not acknowledged.
+"""A consumer group: its position, consumers and pending entries.
 
 A durable subscriber reads as one consumer at a time, its holder: each time it attaches it gets a new one, and what was
 pending for the former goes to it. So what a former life of the subscriber still asks for can be refused.

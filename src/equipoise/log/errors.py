@@ -1,4 +1,4 @@
-"""How a command on a log is refused."""
+"""Errors of commands on a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of messages that their publisher numbers: a batch that is sent again is in the log once.
+"""Batches with publisher sequence numbers: a resent batch is added once.
 
 A publisher sends one batch at a time, and sends the same one again until it is answered. So the last number and its id,
 which the log remembers of each publisher, are enough to answer a repetition as the batch itself was: the entries of a

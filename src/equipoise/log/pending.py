@@ -1,4 +1,4 @@
-"""XPENDING, XCLAIM and XAUTOCLAIM: entries that a consumer has got and not acknowledged."""
+"""XPENDING, XCLAIM and XAUTOCLAIM: entries that are delivered and not acknowledged."""
 
 from __future__ import annotations
 

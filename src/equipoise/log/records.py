@@ -1,4 +1,4 @@
-"""The records of a log: each is one change of its state, complete in itself.
+"""Records of a log: each is one complete change of its state.
 
 Records say what happened, not what was asked: an id that was chosen, the entries that a consumer got, the time. So the
 same records always give the same state, at whichever hub they are read.

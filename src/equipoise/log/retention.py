@@ -1,4 +1,4 @@
-"""Which entries of a log may go: those that are too old, too many, or acknowledged by every group.
+"""Which entries of a log may be trimmed: by age, count, size, or acknowledgement by every group.
 
 An entry goes as soon as one of these holds. Its age is that of its id. Without a group nothing counts as consumed.
 """

@@ -1,4 +1,4 @@
-"""How far each producer that numbers its entries has come: an entry that is sent again is added once.
+"""The last sequence number of each producer, by which resent entries are dropped.
 
 A producer numbers its entries within runs: 0, 1, 2 … without a gap; the runs rise. Of each producer the last number
 is enough, however many entries it has added: what is not beyond it has been added, and what leaves a gap is refused.

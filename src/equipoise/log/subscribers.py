@@ -1,4 +1,4 @@
-"""EQ.GROUP: durable subscribers, and when entries of a group are delivered again.
+"""EQ.GROUP: durable subscribers and redelivery times.
 
 A durable subscriber is a consumer group of its own, or a consumer of a group that several share. It attaches before it
 reads, and each time its connection was lost; then no earlier read of it can take entries any more. It gets first what

@@ -1,4 +1,4 @@
-"""Nouns that every plane shares. Pure."""
+"""Values that all planes share. Pure."""
 
 from equipoise.model.change import (
     EntryChange,

@@ -1,4 +1,4 @@
-"""Where a process listens, and what it may tell others about it.
+"""The listen address of a process, and the addresses that it advertises.
 
 Always true: an advertised address is one that others can dial. Every address of a machine (`0.0.0.0`) is one to
 listen on only: a client that dials it reaches itself.

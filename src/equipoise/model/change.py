@@ -1,4 +1,4 @@
-"""Turn one plan into the next, and say why.
+"""Changes between plans, with their reasons.
 
 A change is made for one version: it applies to the plan right before it and to no other, so that plans are applied
 in order, none twice and none backwards. Each part of it carries its reason and the numbers behind it; log, CLI

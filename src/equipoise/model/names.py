@@ -1,4 +1,4 @@
-"""Names of topics, which are any bytes, as text that people read and as text that comes back as the same bytes."""
+"""Topic names, which are any bytes, as readable text and as text that converts back exactly."""
 
 from __future__ import annotations
 

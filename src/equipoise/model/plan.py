@@ -1,4 +1,4 @@
-"""Say which hubs serve a topic: the plan.
+"""The plan: which hubs serve each topic.
 
 A plan is a version, members (hubs with weights), and explicit entries for the few topics that need one; every other
 topic follows the ring over the members. Membership changes only with the plan: a member that is not alive is skipped

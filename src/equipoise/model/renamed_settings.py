@@ -1,4 +1,4 @@
-"""Settings that had another name before: an old name is refused with an error that names the new one.
+"""Former names of settings: an old name is rejected with an error that has the new name.
 
 Dotted names are tables and keys of a settings file. An entry is dropped two releases after the rename.
 """

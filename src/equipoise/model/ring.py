@@ -1,4 +1,4 @@
-"""Decide which hub serves a topic that no entry names: consistent hashing, by weight.
+"""Consistent hashing, by weight, for topics without a plan entry.
 
 Every member owns points on a circle of 2³² positions, in proportion to its weight; a topic belongs to the owner
 of the first point after its own hash. A member that comes or goes therefore moves only the topics of its own

@@ -1,4 +1,4 @@
-"""Say what a topic needs: limits for all topics that match a pattern.
+"""Topic specs: limits for all topics that match a pattern.
 
 Always true of a spec: its numbers are finite and within their bounds, and its pattern within those of a pattern that
 a client may send.

@@ -1,4 +1,4 @@
-"""Arrange the homes of a content topic as a tree: which home follows which.
+"""The tree of a content topic's homes: which home follows which.
 
 The first home numbers the topic and is the root. A home that no other home follows is an edge and carries subscribers;
 every other home is a head. An entry keeps the tree as one index per home: that of the home it follows. No index at all

@@ -1,4 +1,4 @@
-"""The view of any moment, from a DataFrame of records: for the lake, experiments and looking back.
+"""The view at any time from a DataFrame of records, for the lake and experiments.
 
     judged_records   records with the reason why one does not count
     valid_records    judged records that count

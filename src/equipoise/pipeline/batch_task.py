@@ -1,4 +1,4 @@
-"""The work of executors: `task_results` turns a DataFrame of pieces into one of results, `batch_result` adds them up.
+"""Work of executors: `task_results` turns pieces into results, `batch_result` sums them.
 
 A task works on all pieces of its hubs in one pass, in Arrow: each more pass would move the records between the JVM and
 Python once more. The steps of the pass are functions of their own:

@@ -1,4 +1,4 @@
-"""The window of each hub beside the tasks that sum it: one file per hub and batch, in a folder that executors share.
+"""The window of each hub beside its task: one file per hub and batch, in a folder that executors share.
 
 A task reads a hub's new records, adds them here, and sums what the window holds of that hub. Which executor does so
 changes from batch to batch; the files, mapped into memory, are all that it needs to have in common with the last one.

@@ -1,4 +1,4 @@
-"""From the samples of a window to one row per hub, and per topic and hub, in Arrow and numpy. Pure.
+"""Sum the samples of a window into one row per hub and one per topic and hub, in Arrow and numpy. Pure.
 
 A hub's sums follow from its own records alone, whatever other hubs reported: so hubs can be summed anywhere, in any
 grouping, and `sliding_window` puts them together. The driver sums all hubs at once, executors those of their task.

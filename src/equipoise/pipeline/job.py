@@ -1,4 +1,4 @@
-"""The pipeline as it runs: one query, from hubs to the view and the lake.
+"""The pipeline's streaming query, from hubs to the view and the lake.
 
     telemetry_pieces   what hubs recorded since the last batch        source/source.py
     task_results       validated, sampled, summed, written, by hub    batch_task.py, on executors

@@ -1,4 +1,4 @@
-"""What messages of a topic take, from what its hubs measured: no coordinates, and no clocks of two machines compared.
+"""Latency of a topic's messages from measurements at its hubs, without comparing clocks of two machines.
 
 Of each side a hub has quantiles over its clients, half of each client's round trip. A message's way adds up:
 

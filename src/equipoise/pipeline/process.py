@@ -1,4 +1,4 @@
-"""Run the pipeline until it is asked to stop: what `equipoise pipeline` does.
+"""The process of `equipoise pipeline`.
 
 Always true: no other process changes the lake meanwhile; it ends in order on SIGINT and SIGTERM, and with an error that
 says what to do when Spark has ended by itself; nothing that it started stays behind.

@@ -1,4 +1,4 @@
-"""The part of a record that a view needs: numbers, the hub's role, and where clients and hubs are. Pure.
+"""The fields of a record that a view needs: numbers, the hub's role, locations. Pure.
 
 Which columns of telemetry those are follows from the view's schema: every source of a number of topics or hubs.
 

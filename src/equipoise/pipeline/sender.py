@@ -1,4 +1,4 @@
-"""Send views to the controller, in a thread of its own: the query never waits for it.
+"""Send views to the controller from a separate thread, which the query never waits for.
 
 Always true: at most one view waits to be sent, the newest; one that could not be sent is not sent again, since the next
 comes within a second. Who leads is looked up for each view, so that a standby that takes over gets the next one.

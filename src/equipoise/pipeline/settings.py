@@ -1,4 +1,4 @@
-"""How a pipeline is set: where it reads, how it judges, what it keeps, how Spark is started. Read once at start."""
+"""Settings of the pipeline: sources, validation, history, Spark. Read once at start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the window is summed: on the driver, in one thread, or by executors. Pure: times come from the caller.
+"""Choose where the window is summed: in one driver thread or on executors. Pure.
 
 On one machine the driver wins as long as the records of a second take it a part of that second; above a measured rate
 executors do, since each sums the hubs of its own task. Changing over takes one window, in which both are fed, so that

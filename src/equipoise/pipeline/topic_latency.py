@@ -1,4 +1,4 @@
-"""Where a topic's clients are, from what each of its hubs tells of its own clients. Pure numpy.
+"""Locations of a topic's clients, from the reports of its hubs. Pure numpy.
 
 ePulsar 3.2, over hubs: each tells the centroid of the clients it has, how far the farthest is from it, and how long the
 way to the farthest is. Whatever the number of clients, that is one row per topic and hub.

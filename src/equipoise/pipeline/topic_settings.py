@@ -1,4 +1,4 @@
-"""Options of the format `equipoise`: which topics, from where on, how much at once. Spark gives them as text."""
+"""Options of the Spark format `equipoise`: topics, start, batch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records count: take a batch as a hub sent it and say, row by row, what is wrong with it.
+"""Validate records of a batch, row by row, with reasons.
 
 Hubs are ours, but telemetry steers the whole system, so a record is checked for what cannot be: a number that is not
 one, a negative count, more messages than a machine can send, a window that has not ended yet, a name that is not the

@@ -1,4 +1,4 @@
-"""Bound what a view names: of each hub the heaviest topics and those of interest; the rest is one remainder. Pure.
+"""Bound the topics named in a view: the heaviest of each hub and those of interest; the rest is a remainder. Pure.
 
 Always true: of each hub, named topics and remainder together are what they were before; a hub with no more topics than
 are named anyway has no remainder.

@@ -1,4 +1,4 @@
-"""From the results of batches to views, on the driver: the newest window, whichever way it is summed.
+"""Make views on the driver from the results of batches.
 
 `sums_choice` says whether executors sum, or the driver does, or both while one takes over from the other. Spark-free.
 

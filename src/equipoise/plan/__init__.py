@@ -1,4 +1,4 @@
-"""View in, plan out: where topics live, decided without touching the world. Pure."""
+"""View in, plan out: the homes of topics. Pure."""
 
 from equipoise.plan.decision import Decision, Policy
 from equipoise.plan.memory import Arbiter, Memory, MoveClaim, decode_memory, encode_memory

@@ -1,4 +1,4 @@
-"""What a policy is: a pure function from what is known to what should change.
+"""The interface of a policy: a pure function from view and plan to changes.
 
 Keep three questions apart: who may take a topic (eligible), who should (score), and when to act at all (timing). A
 policy that answers them from the view, the plan, the specs, the time and its own memory alone can be replayed, tested

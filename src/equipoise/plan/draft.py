@@ -1,4 +1,4 @@
-"""A plan in the making: one round's working paper, changed by one step after the other.
+"""A plan in the making, changed by one step after the other in a round.
 
 Steps see the predicted view with everything earlier steps have done, and cannot undo it: a topic that was touched in
 this round is not touched again, a hub that gave something away for load takes nothing for load, and one that took

@@ -1,4 +1,4 @@
-"""Turn what was measured into load: what topics need, what hubs can carry, and how full that makes them.
+"""Compute load from measurements: needs of topics, capacities and load ratios of hubs.
 
 A hub's load ratio is `telemetry.load`'s to define; where a hub fell into distress below its stated bandwidth, the
 rate at which it did is its maximum.

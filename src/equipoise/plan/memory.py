@@ -1,4 +1,4 @@
-"""What a policy remembers between rounds, as a value: moves in flight, what is usual of each hub, what each can carry.
+"""State of a policy between rounds, as a value: moves in flight, noise and capacity of each hub.
 
 The same view, plan, specs, time and memory always give the same decision; so a decision can be replayed from what was
 stored of its round, and a standby that has the last memory goes on where the leader stopped. A planner that starts with

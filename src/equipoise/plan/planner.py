@@ -1,4 +1,4 @@
-"""Dynamoth's planner with ePulsar's, composed: facts, obligations, latency, then load from most to least urgent.
+"""The planner: obligations, latency, then load from most to least urgent (Dynamoth and ePulsar).
 
 A round is the list `STEPS`, from first to last; docs/concepts/balancing.md shows the same list. All steps work on one
 draft, so each sees what the earlier ones did and none undoes it. The planner itself only keeps the time between rounds:

@@ -1,4 +1,4 @@
-"""Where a plan puts the topics of a view, and how full that makes every hub, whatever views still show.
+"""Predict the load of every hub under a plan, from a view measured under another plan.
 
 The first half says the same as `Plan.home_of` with the view's live hubs, for 100,000 topics in the time that takes for
 a few hundred. Hubs are indices into the view's; -1 is nowhere.

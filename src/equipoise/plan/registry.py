@@ -1,4 +1,4 @@
-"""The policies there are, by name; and what is left of each without a view."""
+"""The policies by name, and their behaviour without a view."""
 
 from __future__ import annotations
 

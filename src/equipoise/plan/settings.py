@@ -1,4 +1,4 @@
-"""Every constant of the planner, with its unit, its bounds and where its default comes from.
+"""Constants of the planner, each with unit, bounds and the source of its default.
 
 Sources: *paper* is Dynamoth (Gascon-Samson et al., ICDCS 2015), section III; *released* its published program;
 *Pulsar* its TransferShedder; *Cruise Control* its capacity goals; *measured* the costs in docs/results.

@@ -1,4 +1,4 @@
-"""Processes: children that never outlive their parent (start, ask, restart, stop), their logs, and ports."""
+"""Child processes that never outlive their parent, their logs, and ports."""
 
 from equipoise.processes.child import (
     LOG_BYTES_MAX,

@@ -1,4 +1,4 @@
-"""How a process that reads and writes much keeps its memory: for hubs and bookies."""
+"""Memory allocator settings for processes with much I/O: hubs and bookies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One child process: it logs to a file, says when it is ready, answers when asked, and ends with its parent.
+"""One child process: logs to a file, reports readiness, answers health checks, ends with its parent.
 
 Always true: if this process dies, however it dies, the kernel kills the child (on Linux; elsewhere only an orderly end
 takes the child along). A child that is being stopped is asked first and killed after a while. A log is one file and one

@@ -1,4 +1,4 @@
-"""The machine that a process runs on: free ports, memory, the speed of its network.
+"""Facts about this machine: free ports, memory, network speed.
 
 Limits are read from files under a root, so that tests have machines of their own. Linux; 0 where a limit is unknown.
 """

@@ -1,4 +1,4 @@
-"""Keep processes running: start each, watch it, start it again after a pause that grows, stop them all.
+"""Supervise processes: start, watch, restart with backoff, stop all.
 
 Always true: when `stop` has returned none of the processes is left; each is started at most once at a time.
 

@@ -1,4 +1,4 @@
-"""What to set after a profile: lines for the settings of the hub and of the controller. Pure."""
+"""Recommended settings after a profile, for the hub and the controller. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One load on one hub: publications at a set rate, whatever the hub does, and how late they come.
+"""One load on one hub: publishes at a fixed rate and measures their delay.
 
 One thread sends and receives on one clock, and spins. Each payload begins with the time at which it was sent; as all
 frames of a connection are equally long, the times are found without parsing, in every so-manieth frame. Where the

@@ -1,4 +1,4 @@
-"""What a kept result says about where it was taken: machine, commit, versions; no host names, no paths.
+"""The environment of a kept result: machine, commit, versions; no host names, no paths.
 
 `tell` prints and keeps the result of a benchmark that has no more to say than one object, `keep` only keeps it.
 """

@@ -1,4 +1,4 @@
-"""Which number of a load foretells that messages are late, and from where on. Pure.
+"""Find the load metric and the threshold at which messages become late. Pure.
 
 A load is late when its 95th percentile is above a limit. For each number that a load has, the knee is the bound that
 sorts the loads best into late ones above and others below; the share that it sorts rightly, each side counting half, is

@@ -1,4 +1,4 @@
-"""What the kernel says about a server process: CPU time and resident memory.
+"""CPU time and resident memory of a server process, from the kernel.
 
 CPU time is the process's own CPU clock: user and system time of all its threads, dead ones included, in
 nanoseconds. It is the sum that /proc/PID/stat shows in ticks of 10 ms, which stands in where the clock

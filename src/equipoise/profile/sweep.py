@@ -1,4 +1,4 @@
-"""All loads of a profile on one hub process, one after the other, and what they tell.
+"""All loads of a profile on one hub process in sequence, and their results.
 
 A shape's rates rise until its messages are far too late or it cannot be driven any faster; what is beyond says nothing
 new. A load that only the driver was too slow for does not count.

@@ -1,4 +1,4 @@
-"""The Redis protocol, RESP2 and RESP3: bytes in, commands out; values in, bytes out. Pure."""
+"""The Redis protocol, RESP2 and RESP3. Pure."""
 
 from equipoise.resp.exact import RequestLimits
 from equipoise.resp.requests import Command, Publishes, RequestReader, leading_publishes

@@ -1,4 +1,4 @@
-"""One request at a time, exactly: the limits, the inline form and the error texts of Redis.
+"""Parse one request at a time with Redis's limits, inline form and error texts.
 
 This is the parser of last resort: it sees first bytes that are not `*`, headers that announce much, unfinished
 frames and garbage. It never allocates from an announced number, and tells how many bytes an unfinished frame

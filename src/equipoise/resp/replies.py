@@ -1,4 +1,4 @@
-"""Encode what is written: requests, replies in RESP2 and RESP3, and deliveries.
+"""Encode requests, replies in RESP2 and RESP3, and deliveries.
 
 Every function returns the finished bytes. `proto` is 2 or 3; where the two differ, RESP3 has the richer type and
 RESP2 the array that Redis puts in its place. A request has one spelling, an array of bulk strings: clients write it,

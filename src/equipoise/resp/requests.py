@@ -1,4 +1,4 @@
-"""Turn a client's bytes into commands, whatever the client sends and however the network splits it.
+"""Parse a client's bytes into commands, for any input and any split by the network.
 
 A chunk that begins with PUBLISH is read by the compiled part, where it has been built (`runs`). Of all else, two
 parsers share the work. hiredis parses ordinary chunks at C speed. It reserves memory for whatever count a

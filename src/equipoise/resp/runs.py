@@ -1,4 +1,4 @@
-"""Runs of messages of one topic: sequences of payloads, compiled where that part has been built.
+"""Runs of messages of one topic: sequences of payloads, compiled where available.
 
 A run is a tuple, a list, or a `Run` (`_runs.c`), which is kept as it is spelled between hubs. Code that passes a run on
 asks `replies` for its size and spelling, and pays nothing for each message of a `Run`; all other code sees a sequence.

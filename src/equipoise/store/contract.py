@@ -1,4 +1,4 @@
-"""What hubs, tools and the controller may ask of the metadata store.
+"""The contract of the metadata store.
 
 A store is a tree of small versioned nodes and a session. Nodes are compared and set by version; an ephemeral node goes
 with the session that made it. There are three: in memory, in memory behind a (simulated) network, and ZooKeeper; one

@@ -1,4 +1,4 @@
-"""Do heavy work beside the loop: a plan of 100,000 entries takes a quarter of a second to decode.
+"""Run heavy work beside the event loop: decoding a plan of 100,000 entries takes a quarter of a second.
 
 What is handed over is a pure function of values that do not change. On the simulated loop it runs at once.
 """

@@ -1,4 +1,4 @@
-"""Where everything is kept: the paths of the store, in one place.
+"""The paths of the store.
 
 The shape is Hedwig's: a region, its hubs with an ephemeral `alive` each, its durable topics with their owner each; and
 besides them what is ours, the specs, the users and the plan. `docs/reference/znodes.md` is made from `NODES`.

@@ -1,4 +1,4 @@
-"""Addresses of a ZooKeeper, and what its client needs to be let in.
+"""ZooKeeper addresses with credentials and TLS files.
 
     zk://host:port,host:port/root?auth=FILE
     zks://host:port,host:port/root?ca=FILE&certificate=FILE&key=FILE&auth=FILE

@@ -1,4 +1,4 @@
-"""The stages of a message on its way to its position, for one stream at one hub. Pure.
+"""The stages of a message before it has a position, for one stream at one hub. Pure.
 
     route         the hub that numbers it, or the next one towards it, is known and can be reached
     dependencies  what it comes after has passed: positions of other streams, and messages of the same path that went

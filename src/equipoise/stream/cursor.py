@@ -1,4 +1,4 @@
-"""Merge a stream by position: tell duplicates, holes and new epochs.
+"""Track a stream by position: detect duplicates, holes and new epochs.
 
 A cursor holds the position after the last message taken. What arrives is compared with it:
 

@@ -1,4 +1,4 @@
-"""What is to be done about a stream when its handover goes a step further: values, carried out by the hub.
+"""Effects of a step in a handover, as values that the hub executes.
 
 The docstring of an effect is what docs/reference/handover.md says that a hub does.
 """

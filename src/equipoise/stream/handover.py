@@ -1,4 +1,4 @@
-"""How a topic's stream changes its home, as one table: states, events, guards and actions. Pure.
+"""The state machine of a handover: states, events, guards and actions in one table. Pure.
 
 The plan is the only decision; the table is how hubs carry it out between themselves (docs/decisions/0005). `apply`
 finds the first row for the stream's state and the event whose guard holds, changes the stream by it, and returns what

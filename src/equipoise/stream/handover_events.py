@@ -1,4 +1,4 @@
-"""What can happen to a stream on its way from one home to the next, and what the handover reads and changes. Pure.
+"""Events of a handover, and the state that its rules read and change. Pure.
 
 The docstring of an event is its name in docs/reference/handover.md.
 """

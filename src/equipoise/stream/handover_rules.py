@@ -1,4 +1,4 @@
-"""The guards and the actions of the handover's table. Pure.
+"""Guards and actions of the handover table. Pure.
 
 A guard reads the stream, the event and what the hub knows. An action changes what is known of the stream and returns
 effects. Their docstrings are the text of docs/reference/handover.md.

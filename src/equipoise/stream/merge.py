@@ -1,4 +1,4 @@
-"""Take the streams of a topic from several sources at once, and change sources without losing or repeating anything.
+"""Merge the streams of a topic from several sources, and switch sources without loss or duplicates.
 
 A topic has a trunk and, where it is replicated for many publishers, lanes beside it: streams with positions of their
 own. Each comes from one or more *sources*, which are subscriptions to the topic over one link: to all of its streams,

@@ -1,4 +1,4 @@
-"""What a source sends of one stream, part by part, in the order in which it sends it.
+"""Parts of a stream, as a source sends them in order.
 
 Hubs send these to each other as frames, and to smart clients as pushes (docs/reference/wire.md); both merge them.
 """

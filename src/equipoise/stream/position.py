@@ -1,4 +1,4 @@
-"""Where a message stands in its topic's stream.
+"""The position of a message in its topic's stream.
 
 The hub that serves a topic numbers its messages: position = (epoch, n), n counting from 1 without holes
 inside an epoch. Epochs of one topic only grow. A subscriber that holds the position of its last message

@@ -1,4 +1,4 @@
-"""Merge one stream at a hub where it is not numbered, from the hubs that send it.
+"""Merge one stream at a hub that relays it, from the hubs that send it.
 
 A relay *follows* one source at a time. What that sends is in order and complete. When the topic gets a new home the
 relay attaches there as well, which says from which position on it sends (`join_at`). Until the old source has brought

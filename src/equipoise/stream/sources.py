@@ -1,4 +1,4 @@
-"""The streams of one topic as several sources bring them, and the parts that wait. merge.py makes one of them."""
+"""Streams of one topic by source, and parts that wait, for merge.py."""
 
 from __future__ import annotations
 

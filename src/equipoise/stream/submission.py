@@ -1,4 +1,4 @@
-"""What is on its way to its position: messages or their loss, why they wait, where they go. Pure values.
+"""Messages without a position yet: payloads or losses, reasons to wait, destinations. Pure values.
 
 `stream/admission` has the stages, and the queue.
 """

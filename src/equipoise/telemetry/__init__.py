@@ -1,4 +1,4 @@
-"""Records that hubs make of their load and the pipeline reads: one schema, a ring, Arrow on the wire. Pure."""
+"""Telemetry records of hubs: schema, ring, Arrow encoding. Pure."""
 
 from equipoise.telemetry.column import EVERY_KIND, Column, ColumnType, RecordKind, Role
 from equipoise.telemetry.load import EDGE_STATES

@@ -1,4 +1,4 @@
-"""What a column of telemetry is: its type, its unit, the kinds of records that fill it. `schema` lists them all."""
+"""A column of telemetry: type, unit, kinds of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One definition of load: how full a hub is, from what it measures of itself.
+"""The load ratio of a hub, from its own measurements.
 
 The planner, `equipoise hubs ls`, the dashboard and Prometheus all show this number. 1 is a hub that is full, in
 whatever it has least of:

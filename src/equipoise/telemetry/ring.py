@@ -1,4 +1,4 @@
-"""The records that a hub keeps for its readers: by sequence, for a while, within a bound.
+"""The bounded ring of a hub's telemetry records, read by sequence number.
 
 Sequences begin at 0 with each incarnation and have no holes. What is too old, or too much, falls out at the old end,
 and a reader that was away learns from `oldest` how much it missed.

@@ -1,4 +1,4 @@
-"""The one schema of telemetry: what hubs record, every column of it, as data.
+"""The schema of telemetry: every column, as data.
 
 All kinds of records share one table, since they share one sequence: a hub's records are read by offset, in order,
 whatever they say. `kind` tells which columns a record fills; the others are null in it. Arrow's schema, Spark's and

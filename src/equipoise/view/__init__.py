@@ -1,4 +1,4 @@
-"""The view: what is measured of all topics and hubs, as the planner sees it. Pure."""
+"""The view: measurements of all topics and hubs for the planner. Pure."""
 
 from equipoise.view.codec import ViewTables, from_tables, to_tables
 from equipoise.view.schema import HubView, TopicView

@@ -1,4 +1,4 @@
-"""A view as Arrow tables, and as bytes on its way from the pipeline to the controller. Pure.
+"""Encode a view as Arrow tables and as bytes. Pure.
 
     topics   one row per topic: `topic` (binary) and the columns of `schema.TOPIC_COLUMNS`
     hubs     one row per hub: `hub` (string) and the columns of `schema.HUB_COLUMNS`

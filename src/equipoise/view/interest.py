@@ -1,4 +1,4 @@
-"""What the planner wants to see by name in a view that names only the topics that matter. Pure.
+"""Topics that the planner needs by name in a bounded view. Pure.
 
 A view of ten million topics would name a few hundred of each hub: the heaviest, and those of interest. All others of a
 hub are one remainder in its row (`rest_*` of `schema.HubFields`), which the planner counts and leaves where it is.

@@ -1,4 +1,4 @@
-"""The view's one table: every number of a topic and of a hub, with its type, unit, default, source and aggregate.
+"""The columns of the view: type, unit, default, source and aggregate of each.
 
 A number is declared once, as a field of `TopicFields` or `HubFields`. Rows (`TopicView`, `HubView`), numpy columns
 (`TopicColumns`, `HubColumns`), the Arrow tables, the samples that the pipeline keeps and the sums that it makes of them

@@ -1,4 +1,4 @@
-"""What the planner sees: one frozen view of all topics and hubs, as columns.
+"""The view: one immutable table of all topics and hubs.
 
 A policy reads nothing else. A view holds what was true of a window of some seconds: rates are per second over that
 window, counts are those of its end, and numbers of a topic are totals over all hubs that carry it. With 100,000 topics

@@ -1,4 +1,4 @@
-"""What people see: the controller's facts as pages, JSON and metrics.
+"""Dashboard, API and metrics of the controller.
 
 Read `facts` (what is shown, as plain values), `routes` (the table of what is served, and its description),
 `app` (the server), `actions` (what an operator may do).

@@ -1,4 +1,4 @@
-"""What an operator may do through the pages: what the commands do, by the same functions (`store.operating`)."""
+"""Operator actions of the dashboard, by the functions that the commands use."""
 
 from __future__ import annotations
 

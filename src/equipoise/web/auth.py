@@ -1,4 +1,4 @@
-"""Decide which requests may look and which may act. Pure.
+"""Decide which requests may read and which may act. Pure.
 
 With a token set, a request that shows it may do everything and others nothing, unless loopback was said to be free to
 look. Without one, loopback may look and no request may act: a page that any other site's script could reach must not

@@ -1,4 +1,4 @@
-"""The tree of a content topic, as pages and the API show it: heads, edges, how full edges are, how sessions turned out.
+"""The tree of a content topic for pages and API: heads, edges, their load, results of sessions.
 
 State and ratios are those of the newest view. Subscriptions and ratios are a hub's, over all content topics that it
 carries: sessions balance hubs, not topics.

@@ -1,4 +1,4 @@
-"""Bookies, ledgers and logs as the store has them, for pages and metrics. Changes nothing.
+"""Bookies, ledgers and logs in the store, for pages and metrics. Read-only.
 
 A look costs the store a read for each log and each ledger, so it is taken when it is asked for, at most every few
 seconds, and of so many logs and ledgers at most; `is_partial` says that there are more.

@@ -1,4 +1,4 @@
-"""The rate limit of a topic, as pages and the API show it.
+"""The rate limit of a topic, for pages and API.
 
 What each home has of the envelope and of the publishers, what it takes, what a fit has found, and why nothing better is
 known than the present split.

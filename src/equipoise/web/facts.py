@@ -1,4 +1,4 @@
-"""What is shown, as plain values that become JSON: the same for pages, API and metrics.
+"""The facts that pages, API and metrics show, as plain values.
 
 Reads the controller's knowledge; changes nothing. A number that is not known is null, never NaN.
 """

@@ -1,4 +1,4 @@
-"""The last changes of the plan, read from the store once each, however many pages show them.
+"""Recent changes of the plan, read from the store once for all pages.
 
 Always true: what is given is in order, the latest first, and no change is given twice.
 """

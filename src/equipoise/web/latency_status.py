@@ -1,4 +1,4 @@
-"""How topics stand to their latency limits: what was measured, what coordinates estimate, what they may take.
+"""Topics against their latency limits: measured, estimated, allowed.
 
 Always true: `is_held` is None unless there is a limit and a latency to compare it with; what was measured, at the
 quantile of the limit, comes before E(t), and E(t) before what is expected of the home, W(t, b), as for the planner.

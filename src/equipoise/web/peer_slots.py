@@ -1,4 +1,4 @@
-"""Count what peers hold at once, each and all together, and refuse what is above the bounds. Pure."""
+"""Count connections and streams per peer and in total, and reject those above the bounds. Pure."""
 
 from __future__ import annotations
 

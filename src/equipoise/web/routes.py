@@ -1,4 +1,4 @@
-"""The table of what is served under /api/, and its description made from it."""
+"""The table of routes under /api/, and the API description made from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What charts show: a few numbers of each view, kept for a while. Pure: times come with the views."""
+"""Time series for charts, from views. Pure."""
 
 from __future__ import annotations
 

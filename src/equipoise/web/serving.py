@@ -1,4 +1,4 @@
-"""Run the pages on the controller's own loop, over a bounded number of HTTP connections.
+"""Serve pages on the controller's event loop, over a bounded number of connections.
 
 Connections are bounded in all, per peer, and in the time that one may take to send a request. A connection without a
 whole request head ends after `REQUEST_S`, whether it is new or has been served before: silence holds no place that

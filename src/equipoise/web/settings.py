@@ -1,4 +1,4 @@
-"""How the pages are served. Read once at start."""
+"""Settings of the dashboard's server. Read once at start."""
 
 from __future__ import annotations
 

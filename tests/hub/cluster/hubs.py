@@ -17,6 +17,8 @@ from equipoise.model import Entry, Member, Mode, Plan
 from hub.world import FakeClient, FakeShell, World
 
 PORT = 6399
+# From, to; and for a control link the word.
+Link = tuple[str, str] | tuple[str, str, str]
 # Who hubs are to each other, where there are users.
 HUB_USER = "hub"
 
@@ -41,14 +43,17 @@ class Wires:
         self._name = name
 
     def dial(self, link: OutLink, facts: LiveHub) -> None:
-        self._hubs.links[self._name, link.hub] = link
+        self._hubs.links[self._key(link)] = link
 
     def redial(self, link: OutLink) -> None:
-        self._hubs.connections.pop((self._name, link.hub), None)
+        self._hubs.connections.pop(self._key(link), None)
 
     def hang_up(self, link: OutLink) -> None:
-        self._hubs.links.pop((self._name, link.hub), None)
-        self._hubs.connections.pop((self._name, link.hub), None)
+        self._hubs.links.pop(self._key(link), None)
+        self._hubs.connections.pop(self._key(link), None)
+
+    def _key(self, link: OutLink) -> Link:
+        return (self._name, link.hub, "control") if link.is_control else (self._name, link.hub)
 
     def declared_dead(self) -> None:
         raise AssertionError("nobody is buried here")
@@ -65,10 +70,10 @@ class Hubs:
         limits: Mapping[str, Limits] | None = None,
         cluster: ClusterSettings | None = None,
     ) -> None:
-        self.links: dict[tuple[str, str], OutLink] = {}
+        self.links: dict[Link, OutLink] = {}
         # By link, the other end and what is on its way there.
-        self.connections: dict[tuple[str, str], tuple[FakeClient, list[bytes]]] = {}
-        self.held: set[tuple[str, str]] = set()
+        self.connections: dict[Link, tuple[FakeClient, list[bytes]]] = {}
+        self.held: set[Link] = set()
         # Those that greet as the release before capabilities had names.
         self._legacy = frozenset(legacy)
         self.nodes = {
@@ -134,7 +139,7 @@ class Hubs:
         assert all(isinstance(reply, int) for reply in client.read())
 
     def release(self, *link: str) -> None:
-        self.held.discard((link[0], link[1]))
+        self.held.discard(link)
         self.settle()
 
     def settle_now(self) -> None:
@@ -148,7 +153,7 @@ class Hubs:
             for name in sorted(self.alive):
                 self.nodes[name].shell.advance(step_s)
             for link, (end, under_way) in list(self.connections.items()):
-                if under_way and link not in self.held and set(link) <= self.alive:
+                if under_way and link not in self.held and set(link[:2]) <= self.alive:
                     data = b"".join(under_way)
                     under_way.clear()
                     end.send_raw(data)
@@ -160,8 +165,9 @@ class Hubs:
     def _connect(self) -> bool:
         """Greet on links without a connection; whether one has to begin anew."""
         has_fallen = False
-        for (source, target), link in list(self.links.items()):
-            if (source, target) in self.connections or not {source, target} <= self.alive:
+        for key, link in list(self.links.items()):
+            source, target = key[:2]
+            if key in self.connections or not {source, target} <= self.alive:
                 continue
             own, peer = self.nodes[source].core, self.nodes[target]
             end = peer.client(user=HUB_USER)
@@ -169,14 +175,21 @@ class Hubs:
             has_content = own.settings.cluster.filtered_links
             announcement = Announcement.of(own.limits, has_content=has_content) if is_named else None
             lives = (source, own.incarnation), (target, link.incarnation)
-            end.send_raw(spell_greeting(lives[0], announcement, generation=link.generation, peer=lives[1]))
+            greeting = spell_greeting(
+                lives[0],
+                None if link.is_control else announcement,
+                generation=link.generation,
+                peer=lives[1],
+                is_control=link.is_control,
+            )
+            end.send_raw(greeting)
             *announced, offset = end.read()
             if isinstance(offset, int):
                 for words in announced:
                     peer_says = Announcement.parse(words.split())
                     self.nodes[source].cluster.announced((target, link.incarnation), peer_says)
                 under_way: list[bytes] = []
-                self.connections[source, target] = (end, under_way)
+                self.connections[key] = (end, under_way)
                 if not link.resume(offset, under_way.append):
                     link.fall()
                     has_fallen = True

@@ -119,3 +119,45 @@ def test_only_its_own_head_joins_an_edge_and_only_with_a_neighbour() -> None:
     for sender, cluster in (("h2", "h1"), ("h1", "h5"), ("h4", "h2"), ("h1", "h9")):
         publish(hubs, "h1", "$at/h3/content", encode(ClusterJoined(hub=sender, cluster=cluster)))
     assert edge(hubs, "h3").group.joined is None and edge(hubs, "h3").topics == {b"t": {"h4"}}
+
+
+def seated(hubs: Hubs, is_busy: bool) -> list[list[object]]:
+    """Three smart publishers at h1, whose processor is busy or not, for a minute: what they are told."""
+    node = hubs["h1"]
+    node.shell.cpu_s = lambda: (0.8 if is_busy else 0.1) * node.shell.now()  # type: ignore[method-assign]
+    clients = [node.client(3) for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.send("EQ.LINK", f"client-{number:016}", "ROUTES")
+    for _ in range(60):
+        for number, client in enumerate(clients):
+            for _ in range(1 + 2 * number):
+                client.send("PUBLISH", "t", "x")
+        pass_time(hubs, 1)
+    return [
+        [piece for piece in client.read() if isinstance(piece, list) and piece[0] == b"eq.seat"]
+        for client in clients
+    ]
+
+
+def test_a_head_that_uses_more_of_its_processor_sends_publishers_to_its_neighbour() -> None:
+    hubs = begun()
+    told = seated(hubs, is_busy=True)
+    version = hubs["h1"].cluster.router.version
+    seat = [b"eq.seat", b"t", version, hubs["h1"].cluster.router.address("h2", is_tls=False)]
+    # A quarter of nine publishes a second: the one with the highest rate that fits.
+    assert [pieces[:1] for pieces in told] == [[seat], [], []]
+    assert head(hubs, "h1").publishers.moved == 1
+
+
+def test_heads_that_are_balanced_keep_their_publishers() -> None:
+    hubs = begun()
+    assert seated(hubs, is_busy=False) == [[], [], []]
+    assert head(hubs, "h1").publishers.use.rate == pytest.approx(9.0, rel=0.1)
+
+
+def test_a_hub_that_is_no_head_with_a_neighbour_counts_no_publishers() -> None:
+    hubs = begun()
+    hubs.replicate("t", Mode.CONTENT, *HUBS)
+    seated(hubs, is_busy=True)
+    publishers = head(hubs, "h1").publishers
+    assert (publishers.moved, publishers.use.rate, dict(publishers._sent)) == (0, 0.0, {})

@@ -23,7 +23,8 @@ from equipoise.hub.cluster.link.frames import (
     ProbeFrame,
     Tag,
 )
-from equipoise.hub.cluster.link.link import VOID_OFFSET, OutLink
+from equipoise.hub.cluster.link.incoming import VOID_OFFSET
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.settings import Limits
 from equipoise.resp import RequestReader
 

@@ -37,9 +37,21 @@ def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> N
     check_seeds(f"content-{name}", range(3))
 
 
-@pytest.mark.parametrize(
-    "name", ["shares", "steady", "sessions", "full", "drained", "misheard", "clusters", "clusters-deaths"]
-)
+SESSION_CASES = [
+    "shares",
+    "steady",
+    "sessions",
+    "full",
+    "overloaded",
+    "drained",
+    "misheard",
+    "clusters",
+    "clusters-deaths",
+    "publishers",
+]
+
+
+@pytest.mark.parametrize("name", SESSION_CASES)
 def test_hubs_share_subscribers_by_themselves(name: str) -> None:
     check_seeds(f"content-{name}", range(1))
 

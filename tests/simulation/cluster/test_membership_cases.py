@@ -21,6 +21,7 @@ from equipoise.lab.workload import History
 from equipoise.model import Member, Plan, PlanChange
 from equipoise.model.change import ASKED_FOR
 from equipoise.store import (
+    HubsStore,
     LeaderFacts,
     LeaderStore,
     MemoryStore,
@@ -164,6 +165,23 @@ def test_a_hub_whose_node_was_taken_away_announces_itself_again() -> None:
         store = await beside(world)
         await store.delete(TREE.alive("h2"))
         await until(lambda: world.region.hubs["h2"].incarnations == 2 and world.region.is_settled())
+
+    play(script)
+
+
+def test_a_hub_is_registered_with_its_load_and_never_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by seed 20005 of durable-unled: a full hub that had just come back was given logs."""
+
+    async def script(world: ClusterWorld) -> None:
+        monkeypatch.setattr(world.region, "load_of", lambda hub: 0.7)
+        node = world.region.hubs["h3"]
+        node.crash(silent=True)
+        await until(lambda: "h3" not in world.region.alive)
+        node.start()
+        await until(lambda: "h3" in world.region.alive)
+        seen = await HubsStore(await beside(world), TREE).look("h3")
+        assert seen is not None and seen.alive is not None
+        assert seen.alive.load_ratio == 0.7
 
     play(script)
 

@@ -46,8 +46,15 @@ CASES = (
 
 
 # durable-doubt 13: the time at which the wait of several readers ends is inexact, and the hub set a timer of no length
-# again and again. durable-sites 7002: a log stayed claimed by a hub that no longer wanted it.
-MENDED = [("durable-doubt", 13), ("durable-sites", 7002)]
+# again and again. durable-sites 7002, 20000: a log stayed claimed by a hub that no longer wanted it. durable-unled
+# 20005: a full hub registered without its load. 20045: the check took logs as spread while a hub had some to give away.
+MENDED = [
+    ("durable-doubt", 13),
+    ("durable-sites", 7002),
+    ("durable-sites", 20_000),
+    ("durable-unled", 20_005),
+    ("durable-unled", 20_045),
+]
 
 
 @pytest.mark.parametrize(("case", "seed"), MENDED)

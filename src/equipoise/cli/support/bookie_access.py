@@ -1,4 +1,4 @@
-"""How a command says who it is at bookies that ask for a login: for `equipoise bookie` and `equipoise bookies`."""
+"""Credentials for bookies that require a login, for `equipoise bookie` and `equipoise bookies`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`equipoise topics filters`: what subscribers ask of a topic, and what hubs ask each other for."""
+"""`equipoise topics filters`: filters of a topic's subscribers, and filters between hubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place for logs of a hub that runs alone: `equipoise hub --data FOLDER`.
+"""Storage of logs for a hub without a cluster: `equipoise hub --data FOLDER`.
 
 A lone hub is a region of one. In its folder: `store`, the tree that other hubs would have in ZooKeeper, journalled;
 `bookie`, the directory of a bookie, a process of its own that ends with the hub and is started again should it end

@@ -1,4 +1,4 @@
-"""Fits of limited topics, as the controller asks for them: `equipoise profile split` in a process of its own.
+"""Fits of rate-limited topics for the controller: `equipoise profile split` in a child process.
 
 The process records arrivals at all hubs and replays them as a Spark job. It has its own memory and its own JVM, so a
 job that fails costs the controller nothing.

@@ -1,4 +1,4 @@
-"""`equipoise profile split`: find over how many hubs a limited topic should be split, from its arrivals."""
+"""`equipoise profile split`: find the number of hubs for a rate-limited topic from its arrivals."""
 
 from __future__ import annotations
 

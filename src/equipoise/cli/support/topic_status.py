@@ -1,4 +1,4 @@
-"""What `equipoise topics show` tells of a topic's rate limit and, of a content topic, of its edges."""
+"""Rate limit and edges of a topic, as `equipoise topics show` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs and logs of topics as commands read and show them."""
+"""Parse and format specs and logs of topics for commands."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which hub serves which topic, and which link serves which subscription."""
+"""The hub of each topic and the link of each subscription."""

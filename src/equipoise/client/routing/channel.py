@@ -1,4 +1,4 @@
-"""One name subscribed on the wire, shared by all local subscriptions to it. Pure.
+"""One subscribed name on the wire, shared by all local subscriptions to it. Pure.
 
 A channel is *live* while a hub has confirmed it on a present connection; only then does it pass messages on. A listener
 is *ready* once it has seen the channel live; only then is a gap its business.

@@ -1,4 +1,4 @@
-"""Know what the local subscriptions want, and which link serves each of it.
+"""The local subscriptions, by channel, and the link that serves each.
 
 A topic is subscribed to at its home, as far as that is known and can be reached, else at the base; a pattern always at
 the base, whose hub hears all others. A name that the hub which serves it refuses, or takes away by itself, ends the

@@ -1,4 +1,4 @@
-"""Go where topics live: which link serves what.
+"""Route subscriptions and publishes to the hubs that are homes of their topics.
 
 Hubs tell where a topic lives (routes.py). For each topic in use the home is connected to, then its subscription changes
 over (stream/merge.py) and its publisher (publishing.py). Until then, and whenever a home cannot be reached, the base
@@ -138,7 +138,7 @@ class ClientRouter:
             self._place(topic)
 
     def on_seat(self, push: Push) -> None:
-        """A hub says at which home of a split topic this client publishes."""
+        """A hub says at which home of a split topic, or head of a content topic, this client publishes."""
         topic, version, address = push[1:4]
         home = parse_address(address)
         if home is not None and isinstance(version, int) and self._routes.seat(topic, version, home):
@@ -274,6 +274,7 @@ class ClientRouter:
         self.channels.on_over(link)
         for topic in self._routes.topics_at(link.endpoint):
             self._retry_soon(topic)
+        self._routes.leave(link.endpoint)
 
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
         # A hub that does not know the plan yet by which it is a home will soon.

@@ -1,12 +1,13 @@
-"""Where topics live, as far as this client knows. Pure.
+"""The homes of topics that this client has learned. Pure.
 
 Hubs tell (topic, version, mode, homes). Versions are the plan's and never go backwards: what an older plan says is left
 aside, from any hub. The same version may name other homes, since a home may have died.
 
     single            publish and subscribe at the first home
     all-publishers    publish at the first, subscribe at one drawn at random
-    content           publish at the first, subscribe at one of the others: the one it has, else one drawn at random; by
-                      filter where a hub has sent it (`eq.edge`), else at the base if that is one of them
+    content           publish at the first, or at a head that a hub has sent it to (`eq.seat`); subscribe at one of the
+                      others: the one it has, else one drawn at random; by filter where a hub has sent it (`eq.edge`),
+                      else at the base if that is one of them
     all-subscribers   publish at one drawn at random, or where a hub has dealt it a seat, subscribe at every home
 
 The drawing is by rendezvous hashing under a key of the client's own: a home that is drawn stays so until it is none any
@@ -100,14 +101,20 @@ class Routes:
             # Hubs that balance subscribers move them one by one: what else changes is no reason to leave an edge.
             drawn = route.subscribe_at
         seat = route.seat if route.seat in named else drawn
+        route.seat = None if chosen is Mode.CONTENT else route.seat
         route.publish_at = seat if chosen is Mode.ALL_SUBSCRIBERS else named[0]
         route.subscribe_at = named[0] if chosen is Mode.SINGLE else drawn
         return True
 
     def seat(self, topic: bytes, version: int, home: Endpoint) -> bool:
-        """Take a hub's word for the home that this client publishes at; whether it changes anything."""
+        """Take a hub's word for the hub that this client publishes at; whether it changes anything.
+
+        A home of a split topic; or a head of a content topic, which need not be among the homes that clients know.
+        """
         route = self._routes.get(topic)
-        if route is None or route.mode is not Mode.ALL_SUBSCRIBERS or home not in route.homes:
+        if route is None or not (
+            route.mode is Mode.CONTENT or (route.mode is Mode.ALL_SUBSCRIBERS and home in route.homes)
+        ):
             return False
         if version < route.version or route.publish_at == home:
             return False
@@ -123,7 +130,17 @@ class Routes:
 
     def topics_at(self, endpoint: Endpoint) -> list[bytes]:
         """Topics that the client goes to a hub for, or may."""
-        return [topic for topic, route in self._routes.items() if endpoint in route.homes]
+        return [
+            topic
+            for topic, route in self._routes.items()
+            if endpoint in route.homes or endpoint == route.publish_at
+        ]
+
+    def leave(self, endpoint: Endpoint) -> None:
+        """A hub cannot be reached: topics that are published at this head are published at their home again."""
+        for route in self._routes.values():
+            if route.mode is Mode.CONTENT and route.publish_at == endpoint:
+                route.seat, route.publish_at = None, route.homes[0]
 
     def expire(self, before: float, in_use: set[bytes]) -> list[bytes]:
         """Forget what was last used before a time, and is not in use; which topics those are."""

@@ -1,4 +1,4 @@
-"""Turn what a caller hands in into the bytes of a request. Pure.
+"""Encode the arguments of a call as a request. Pure.
 
 Replies are parsed by hiredis in connection.py.
 """

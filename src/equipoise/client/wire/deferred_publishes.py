@@ -1,4 +1,4 @@
-"""Publishes whose replies come later, since their topics are above their rates: see EQ.DEFER.
+"""Publishes to rate-limited topics, whose replies come later: see EQ.DEFER.
 
 A hub says of a publish that has to wait for tokens that its reply is deferred, under a number, and answers it in a push
 of that number. Meanwhile the connection answers other topics. Under way, the reply may even overtake that word.

@@ -1,4 +1,4 @@
-"""Open a connection to a hub, tell when it is silent, and decide when to try again.
+"""Open a connection to a hub, detect a silent hub, and compute the delay of the next attempt.
 
 Dialling is TCP, TLS, then the handshake that logs in and names the client. A connection that is returned speaks RESP3
 and is logged in; one that fails on the way is closed. The random numbers of the back-off are the caller's, so that a

@@ -1,4 +1,4 @@
-"""Turn a peer's error reply into an error that says what to do; tell which of them heal by waiting. Pure."""
+"""Convert error replies into exceptions with a remedy; classify which errors are temporary. Pure."""
 
 from __future__ import annotations
 

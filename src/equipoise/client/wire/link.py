@@ -1,4 +1,4 @@
-"""Keep one connection to a hub: connect, notice when it is lost; and connect again, if it is the link of the URL.
+"""Keep one connection to a hub: connect, detect its loss, reconnect if it is the link of the URL.
 
     open    ──lost──►  away  ──connected──►  open            the link of the URL: the base
       └───────────────────┴──closed, or refused for good──►  over

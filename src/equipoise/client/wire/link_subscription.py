@@ -1,4 +1,4 @@
-"""A name subscribed over one link: what channels merge, and what the link keeps the same at its hub."""
+"""One name subscribed over one link, as channels see it and as the link restores it at its hub."""
 
 from __future__ import annotations
 

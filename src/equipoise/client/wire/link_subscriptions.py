@@ -1,4 +1,4 @@
-"""Keep the subscriptions over one link the same on both sides: here and at its hub.
+"""Keep the subscriptions of one link equal at the client and at its hub.
 
 Names are subscribed one by one, so that a refusal concerns one name. A name is asked for when it is first wanted here
 and again on every new connection; a peer that does not know positions is asked in plain Redis words instead. What

@@ -1,4 +1,4 @@
-"""The links of one bus: the base, and one to each hub that some topic lives at.
+"""The links of one bus: the base link, and one link per hub that is the home of a topic in use.
 
 A link to a home is made when a topic is to go there, and closed when nothing uses it. An address that did not
 answer, or whose link was lost, is not tried again before a while has passed, which grows.

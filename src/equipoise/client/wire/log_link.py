@@ -1,4 +1,4 @@
-"""Requests about logs, over a connection of their own to any hub: made when one is needed, and anew when it is lost.
+"""Requests about logs, over a separate connection to any hub, opened on demand and reopened after a loss.
 
 Each hub passes a request on to the owner of the log. A read may wait there for seconds, and holds up what is asked
 behind it, so it does not share a connection with what must not wait.

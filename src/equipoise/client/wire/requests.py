@@ -1,4 +1,4 @@
-"""Requests to a hub, and those in flight on one connection, in the order in which they were sent.
+"""Requests in flight on one connection, in the order of sending.
 
 A request has one reply, or fails with its connection. Its class decides what the outcome completes: a future, the next
 flush, or a callback that waits for a later push. A hub may defer the reply to a publish (`deferred_publishes`): then

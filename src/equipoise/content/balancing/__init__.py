@@ -1,4 +1,4 @@
-"""Balance hubs that carry the subscribers of content topics, by moving subscribers between them. Pure.
+"""Balance hubs that serve the subscribers of content topics by moving subscribers between them. Pure.
 
 The algorithms are those of Cheung and Jacobsen, "Dynamic Load Balancing in Distributed Content-based Publish/Subscribe"
 (2006), [1] in the modules of this folder. Edges carry subscribers, a head with its edges is a cluster.

@@ -1,4 +1,4 @@
-"""What a message, a match and a subscription cost a hub, fitted to the messages it has matched.
+"""Fit the costs of a message, a match and a subscription at a hub from its measured messages.
 
     delay = fixed + match · matches + subscription · subscriptions
 

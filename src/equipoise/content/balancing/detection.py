@@ -1,4 +1,4 @@
-"""Find out whether a hub, or a cluster, is overloaded, and with which others it differs too much ([1], 3.2).
+"""Detect that a hub or cluster is overloaded, or that its load differs too much from another's ([1], 3.2).
 
 Two steps: what is above a threshold of its own; and, where nothing is, what differs from a neighbour. Both give a list
 of hubs to ask, each with the metric to balance, those first that differ most.

@@ -1,4 +1,4 @@
-"""One edge: what it knows of its neighbours, its sessions, and its PIE. Pure; the shell carries out the effects.
+"""One edge: its neighbours, sessions and PIE. Pure; the shell executes the effects.
 
 The shell calls `detect` every `detection_s`, `poll` every second, `receive` for each message that comes, gives the
 sampler the messages that the hub matches while there is one, and calls `choose` when it is over.

@@ -1,4 +1,4 @@
-"""What can happen to an edge while it balances, what it then is, and what is to be done. Pure.
+"""Events, phases and effects of an edge that balances. Pure.
 
 The docstrings of events and effects are the text of docs/reference/balancing.md.
 """

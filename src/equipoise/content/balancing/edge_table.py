@@ -1,4 +1,4 @@
-"""How an edge takes part in balancing, as one table: phases, events, guards and actions. Pure.
+"""The state machine of an edge that balances: phases, events, guards and actions in one table. Pure.
 
 `apply_edge` finds the first row for the phase and the event whose guard holds, changes the edge by it, and returns what
 is to be done. What no row names changes nothing. Figure 4a of [1] is not in its text: the rows are what its words ask

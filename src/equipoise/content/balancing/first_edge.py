@@ -1,4 +1,4 @@
-"""Send a subscriber that comes to the edge that is least full, so that it need not be moved afterwards.
+"""Send a new subscriber to the edge with the most capacity left, so that it need not be moved later.
 
 PIEs come every few seconds, subscribers may come by the hundred: those that were sent to an edge since its last PIE are
 counted as if they were there already.

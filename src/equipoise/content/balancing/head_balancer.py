@@ -1,4 +1,4 @@
-"""One head: what it knows of its edges and of neighbouring clusters, and the session of its cluster. Pure.
+"""One head: its edges, the neighbouring clusters and the session of its cluster. Pure.
 
 The shell passes PIEs of the edges on to the edges of the cluster, and of the one it is joined with, and calls `detect`
 every `detection_s`. A head without edges passes global PIEs on, one hop further.
@@ -35,6 +35,7 @@ from equipoise.content.balancing.messages import (
     SessionReply,
     SessionRequest,
 )
+from equipoise.content.balancing.publishers import HeadUse
 from equipoise.content.balancing.settings import BalancingSettings
 
 __all__ = ["HeadBalancer"]
@@ -53,7 +54,7 @@ class HeadBalancer:
         self._clusters: dict[str, tuple[float, Pie]] = {}
         self._triggers = triggers_of(settings, is_global=True)
         self._load_before: EdgeLoad | None = None
-        self._published: tuple[float, EdgeLoad] | None = None
+        self._published: tuple[float, EdgeLoad, HeadUse | None] | None = None
         self._number = 0
         self._first_edge = FirstEdge(settings)
         # Since when an edge has been unavailable without a session of the cluster's own edges that moved subscribers.
@@ -138,19 +139,23 @@ class HeadBalancer:
         self._tell(now_s)
         return apply_head(self._head, PeerLost(hub))
 
-    def pie(self, now_s: float, *, is_urgent: bool = False) -> Pie | None:
+    @property
+    def head_uses(self) -> dict[str, HeadUse]:
+        """By head of a neighbouring cluster that measures itself, its use."""
+        return {hub: pie.head for hub, (_, pie) in self._clusters.items() if pie.head is not None}
+
+    def pie(self, now_s: float, head: HeadUse | None = None, *, is_urgent: bool = False) -> Pie | None:
         """The global PIE to be published now, if one is due."""
         if not self._own():
             return None
         load = self.load
         if self._published is not None and not is_urgent:
-            at_s, told = self._published
-            interval_s = (
-                self.settings.pie_s_max if is_steady(told, load, self.settings) else self.settings.pie_s
-            )
-            if now_s - at_s < interval_s:
+            at_s, told, use = self._published
+            change = 0.0 if head is None or use is None else abs(head.ratio - use.ratio)
+            is_same = change <= self.settings.stabilize_ratio and is_steady(told, load, self.settings)
+            if now_s - at_s < (self.settings.pie_s_max if is_same else self.settings.pie_s):
                 return None
-        self._published = now_s, load
+        self._published = now_s, load, head
         self._number += 1
         return Pie(
             hub=self.hub,
@@ -159,6 +164,7 @@ class HeadBalancer:
             load=load,
             number=self._number,
             is_global=True,
+            head=head,
         )
 
     def first_edge(self, now_s: float) -> str | None:

@@ -1,4 +1,4 @@
-"""How a cluster takes part in balancing, as one table of its head: phases, events, guards and actions. Pure.
+"""The state machine of a head that balances its cluster: phases, events, guards and actions. Pure.
 
 Two heads agree on a session as edges do; then the edges of both clusters hear each other's PIE and balance among
 themselves, until all are balanced, none has been in a session for a while, or the time is over. Figure 4b of [1] is not

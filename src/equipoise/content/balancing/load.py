@@ -1,4 +1,4 @@
-"""What a hub says of its load, and how it is measured.
+"""The load of a hub as it reports it, and the measurement of that load.
 
 Always true:
     a load is that of what arrives, not of what is worked off: a queue that drains makes a processor busy and an

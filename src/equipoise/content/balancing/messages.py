@@ -1,4 +1,4 @@
-"""What hubs tell each other to balance: PIE, sessions, clusters. One JSON object each.
+"""Messages between hubs that balance: PIE, sessions, clusters. One JSON object each.
 
 Always true: what cannot be read, or has a number that is none, is no message: `decode` returns None.
 """
@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from equipoise.content.balancing.load import EdgeLoad
 from equipoise.content.balancing.pair_estimate import BalancedMetric
+from equipoise.content.balancing.publishers import HeadUse
 
 __all__ = [
     "ClusterJoined",
@@ -57,6 +58,8 @@ class Pie(msgspec.Struct, frozen=True, kw_only=True, tag="pie"):
     # Counts up: a PIE that overtook this one is not replaced by it.
     number: Annotated[int, Meta(ge=0)] = 0
     is_global: bool = False
+    # Of a head that measures itself.
+    head: HeadUse | None = None
 
 
 class LoadWanted(msgspec.Struct, frozen=True, kw_only=True, tag="load-wanted"):
@@ -149,12 +152,12 @@ def decode(data: bytes) -> ControlMessage | None:
         message = _decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
-    load = getattr(message, "load", None)
-    return None if load is not None and not _is_possible(load) else message
+    load, head = getattr(message, "load", None), getattr(message, "head", None)
+    if load is not None and not (_is_possible(load) and load.bandwidth_bytes_per_s > 0):
+        return None
+    return message if head is None or _is_possible(head) else None
 
 
-def _is_possible(load: EdgeLoad) -> bool:
-    numbers = [getattr(load, name) for name in load.__struct_fields__]
-    return all(math.isfinite(number) and number >= 0 for number in numbers) and (
-        load.bandwidth_bytes_per_s > 0
-    )
+def _is_possible(told: EdgeLoad | HeadUse) -> bool:
+    numbers = [getattr(told, name) for name in told.__struct_fields__]
+    return all(math.isfinite(number) and number >= 0 for number in numbers)

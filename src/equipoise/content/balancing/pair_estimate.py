@@ -1,4 +1,4 @@
-"""The loads of two hubs as they will be when the subscribers chosen so far have moved ([1], 4.2).
+"""Estimate the loads of two hubs after the subscribers chosen so far have moved ([1], 4.2).
 
 Rates are from PRESS, delays by equation 4 (`linear`) or by what a subscription and a match were found to cost
 (`fitted`). An acceptor without subscriptions has no delay to multiply: its own profile tells it.

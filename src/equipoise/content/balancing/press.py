@@ -1,4 +1,4 @@
-"""PRESS: what subscriptions match of the messages of the moment, as vectors of bits ([1], 4.1).
+"""PRESS: bit vectors of the recent messages that each subscription matched ([1], 4.1).
 
 While a session samples, each message that the offloading hub matches sets one bit in the vector of each subscription
 that it matches. The first sample is the rightmost bit. The acceptor's covering set has one vector for all of it: what

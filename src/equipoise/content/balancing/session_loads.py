@@ -1,4 +1,4 @@
-"""The outcome of a session: the load that the hub was estimated to have after it, and the load that it then had. Pure.
+"""Estimated and measured load of a hub after a session. Pure.
 
 The offloading hub estimates both hubs and sends the acceptor its part. Each hub compares its own estimate with its own
 load once a window has passed since the session ended.

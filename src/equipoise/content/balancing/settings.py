@@ -1,4 +1,4 @@
-"""What an operator may set of the balancing: each value with its unit, its bounds and where its default is from.
+"""Settings of content balancing, each with unit, bounds and the source of its default.
 
 "[1]" is the default that the paper prints; what has none there says why it was chosen.
 

@@ -1,1 +1,1 @@
-"""Who may connect to a hub, log in and keep its subscriptions."""
+"""Connections, logins and permissions of a hub's clients."""

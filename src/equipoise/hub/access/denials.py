@@ -1,4 +1,4 @@
-"""The texts by which a hub denies a client what it asks for."""
+"""Error texts for denied commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check secrets beside the loop: scrypt takes some 50 ms by design, and no other client shall wait for it.
+"""Verify secrets beside the event loop: scrypt takes some 50 ms by design.
 
 A few are checked at once and the rest queue, for as long as their clients are there: a client that floods a hub with
 logins and goes away leaves no work behind. A login that was right is remembered by a keyed digest, so that a fleet that

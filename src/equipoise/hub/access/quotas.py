@@ -1,4 +1,4 @@
-"""What clients hold of a hub, in all and user by user, and when it is too much.
+"""Resources that clients hold at a hub, in total and by user, and their limits.
 
 A limit per connection bounds nothing where a client may open thousands of them. So each resource that lasts has a
 total per hub, and one named user holds at most a share of it: whatever a tenant does, the others find room. On a hub

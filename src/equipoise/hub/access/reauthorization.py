@@ -1,4 +1,4 @@
-"""Who a session is, by its certificate or by new rules, and what it may keep when rules change."""
+"""Bind a session to a user, and apply changed rules to its subscriptions."""
 
 from __future__ import annotations
 

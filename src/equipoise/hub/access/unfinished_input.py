@@ -1,4 +1,4 @@
-"""Input that clients have sent and a hub cannot execute yet: requests that have come in part, and queued transactions.
+"""Bounds on input that a hub cannot execute yet: incomplete requests and queued transactions.
 
 Each connection may hold some of it. What all of them hold together has a bound, and a request that has begun has a
 deadline, however slowly its bytes go on coming: otherwise a thousand connections could keep gigabytes for as long as

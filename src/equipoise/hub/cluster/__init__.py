@@ -1,4 +1,4 @@
-"""Many hubs, one system: links, relays, and handovers driven by the plan. Pure but for `dialer` and `membership`."""
+"""Hubs as a cluster: links, relays, and handovers driven by the plan. Pure except for `link/dialer.py`."""
 
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.router import LiveHub, Routing

@@ -1,4 +1,4 @@
-"""Know that every live hub has acted on the present routing.
+"""Track which hubs have applied the current routing.
 
 A hub whose routing changes asks about each of its topics anew, in slices, and so announces every stream that is to
 leave it. Then it says DONE to all, with the stamp of the routing. Links are ordered: who has heard DONE of its own

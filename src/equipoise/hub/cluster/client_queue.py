@@ -1,4 +1,4 @@
-"""Commands of this hub's clients that wait for tokens of one topic, by connection.
+"""Publishes of this hub's clients that wait for tokens of one topic, by connection.
 
 They have not been answered, so they can still be refused, and are forgotten if their client goes. Connections take
 turns, one message each: one that pipelines a thousand messages gets no more of the envelope than one that sends singly.

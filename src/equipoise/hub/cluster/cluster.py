@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from equipoise.hub.cluster.barrier import Barrier
+from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
@@ -31,7 +32,8 @@ from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import unsent_messages
 from equipoise.hub.cluster.link.frame import Frame, Life
 from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
-from equipoise.hub.cluster.link.link import InLink, LinkId, OutLink
+from equipoise.hub.cluster.link.incoming import InLink, LinkId
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import PeerEvents
@@ -100,7 +102,9 @@ class Cluster:
         self.receipts = ClientAcks(self)
         self.severing = LinkSevering(self)
         self.redirects: TopicRedirects = TopicRedirects(self, settings)
+        self.control = ControlLinks(self, dials)
         self.edge = ContentEdge(self)
+        self.edge.head.publishers.count_for(self.redirects)
         self.counts = SubscriberCounts(core, self.out)
         self.calls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0
@@ -187,6 +191,7 @@ class Cluster:
 
     def _bury(self, name: str) -> None:
         link = self.out.pop(name)
+        self.control.peer_gone(name)
         has_left = self.leaving.has_left(name)
         self.leaving.forget(name)
         self.failover.peer_gone(name)
@@ -305,8 +310,8 @@ class Cluster:
         self.ingress.has_room(link)
         self.barrier.evaluate_all()
 
-    def greet(self, link: LinkId, *, to_incarnation: int) -> InLink | str:
-        """A hub opens, or goes on with, its link to us; or why it may not."""
+    def greet(self, link: LinkId, *, to_incarnation: int, is_control: bool = False) -> InLink | str:
+        """A hub opens, or goes on with, a link to us; or why it may not."""
         if to_incarnation != self.core.incarnation:
             return f"STALE this is incarnation {self.core.incarnation} of {self.name}, not {to_incarnation}"
         if self.router.is_dead(link.hub, link.incarnation):
@@ -316,15 +321,16 @@ class Cluster:
             return (
                 f"UNKNOWN {self.name} does not know incarnation {link.incarnation} of {link.hub}: try again"
             )
-        known = self.incoming.get(link.hub)
+        incoming = self.control.incoming if is_control else self.incoming
+        known = incoming.get(link.hub)
         if known is not None and known.id == link:
-            return known
+            return f"UNKNOWN {self.name} executes what has come so far: try again" if known.is_busy else known
         if known is not None and known.id > link:
             return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
-        if link.generation > 1:
+        if link.generation > 1 and not is_control:
             self._renewed(link.hub, out)
-        self.incoming[link.hub] = InLink(link)
-        return self.incoming[link.hub]
+        incoming[link.hub] = InLink(link)
+        return incoming[link.hub]
 
     def announced(self, life: Life, announcement: Announcement) -> None:
         """A hub that greets, or is greeted, says what it understands, and the limits that should be the same here."""
@@ -382,18 +388,11 @@ class Cluster:
 
     def close(self) -> None:
         self._is_over = True
-        timed = (
-            self._stream_gc,
-            self.asked,
-            self.interests,
-            self.limits,
-            self.moves,
-            self.redirects,
-            self.edge,
-        )
-        for part in (*timed, self.counts, self.calls):
+        timed = (self._stream_gc, self.asked, self.interests, self.limits, self.moves, self.redirects)
+        for part in (*timed, self.edge, self.counts, self.calls, self.control):
             part.close()
         for link in list(self.out.values()):
             link.end_for_good()
             self._dials.hang_up(link)
         self.out.clear()
+        self.incoming.clear()

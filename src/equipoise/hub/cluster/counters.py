@@ -1,4 +1,4 @@
-"""What INFO and the tests count about a hub among others."""
+"""Cluster counters of a hub, for INFO and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order between the streams of one topic: what comes in one after a position of another.
+"""Order between the streams of one topic: positions of one stream that must follow positions of another.
 
 A publisher, that is a hub for its clients or a smart client, that goes from one stream of a topic to another sends
 along the positions that it has reached in those before: dependencies. The hub that numbers the new stream puts them

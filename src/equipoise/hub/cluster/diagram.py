@@ -1,4 +1,4 @@
-"""Draw the handover from the very table that the code runs: docs/reference/handover.md.
+"""Draw the handover from the table that the code runs: docs/reference/handover.md.
 
 The words are the docstrings of states, events, guards and actions.
 """

@@ -1,4 +1,4 @@
-"""Which limited topics are looked at when: one timer for all that waits at a hub.
+"""Schedule rate-limited topics that wait for tokens: one timer for all of them.
 
 The loop's clock counts milliseconds, and shorter timers fire at once: a hub that waits for the next token by them would
 spin. So the timer is late by up to two of them rather than too early, and who is served is told since when it was due.

@@ -1,4 +1,4 @@
-"""Send again what was sent into a home that died and that no other hub has seen (docs/decisions/0021).
+"""Resend messages that were sent to a dead home and that no other hub has seen (docs/decisions/0021).
 
 A hub numbers the messages of its clients that it sends to a home, and keeps them until the home acknowledges them. The
 home tells the hubs that follow the topic which messages come from whom. When the home dies:

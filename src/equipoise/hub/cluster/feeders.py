@@ -1,4 +1,4 @@
-"""Know which hubs may hold acknowledged messages of the topics numbered here, and tell subscribers when one dies.
+"""Track the hubs that may hold acknowledged messages for topics of this home; send gaps when one dies.
 
 A hub acknowledges a plain PUBLISH before the home has numbered the message, once the home knows that hub as a *feeder*
 of the topic (`Admission.vouched`). If a feeder dies, messages that it had acknowledged may never come: the home goes

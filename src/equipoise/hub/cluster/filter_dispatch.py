@@ -1,4 +1,4 @@
-"""Execute the frames of other hubs about filters: what they want of topics here, and what comes of topics there."""
+"""Execute frames about filters between hubs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.frames import (
+    ControlFrame,
     FilteredFrame,
     Frame,
     NarrowFrame,
@@ -68,4 +69,5 @@ def filter_handlers(cluster: Cluster, find: Callable[[bytes], Topic | None]) -> 
         NarrowFrame: asking(cluster.asked.narrow),
         WidenFrame: asking(cluster.asked.widen),
         WantedFrame: wanted,
+        ControlFrame: lambda peer, frame: cluster.edge.control.publish(frame),
     }

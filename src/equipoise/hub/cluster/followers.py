@@ -1,4 +1,4 @@
-"""Hubs that follow topics here: who is sent a stream at once, and who has to wait.
+"""Hubs that follow topics of this hub: attach them at once or when the stream is ready.
 
 A home sends its stream to every hub that asks (ATTACH). Other hubs wait until this hub is the home.
 

@@ -1,4 +1,4 @@
-"""Execute the frames of other hubs: find the topic that a frame is about, and call the part that it concerns."""
+"""Execute frames of other hubs: find the topic of a frame and call the responsible part."""
 
 from __future__ import annotations
 

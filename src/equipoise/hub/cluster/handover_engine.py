@@ -1,4 +1,4 @@
-"""Carry out handovers: feed what happens at this hub to the table of stream/handover.py, and do what it returns.
+"""Execute handovers: feed events to the table of stream/handover.py and execute its effects.
 
 The only module that knows both the table and the hub. It decides nothing: which event counts in which state, on which
 condition, and what follows from it is in the table.

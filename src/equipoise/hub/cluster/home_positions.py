@@ -1,4 +1,4 @@
-"""Ask the homes of content topics how far they are, for subscribers that come to other hubs of the tree.
+"""Query the positions of content topics at their heads, for new subscribers at other hubs of the tree.
 
 A home lets a hub follow at its present position; a hub of a tree lets another follow where it has got to itself. So an
 edge may be far behind another one. A subscriber that comes from there would get again what it had, and one that comes

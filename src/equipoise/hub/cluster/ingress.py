@@ -1,4 +1,4 @@
-"""Execute admission: bring messages of clients and other hubs to the hub that gives them their positions.
+"""Execute admission: forward messages of clients and hubs to the hub that numbers them.
 
 `stream/admission` decides what may go on and what waits; here it is numbered, sent to the next hub, or dropped, and
 acknowledged to where it came from. A hub whose topic has a new home sends nothing there before the old one has

@@ -1,4 +1,4 @@
-"""What this hub asks of the hubs that it follows topics at: everything, or what its subscribers' filters match.
+"""Filters that this hub requests from the hubs that it follows: everything, or its subscribers' covering set.
 
 A hub attaches to get everything. Where all that is wanted here is what filters match, those of clients here and those
 that other hubs ask of this one, it names the covering set of the filters and says that it needs nothing else (NARROW).

@@ -1,4 +1,4 @@
-"""Hubs that ask to follow lanes of this hub: who is answered at once, and who has to wait.
+"""Hubs that request to follow lanes of this hub: answer at once or when the lane is ready.
 
 A hub may know a plan before this hub does, and asks for a lane that this hub has not begun. A hub that has just started
 does not know how far epochs have come: its lanes begin once every live hub has introduced itself. Until then questions

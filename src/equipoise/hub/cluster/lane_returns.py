@@ -1,4 +1,4 @@
-"""What waits for tokens in a stream that publishers leave goes back to the hubs that sent it, and on to another stream.
+"""Return messages that wait for tokens in a closing stream to their senders, which forward them again.
 
 A lane ends when all that waits in it has its position. Tokens may take minutes, and no share of the topic grows while
 the lane has its own: so messages that wait for tokens are returned. The hub whose clients published them sends them

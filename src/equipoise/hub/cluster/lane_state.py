@@ -1,4 +1,4 @@
-"""What a topic has beside its trunk at one hub: lanes, marks, and who gets which of its streams elsewhere.
+"""State of a topic beside its trunk at one hub: lanes, marks, and followers of each stream.
 
 A lane is a stream of the topic that another home than the first numbers (docs/decisions/0006). Here it is a topic of
 its own that shares the name and the subscribers of the trunk, so that everything that serves topics serves lanes, and

@@ -1,4 +1,4 @@
-"""Lanes at this hub: which there are, when they begin and end, and that every subscriber of a topic follows them all.
+"""Lanes of topics at this hub: which exist, when they begin and end, and their subscribers.
 
 A topic in mode `all-subscribers` has a lane at each home of its entry but the first (docs/decisions/0006). The plan
 alone says which, so that the barrier that goes with each plan serves lanes, too:

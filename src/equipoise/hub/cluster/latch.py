@@ -1,4 +1,4 @@
-"""Wait for several events at once, by callbacks."""
+"""A countdown latch by callbacks."""
 
 from __future__ import annotations
 

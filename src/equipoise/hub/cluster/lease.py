@@ -1,4 +1,4 @@
-"""Whether this hub may do what needs a single writer: admit to a limited topic, append to a durable one.
+"""The lease of a hub: may it act as the single writer of limited and durable topics.
 
 A hub holds the lease at a time if, within the term before it,
 

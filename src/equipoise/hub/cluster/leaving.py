@@ -1,4 +1,4 @@
-"""Stop in order: the others know that the death of a hub that has left costs no message.
+"""Shut a hub down in order, so that peers know that its end loses no message.
 
 A hub that stops has ended its clients' connections. It asks the others to send it no more messages (LEAVE 0); each
 holds those that it has, and answers (1) behind the last that it sent. Once all have answered, all messages that came

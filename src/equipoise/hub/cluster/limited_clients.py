@@ -1,4 +1,4 @@
-"""Publish to limited topics for this hub's own clients: at once, later, or not at all.
+"""Publishes of this hub's clients to rate-limited topics: admit at once, queue, or reject.
 
 A command that cannot go at once waits in the topic's `ClientQueue`. Where the topic is numbered here its turn comes
 with a token; elsewhere it is sent ahead to the home as far as the envelope would let it pass there at once

@@ -1,4 +1,4 @@
-"""Bring commands on logs to the hub that owns the log, in the order in which they came, and their replies back.
+"""Forward commands on logs to the owner of the log, in order, and return the replies.
 
 The home of a topic owns its log, or claims it. Commands of this hub's clients wait in a queue per log: they run here
 if the home is here and the log is open; else all that wait go to the home as one batch, and the next batch when that is

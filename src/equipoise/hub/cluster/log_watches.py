@@ -1,4 +1,4 @@
-"""Reads that wait for entries of logs at other hubs, and those of other hubs that wait here.
+"""Blocking reads of logs at other hubs, and of other hubs at this one.
 
 A read that waits is woken, and asks again by an ordinary command. It is woken too often rather than too seldom: by an
 entry that may be for it, and when the log moves, its owner is lost, or a link begins anew.

@@ -1,4 +1,4 @@
-"""Tell subscribers by pattern that messages may be missing: they see no positions of topics that they have not met.
+"""Send gaps to pattern subscribers, which see no positions of topics without messages.
 
 Smart subscribers receive a push. Plain ones cannot: for them the loss is counted.
 

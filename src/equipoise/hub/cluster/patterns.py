@@ -1,4 +1,4 @@
-"""Patterns have to be known wherever topics live: tell every hub about ours, and keep those of the others.
+"""Replicate pattern subscriptions to every hub.
 
 A pattern subscription is answered once every live hub has it. A hub that joins receives all patterns at the beginning
 of the link to it, ahead of the DONE without which it opens nothing.

@@ -1,4 +1,4 @@
-"""What has become of other hubs, delivered to each topic before anything else happens to it.
+"""Events of peers, delivered to each topic before its next change.
 
 A hub that dies, or a link that begins anew, concerns all topics, and there may be a hundred thousand. None of them has
 to hear of it at once: only before it is touched next. So news are noted here, a topic that is touched learns first

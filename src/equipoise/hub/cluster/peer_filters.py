@@ -1,4 +1,4 @@
-"""What other hubs ask of this one: filters on topics that they follow here, and when they learn how far a topic is.
+"""Filters that following hubs request of this hub, and the coverage that it sends them.
 
 A hub that follows may want only what some filters match. Where this hub numbers the topic it goes by that at once.
 Where it follows the topic itself, as a former home does for a while, it asks the hub that it follows for as much, and

@@ -1,4 +1,4 @@
-"""What every part of a cluster may use: the hub's core, the routing, the links. A part that needs another adds it.
+"""The interface of a cluster to its parts: the hub's core, the routing, the links.
 
 Parts are made by `Cluster`, which has all of this. They see it through these Protocols, so none of them imports it, and
 what a part uses of others stands at its top.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.frames import Frame
+    from equipoise.hub.cluster.link.frames import ControlFrame, Frame
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.peer_events import PeerEvents
     from equipoise.hub.cluster.router import LiveHub, Router
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.model import TopicSpec
     from equipoise.stream.submission import Path
 
-__all__ = ["ClusterPort", "Dials", "LimitsPort"]
+__all__ = ["ClusterPort", "ControlPort", "Dials", "LimitsPort"]
 
 
 class Dials(Protocol):
@@ -56,11 +56,20 @@ class ClusterPort(Protocol):
     def out(self) -> dict[str, OutLink]:
         """The links to exactly the other hubs that are alive, by name."""
 
+    @property
+    def control(self) -> ControlPort: ...
     def tell(self, peer: str, frame: Frame) -> None:
         """Send a frame to a hub, if it is alive and understands it."""
 
     def new_ticket(self) -> int:
         """The number of a question to another hub."""
+
+
+class ControlPort(Protocol):
+    """Links for control messages alone."""
+
+    def send(self, hub: str, frame: ControlFrame) -> bool: ...
+    def end(self) -> None: ...
 
 
 class LimitsPort(Protocol):

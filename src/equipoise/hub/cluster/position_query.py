@@ -1,4 +1,4 @@
-"""Ask the hub that numbers a stream for its last position.
+"""Query the last position of a stream at its home.
 
 A client may say that its next message comes after a position in another stream. Every subscriber would wait for that
 position, so it has to be one that was given: whatever the client says, no more is believed than the hub of that stream

@@ -1,4 +1,4 @@
-"""Messages of this hub's own clients: which of a topic's streams they go to, and which of them have their positions.
+"""Choose the stream of a client's publish, and track its acknowledgement.
 
 In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself if it is a home, else one that is drawn
 by its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane

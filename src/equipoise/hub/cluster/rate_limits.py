@@ -1,4 +1,4 @@
-"""Carry out rate envelopes: who gets the next token, who waits, who is refused.
+"""Execute rate limits at a hub: admit, queue or reject messages.
 
 A message is charged once, by the hub that gives it its position. A hub that passes messages on sends the home only as
 many ahead of its acknowledgements as the envelope would let pass at once (`TopicLimit.window`), and keeps the rest with

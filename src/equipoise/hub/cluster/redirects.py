@@ -1,4 +1,4 @@
-"""Tell smart clients where their topics live, so that they go there by themselves.
+"""Redirect smart clients to the homes of their topics.
 
 A client that has asked for it (EQ.LINK name ROUTES) is pushed
 
@@ -17,7 +17,7 @@ Always true: what is remembered of a session is bounded; forgetting it only mean
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.seats import Seats
@@ -74,6 +74,9 @@ class TopicRedirects:
         # Pushes so far.
         self.count = 0
         self.seats = Seats(cluster)
+        # Content topics of which this hub counts the publishers, as their head; and what counts them.
+        self.counted: Collection[bytes] = ()
+        self.published_at_head: Callable[[Session, bytes], object] = lambda session, topic: None
 
     # What clients do.
 
@@ -81,6 +84,8 @@ class TopicRedirects:
         """A smart client publishes here: tell it if it should do so elsewhere."""
         if topic.limit is not None:
             self.seats.published(session, topic)
+        if topic.name in self.counted:
+            self.published_at_head(session, topic.name)
         if topic.stream is None:
             entry = self._cluster.router.routing.plan.entries.get(topic.name)
             if entry is None or entry.mode is Mode.SINGLE:

@@ -1,4 +1,4 @@
-"""Carry out the merge of streams at a hub where they are not numbered: attach, deliver, pass on, leave.
+"""Execute the merge of relayed streams at a hub: attach, deliver, forward, leave.
 
 stream/relay.py decides at which hub a stream is followed, and when a part is due. This module sends frames, delivers to
 clients and to hubs behind this one, and bounds what waits. Lanes are followed in the same way, each at the hub that

@@ -1,4 +1,4 @@
-"""Say which hub a topic lives at just now: the plan, and who is alive to carry it out.
+"""The home of a topic at this moment: the plan, without dead hubs.
 
 What is known of hubs comes from the store and is the same for all but for the time it takes to get there. A
 hub serves under plans that are newer than its own start: one that comes back, under the same name, takes nothing until

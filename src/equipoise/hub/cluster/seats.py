@@ -1,4 +1,4 @@
-"""Tell smart publishers of a split topic which of its homes they publish at: their seats.
+"""Assign seats: the home at which a smart publisher of a split topic publishes.
 
 A hub that a smart client publishes a split, limited topic at reports it to the trunk's home (SIT), which deals it a
 seat (`limits.seating`) and answers with another home if that is not the one (SEAT); the hub then tells the client, and

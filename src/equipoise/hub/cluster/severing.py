@@ -1,4 +1,4 @@
-"""End the link of a client that goes on at another hub, and say when all that came over it has its position.
+"""End the link of a client that continues at another hub, and report when its messages have positions.
 
 A publisher that goes from one hub to another must not be overtaken by itself: what it gave to the first has to have its
 position before the second sees anything. If the first hub is out of its reach, it has that one asked by the second

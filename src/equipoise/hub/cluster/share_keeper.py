@@ -1,4 +1,4 @@
-"""Keep what this hub may use of each envelope below what the others leave: take before give.
+"""Change the hub's share of each rate limit with the plan: shrink at once, grow after the barrier.
 
 The whole comes from the spec, the parts from the plan. A hub that applies a plan shrinks its shares before it says
 DONE; it grows them once the barrier has passed, so at every instant the shares of all hubs sum up to the whole at most.

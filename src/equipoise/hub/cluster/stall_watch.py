@@ -1,4 +1,4 @@
-"""Notice that the hub's loop has stood still: what it finds waiting afterwards came while it did.
+"""Detect stalls of the event loop, so that messages that waited in the kernel get their arrival time.
 
 Tokens that come while a bucket is full are lost. That is right for a topic at rest, and wrong for messages that lie in
 the kernel while the loop is busy elsewhere: by their arrival they had those tokens. So a timer runs while limited

@@ -1,4 +1,4 @@
-"""A hub that belongs to no cluster: what stands in for `Cluster` there.
+"""The stand-in for `Cluster` at a hub without a cluster.
 
 Always true: every topic lives here, none has a Stream, and all that was published has its position at once.
 """
@@ -16,7 +16,8 @@ from equipoise.stream.position import TRUNK
 if TYPE_CHECKING:
     from equipoise.content.filter import Filter
     from equipoise.content.parsing import FilterRequest
-    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.link.incoming import InLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.other_hubs import LeftOut

@@ -1,4 +1,4 @@
-"""Notice that the hub has stood still, and hold its clients until its incarnation is confirmed.
+"""Detect that the process was paused, and hold its clients until its incarnation is confirmed.
 
 A hub that stands still for longer than its session (a stopped process, a machine that swaps) is declared dead, and
 learns that some moments after it goes on. What it acknowledged in those moments would die with it, and subscribers

@@ -1,4 +1,4 @@
-"""Leave, now and then, what no client here wants any more: streams that are followed, patterns, lanes that are over.
+"""Drop followed streams, patterns and ended lanes that no client of this hub needs.
 
 In slices: a hub may know a hundred thousand topics.
 """

@@ -1,4 +1,4 @@
-"""What a hub wants of one stream that it follows, and what each hub that it follows it at has been asked for. Pure."""
+"""Filters that a hub needs of one followed stream, and those it has requested at each source. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic's stream at one hub: what is known of it beyond that the topic is open here.
+"""The cluster state of one topic's stream at one hub.
 
 A topic that is simply open has no `Stream` at all, so that publishing to it costs what it costs without other hubs. The
 states are those of stream/handover.py, which alone changes them; the sources and what waits of the stream are those of

@@ -1,4 +1,4 @@
-"""Tell the other hubs how many subscribers this one has, by name, when that has changed.
+"""Send changed subscriber counts of this hub to its peers.
 
 A hub that is met receives everything first, then only changes: at most twice a second, and a bounded number of names
 each time; the rest waits for the next. A frame that is lost with its link is made up for when the link begins anew.

@@ -1,4 +1,4 @@
-"""A client that subscribes misses nothing: the hub follows all streams of a topic before it says so.
+"""Acknowledge a subscription once the hub follows all streams of the topic.
 
 A subscription by name waits until the trunk and all lanes of the topic stand at this hub; one by pattern until every
 live hub knows the pattern, and until the streams stand of those topics with lanes that it matches, which are followed

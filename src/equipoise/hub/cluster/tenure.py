@@ -1,4 +1,4 @@
-"""Since when this hub alone may number a topic: what a bucket whose past is not known may count on.
+"""Since when this hub has been the only one to number a topic, for buckets without history. Pure.
 
 A hub keeps the last routings that it went by, and when the barrier of each passed. A topic has been this hub's alone
 since the first barrier that passed in the unbroken run of routings that have it here. If a hub had died before that

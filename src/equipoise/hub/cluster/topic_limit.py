@@ -1,4 +1,4 @@
-"""One limited stream of a topic at one hub: its bucket, who waits for tokens, and what became of them.
+"""One rate-limited stream at one hub: its bucket, its queue and its counters.
 
 Two kinds of parties wait. Messages of other hubs are in the stream's admission, by path. Commands of this hub's own
 clients wait in a `ClientQueue` at the trunk; in the ring of turns they are one party that counts as many as they are.

@@ -1,4 +1,4 @@
-"""Follow content topics along their trees: at which hub, and under which version of the plan.
+"""Follow content topics along their trees, under a version of the plan.
 
 A hub follows a topic at its home, but for the homes of a content topic, which follow their parents. They say under
 which version of the plan they do, and ask anew under each later one, though the parent be the same: what this hub

@@ -1,4 +1,4 @@
-"""EQ.APPEND: publish messages that the publisher numbers to a durable topic, once however often they are sent.
+"""EQ.APPEND: publish numbered messages to a durable topic; a resent message is stored once.
 
 A smart client sends a batch again, over whichever hub, until it is answered. The log knows how far each publisher has
 come: a batch that is there already is answered as it was the first time.

@@ -1,4 +1,4 @@
-"""EQ.FILTER, EQ.FILTERS, EQ.FSUBSCRIBE and its kin: filters explained, listed, and subscribed to with positions.
+"""EQ.FILTER, EQ.FILTERS, EQ.FSUBSCRIBE, EQ.FUNSUBSCRIBE and EQ.COVER.
 
 EQ.FILTER tells what a filter means without subscribing: what one types when nothing arrives. EQ.FSUBSCRIBE,
 EQ.FUNSUBSCRIBE and EQ.COVER are for smart clients; plain ones subscribe by PSUBSCRIBE.

@@ -1,4 +1,4 @@
-"""Execute one command of a client: find its spec, judge whether it may run now, run it or queue it.
+"""Execute one command: find its spec, check whether it may run now, run it or queue it.
 
 HubCore is given a Dispatch when it is made and knows no command by itself, so commands may use all of the core.
 """

@@ -1,4 +1,4 @@
-"""INFO, COMMAND, CONFIG: what clients ask to find out whom they talk to."""
+"""INFO, COMMAND and CONFIG."""
 
 from __future__ import annotations
 

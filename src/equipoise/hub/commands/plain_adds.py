@@ -1,4 +1,4 @@
-"""XADDs without options, several as one: of one client in a row, or of many clients in one turn.
+"""Combine XADDs without options: of one client in sequence, or of many clients in one loop turn.
 
 Always true: the log, the ids and the replies are those that the commands have one by one, in the order in which they
 came. What is special in any way, about a client, its rights or the log, is left to the way of a single command.

@@ -1,4 +1,4 @@
-"""EQ.PUBLISH, EQ.SETTLE and EQ.SEVER: for publishers that have to know that their messages have positions."""
+"""EQ.PUBLISH, EQ.SETTLE and EQ.SEVER: publishes that are acknowledged with positions."""
 
 from __future__ import annotations
 

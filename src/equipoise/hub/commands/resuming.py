@@ -1,4 +1,4 @@
-"""EQ.RESUME: subscribe to a durable topic from a position on, for smart clients that come back.
+"""EQ.RESUME: subscribe to a durable topic from a position, after a reconnection.
 
 The hub asks the owner of the log for the messages behind that position, confirms the subscription as EQ.SUBSCRIBE does,
 with that position, and sends them ahead of those that come then. What the log does not keep, and what is more than

@@ -1,4 +1,4 @@
-"""What monitoring tools and clients ask of any Redis server: TIME, ROLE, ACL, MEMORY, SLOWLOG, LATENCY, FLUSHALL.
+"""TIME, ROLE, ACL, MEMORY, SLOWLOG, LATENCY and FLUSHALL, for monitoring tools and clients.
 
 The figures are a hub's own. What it has nothing of (keys, replicas, a log of slow commands) is answered as by a server
 that happens to have none.

@@ -1,4 +1,4 @@
-"""What a command is: how to run it, when it may run, and how COMMAND describes it to clients."""
+"""The spec of a command: handler, conditions, and its description for COMMAND."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EQ.OWN and EQ.AFTER: for smart clients that get the streams of one topic from several hubs, or publish to several."""
+"""EQ.OWN and EQ.AFTER: for smart clients that use several streams of one topic."""
 
 from __future__ import annotations
 

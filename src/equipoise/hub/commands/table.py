@@ -1,4 +1,4 @@
-"""Every command a hub knows, as data. Arities, flags, categories and groups are those that Redis reports."""
+"""The table of commands. Arities, flags, categories and groups are those of Redis."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _small_talk() -> list[CommandSpec]:
             handshake.capabilities,
             "Exchanges capabilities with another hub.",
         ),
-        of("eq.l.hello", 7, handshake.hello, "Makes this connection a link from another hub."),
+        of("eq.l.hello", -7, handshake.hello, "Makes this connection a link from another hub."),
     ]
 
 

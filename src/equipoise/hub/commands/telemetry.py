@@ -1,4 +1,4 @@
-"""EQ.TELEMETRY and EQ.ARRIVALS: give out what the hub has recorded, and record arrivals on request.
+"""EQ.TELEMETRY and EQ.ARRIVALS: read the hub's telemetry, and record arrivals on request.
 
 Needs the right `operate`. A user that operates on some topics gets the records of those, and not the hub's own, whose
 sums would tell of the others; numbers of what it does not get are passed over.

@@ -1,4 +1,4 @@
-"""EQ.TOPICS and EQ.TOPIC: which topics this hub knows, where each lives, and how it is used here.
+"""EQ.TOPICS and EQ.TOPIC: list the topics of this hub, their homes and their use.
 
 A client learns nothing of topics that it may neither use nor operate, not even by trying cursors: a cursor is the
 number of a topic, in the order in which topics came, and any number is answered with what comes after it. A client that

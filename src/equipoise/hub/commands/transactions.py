@@ -1,4 +1,4 @@
-"""MULTI, EXEC, DISCARD, WATCH and UNWATCH: commands that are queued and then run one after the other.
+"""MULTI, EXEC, DISCARD, WATCH and UNWATCH: queue commands and run them in sequence.
 
 Redis runs a transaction as if it were one command. A hub runs its commands in order and answers all of them at once,
 as Redis does, but gives way to others between two commands when they take long: there is no data that others could

@@ -1,4 +1,4 @@
-"""The arguments of commands, as one writes them in a manual, and in the form of COMMAND DOCS.
+"""Arguments of commands, as text and in the form of COMMAND DOCS.
 
     word                a value; `a|b` one of several words as they stand
     [ … ]               may be left out; `[x ...]` behind x: may be given several times

@@ -1,4 +1,4 @@
-"""EQ.WHERE: tell where this hub is in the network, and hear where the client is.
+"""EQ.WHERE: exchange network coordinates between hub and client.
 
     EQ.WHERE                       the hub's coordinate, null if it does not know it yet
     EQ.WHERE rtt_us coordinate     the same; and the client is there, so far from this hub as it has measured

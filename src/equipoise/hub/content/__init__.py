@@ -1,1 +1,1 @@
-"""Filters of clients at a hub: who asks for what of which topic, and who gets a message. Pure."""
+"""Filters at a hub: subscriptions, delivery and balancing. Pure."""

@@ -1,4 +1,4 @@
-"""Clusters of content topics, which of them are neighbours, and which edges one edge balances with. Pure.
+"""Clusters of content topics, their neighbours, and the edges that balance with each other. Pure.
 
 A head with its edges is a cluster. Clusters are neighbours if the head of one follows that of the other; a head without
 edges of its own stands between two clusters as if it were not there.

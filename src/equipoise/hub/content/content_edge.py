@@ -1,4 +1,4 @@
-"""This hub as an edge: it carries subscribers of content topics, and shares them with the other edges.
+"""This hub as an edge: it serves subscribers of content topics and balances them with other edges.
 
 The shell of `EdgeBalancer`: it tells it what is measured (`edge_probe`) and what other hubs say (`control_topic`), and
 carries out what it decides: messages to other hubs, samples, subscribers sent elsewhere (`migrations`).

@@ -1,7 +1,8 @@
-"""This hub as the head of a cluster: it compares the cluster with its neighbours, and has two share subscribers.
+"""This hub as the head of a cluster: it compares loads with neighbours and starts sessions.
 
 The shell of `HeadBalancer`. Edges send their load to their head; heads send each other the mean. While two clusters are
-joined, the edges of both balance with each other as those of one cluster do.
+joined, the edges of both balance with each other as those of one cluster do. Heads that differ by themselves move
+publishers (`content_publishers`).
 
 Always true: a hub without edges below it, or without a neighbouring cluster, has no such balancer and no timer.
 """
@@ -17,6 +18,7 @@ from equipoise.content.balancing.edge_events import Announce, SendControl
 from equipoise.content.balancing.head_balancer import HeadBalancer
 from equipoise.content.balancing.head_table import HeadEffect, JoinClusters
 from equipoise.content.balancing.messages import ClusterJoined, ClusterParted, ControlMessage, Pie
+from equipoise.hub.content.content_publishers import ContentPublishers
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.ports import ClusterPort
@@ -39,6 +41,7 @@ class ContentHead:
         # The edges below this hub, and by neighbouring head those below it.
         self.edges: frozenset[str] = frozenset()
         self.neighbours: dict[str, frozenset[str]] = {}
+        self.publishers = ContentPublishers(cluster)
         self._detected_at = 0.0
         self._timer: Timer | None = None
         # Times that this cluster was joined with another.
@@ -47,6 +50,7 @@ class ContentHead:
     def routed(self, topics: Mapping[bytes, TopicClusters]) -> None:
         """The plan has changed, or which hubs are alive."""
         name, before = self._cluster.name, self.edges.union(self.neighbours)
+        self.publishers.routed(topics)
         own = [clusters for clusters in topics.values() if name in clusters.edges]
         self.edges = frozenset().union(*(clusters.edges[name] for clusters in own))
         self.neighbours = {}
@@ -99,9 +103,11 @@ class ContentHead:
             return
         self._timer = self._cluster.core.shell.call_later(self._turn_s, self._turn)
         self._carry(balancer.poll(now))
+        self.publishers.tick(now)
         if now - self._detected_at >= self._settings.detection_s:
             self._detected_at = now
             self._carry(balancer.detect(now))
+            self.publishers.look(now, balancer.head_uses)
             self._tell_load(is_urgent=False)
 
     def _carry(self, effects: Iterable[HeadEffect]) -> None:
@@ -120,7 +126,7 @@ class ContentHead:
     def _tell_load(self, *, is_urgent: bool) -> None:
         """A global PIE to each neighbour, if one is due."""
         assert self.balancer is not None, "only a head with neighbours balances"
-        pie = self.balancer.pie(self._now, is_urgent=is_urgent)
+        pie = self.balancer.pie(self._now, self.publishers.use, is_urgent=is_urgent)
         for head in sorted(self.neighbours) if pie is not None else ():
             assert pie is not None
             self._control.send(head, pie)

@@ -1,6 +1,7 @@
-"""How hubs talk about content topics: by publishing to each other's `$at/HUB/content`, which lives at the hub it names.
+"""Control messages between hubs about content topics, published to `$at/HUB/content` at each hub.
 
-It is pub/sub like all else: an operator may listen to any hub's, and a hub that is dead hears nothing.
+It is pub/sub like all else: an operator may listen to any hub's, and a hub that is dead hears nothing. Only the link is
+another one (`control_links`): a hub with a long backlog of messages hears these in its next turn.
 
 Always true: what is no message of a hub that shares a content topic with this one is counted, and changes nothing.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import hiredis
 
 from equipoise.content.balancing.messages import ControlMessage, LoadWanted, decode, encode
+from equipoise.hub.cluster.link.frames import ControlFrame
 from equipoise.hub.data.kinds import Kind
 from equipoise.model.plan import AT_PREFIX
 
@@ -56,14 +58,27 @@ class ControlTopic:
             topic, session = self._inside
             self._inside = None
             self._cluster.core.index.remove_member(topic, session, Kind.NAME)
+            self._cluster.control.end()
 
     def send(self, hub: str, message: ControlMessage) -> None:
         """To a hub that is alive; what is lost on the way is sent again by none."""
-        core = self._cluster.core
-        topic = core.make_topic(control_name(hub)) if hub in self._cluster.router.serving else None
-        if topic is not None:
+        if hub not in self._cluster.router.serving:
+            return
+        frame = ControlFrame(control_name(hub), [encode(message)])
+        if self._cluster.control.send(hub, frame) or self._submit(frame):
             self.sent += 1
-            core.submit(topic, [encode(message)])
+
+    def publish(self, frame: ControlFrame) -> None:
+        """Another hub publishes to a topic that lives here."""
+        if self._cluster.router.home(frame.topic) != self._cluster.name or not self._submit(frame):
+            self.nonsense += 1
+
+    def _submit(self, frame: ControlFrame) -> bool:
+        core = self._cluster.core
+        topic = core.make_topic(frame.topic)
+        if topic is not None:
+            core.submit(topic, list(frame.payloads))
+        return topic is not None
 
     def _receive(self, data: bytes) -> None:
         """What the hub writes to a subscriber: whole frames."""

@@ -1,1 +1,1 @@
-"""The data path of one hub: topics, subscriptions, fan-out, sessions and slow subscribers. Knows no other hub."""
+"""The data path of one hub: topics, subscriptions, fan-out, sessions and slow subscribers."""

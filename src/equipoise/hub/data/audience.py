@@ -1,4 +1,4 @@
-"""Who receives a topic's messages, in which form: compiled once, so that publishing is a few C-level loops.
+"""The receivers of a topic's messages, by format, compiled so that publishing runs in few C-level loops.
 
 Subscribers that take the same forms of a message (by name in RESP2, by name and by one pattern in RESP3, …) are one
 group: each run of messages is encoded once per group and the same bytes object is written to every member. All

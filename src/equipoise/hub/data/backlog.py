@@ -1,4 +1,4 @@
-"""What happens to a client that reads more slowly than it is written to.
+"""Output buffers of slow clients: hold, limit, disconnect.
 
 While its socket takes bytes a client has no backlog and costs nothing here. Once the transport says that its
 buffer is full, further output is held in a `Backlog`, which knows which topic each piece is from; when the

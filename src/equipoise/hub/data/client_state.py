@@ -1,4 +1,4 @@
-"""What a hub knows about the client of one connection, and the replies that it gathers for it.
+"""The state of one client's connection, and the replies being gathered for it.
 
 Its user, its protocol, its subscriptions, its names for itself, its transaction.
 

@@ -1,4 +1,4 @@
-"""Replies that come apart from the order of commands, for a client that has asked for it (EQ.DEFER).
+"""Replies out of command order, for clients that requested them (EQ.DEFER).
 
 A smart client publishes all of its topics over one connection, and replies come in order. So that a topic which waits
 for tokens does not hold up the others, its command is answered at once by a push that names topic and number

@@ -1,4 +1,4 @@
-"""Replies that many sessions are owed together: to XADDs that were gathered in one turn and are committed as one.
+"""Shared replies of many sessions: XADDs of one loop turn that are committed together.
 
 By far the most sessions send nothing before their reply is there. So what they are owed is one object for all of them,
 and one timer looks after all such objects. As soon as anything else concerns a session, or a second or two have passed,

@@ -1,4 +1,4 @@
-"""What one connection subscribes to, by kind and name.
+"""The subscriptions of one connection, by kind and name.
 
 Most connections of a crowd subscribe to one thing and wait, so one subscription is kept in three attributes;
 dictionaries come with the second. An idle subscriber is 380 bytes smaller for it.

@@ -1,4 +1,4 @@
-"""The ways to subscribe, as data: seven kinds that differ only in words, namespace and form of delivery."""
+"""The kinds of subscription as data: seven kinds that differ in words, namespace and format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count messages that subscribers here should have had and that never came: per topic, and over all.
+"""Count messages that subscribers of this hub missed, per topic and in total.
 
 Subscribers that follow positions receive a gap. Plain Redis subscribers cannot: for them the loss is
 counted here, where they are connected, so that an operator sees what they missed. A hub learns of a loss by positions

@@ -1,4 +1,4 @@
-"""What the data plane needs of the other hubs of its cluster: the face that `Cluster` and `Standalone` share.
+"""The interface of the data plane to its cluster, implemented by `Cluster` and `Standalone`.
 
 The core, the commands, telemetry and coordinates call this face and nothing else of the cluster, so none of them asks
 whether there are other hubs. Where it does matter they ask `is_alone`.
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from equipoise.content.filter import Filter
     from equipoise.content.parsing import FilterRequest
     from equipoise.hub.cluster.link.frames import Tag
-    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.link.incoming import InLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.content.topic_filters import RunProbe
     from equipoise.hub.data.kinds import Kind

@@ -1,4 +1,4 @@
-"""Patterns, their subscribers, which of them match a name, and which have changed of late.
+"""Patterns, their subscribers, matching, and recent changes.
 
 Always true:
     adding and removing a pattern takes time that does not grow with the number of patterns;

@@ -67,6 +67,8 @@ class SharedReply(Protocol):
 class LinkEnd(Protocol):
     """The receiving end of a link between hubs."""
 
+    @property
+    def is_busy(self) -> bool: ...
     def receive(self, data: bytes) -> None: ...
 
 

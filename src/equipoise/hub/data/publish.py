@@ -1,4 +1,4 @@
-"""Publish what a client has pipelined, in runs as long as may be: bookkeeping is per run, so long runs are cheap.
+"""Publish pipelined messages in runs: bookkeeping is per run.
 
 Not for subscribers: they may be their own audience, and see each delivery before the reply to its publish.
 

@@ -1,4 +1,4 @@
-"""How many subscribe to a topic, pattern or shard channel at the other hubs of the region. Pure.
+"""Subscriber counts of topics, patterns and shard channels at the other hubs of the region. Pure.
 
 Soft state: each hub tells the others how many subscribers of its own a name has, when that has changed, within a
 second. So PUBSUB and PUBLISH answer for the whole region without asking, as of a second ago at most.

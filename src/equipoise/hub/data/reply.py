@@ -1,4 +1,4 @@
-"""The replies that a session owes its client, in the order of its commands.
+"""The pending replies of a session, in the order of its commands.
 
 A handler returns the bytes of its reply, or a `Reply` that is completed once, when the outcome is known: by a quorum,
 by another hub, by a check beside the loop. A session owes many of them at once, and goes on reading meanwhile.

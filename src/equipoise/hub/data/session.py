@@ -1,4 +1,4 @@
-"""One client's connection as the hub sees it: commands in, replies and deliveries out.
+"""One client's connection: commands in, replies and deliveries out.
 
 The session owns the order of what its client sees. Replies of one batch of commands are written together; before
 a command that may deliver to this very client, what has been answered so far goes first. A reply whose outcome is not

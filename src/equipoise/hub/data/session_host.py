@@ -1,4 +1,4 @@
-"""What sessions, publishing and subscribing need of the hub they belong to: the face of HubCore towards them."""
+"""The interface of HubCore to sessions, publishing and subscribing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscribe and unsubscribe, for all kinds (`kinds.py`) alike; apply a change of access rules to subscriptions."""
+"""Subscribe and unsubscribe, for all kinds (`kinds.py`); apply changed access rules to subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What topics, patterns, audiences and backlogs need of a session that subscribes: its face towards them."""
+"""The interface of a session to topics, patterns, audiences and backlogs."""
 
 from __future__ import annotations
 

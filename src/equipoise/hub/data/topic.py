@@ -1,4 +1,4 @@
-"""One topic at a hub: its stream of positions, its members, its meters, and how its messages reach those members.
+"""One topic at a hub: its stream, members, meters and delivery.
 
 The hot path reads and writes the attributes directly. Membership and existence change through `TopicIndex` alone.
 

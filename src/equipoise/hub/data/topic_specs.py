@@ -1,4 +1,4 @@
-"""The specs in force at a hub, and the one that holds for each topic.
+"""The specs in force at a hub, and the spec of each topic.
 
 Always true: a topic's spec is looked up once per change of specs.
 """

@@ -1,4 +1,4 @@
-"""Topics, patterns, who subscribes to them, and each topic's stream of positions.
+"""The index of topics, patterns and their subscribers.
 
 A topic exists when first used. It numbers its messages from 1 within an epoch; when an idle topic is forgotten and
 used again it starts a new epoch, so that a position never means two messages. `TopicIndex` is the only one to

@@ -1,4 +1,4 @@
-"""Long work in slices: a list of all topics, a window of telemetry, a change of plan at a hundred thousand topics.
+"""Split long work into slices between turns of the event loop.
 
 The work is an iterator whose steps take a millisecond or two at most. `LongWork` gives it turns of the loop, one after
 another, until it has come to its end; between two turns everything else goes on. `Turns` counts how long the turns

@@ -1,4 +1,4 @@
-"""Where one client is, as far as the hub knows.
+"""The location of one client, as far as the hub knows it.
 
 A smart client tells its coordinate and the round trip that it measured. Of a plain one the kernel knows the round trip
 and the direction is unknown: it is placed behind this hub, by that much higher. Seen from any other hub it is then as

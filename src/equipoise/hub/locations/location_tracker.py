@@ -1,4 +1,4 @@
-"""Look again and again at where the clients of topics in use are, within bounds.
+"""Refresh the locations of clients of topics in use, within bounds.
 
 Once per window, ahead of its records. A topic has its turn when a client has come or gone, when a client of it has
 moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a

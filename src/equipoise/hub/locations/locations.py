@@ -1,4 +1,4 @@
-"""Where this hub is, and where its clients are.
+"""The locations of this hub and of its clients.
 
 Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when the location is wanted. One
 that says it is much farther than the kernel finds is taken as one that does not say: it would break any limit at will.

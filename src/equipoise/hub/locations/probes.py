@@ -1,4 +1,4 @@
-"""Find out where this hub is: probe a few other hubs at a time over the links there are, and take in what they answer.
+"""Probe a few peers at a time over open links to find this hub's coordinate.
 
 A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
 can come back, and a hub that is asked answers only where the answer goes at once. A sample that crossed a reconnection
@@ -21,7 +21,8 @@ from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Sta
 from equipoise.errors import CoordinateError
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.link import InLink, OutLink
+    from equipoise.hub.cluster.link.incoming import InLink
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.ports import Shell, Timer
     from equipoise.hub.settings import HubSettings

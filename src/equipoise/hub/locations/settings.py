@@ -1,4 +1,4 @@
-"""What an operator may set about where hubs and clients are."""
+"""Settings of the locations of hubs and clients."""
 
 from __future__ import annotations
 

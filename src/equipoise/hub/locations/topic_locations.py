@@ -1,4 +1,4 @@
-"""Where the clients of one topic are: which clients it has, and where they are in a constant amount of numbers.
+"""The clients of one topic and their locations, summarised in constant space.
 
 A publisher counts for a while after its last message: one that publishes every few seconds would come and go with every
 record otherwise, and the topic's place with it.

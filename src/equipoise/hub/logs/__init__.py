@@ -1,1 +1,1 @@
-"""Logs of topics at the hub that owns them: what is appended, what is committed, and who waits for either."""
+"""Logs of topics at their owner: appends, commits and waiting reads."""

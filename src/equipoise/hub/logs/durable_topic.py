@@ -1,4 +1,4 @@
-"""Topics with a durable spec: their channel and their log are one.
+"""Topics with a durable spec: channel and log are one stream.
 
 PUBLISH, EQ.PUBLISH and XADD append to the log and are answered after the commit. Subscribers get what is committed,
 and only that, in the order of the log. A message of PUBLISH is an entry with the one field `payload`; to subscribers an

@@ -1,4 +1,4 @@
-"""Which topics of this hub are durable, by their specs, and what is published to the logs that it owns.
+"""The durable topics of this hub, by spec, and publishes to the logs that it owns.
 
 Always true: a topic has a DurableTopic while its spec says that it is durable, and none otherwise.
 """

@@ -1,4 +1,4 @@
-"""The logs that this hub has open, and commands that concern several of them.
+"""The open logs of this hub, and commands over several logs.
 
 A log is opened when it is first asked for, and stays open while its home is here. A hub without a place for logs has
 none, and says so. In a cluster every command goes through `elsewhere`, which knows the home of each log.
@@ -37,8 +37,8 @@ _NOT_ALL = (
     "not be stored: look before you repeat it"
 )
 
-# The name of a log, its last ledger if it has one, its epoch, and what to call once another hub may claim the topic.
-ReleaseLog: TypeAlias = "Callable[[bytes, OpenLedger | None, int, Callable[[], None]], None]"
+# A log, its last ledger if it has one, and what to call once another hub may claim the topic.
+ReleaseLog: TypeAlias = "Callable[[LiveLog, OpenLedger | None, Callable[[], None]], None]"
 
 
 # Folders of topics, and whom to tell their names; None: the store does not answer.
@@ -68,7 +68,7 @@ class OtherLogs(Protocol):
         ...
 
 
-def _not_released(name: bytes, ledger: OpenLedger | None, epoch: int, done: Callable[[], None]) -> None:
+def _not_released(live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
     done()
 
 
@@ -211,7 +211,7 @@ class HubLogs:
         """Give the log up, once all that was appended is committed: another hub is to have it. May be repeated."""
         if live.is_sealing:
             return
-        name, epoch = live.name, live.epoch
+        name = live.name
 
         def released() -> None:
             if self.by_name.get(name) is live:
@@ -219,7 +219,7 @@ class HubLogs:
                 if self.elsewhere is not None:
                     self.elsewhere.sealed(name)
 
-        live.seal(lambda ledger: self._release_log(name, ledger, epoch, released))
+        live.seal(lambda ledger: self._release_log(live, ledger, released))
 
     def begin_anew(self) -> None:
         """This life of the hub is over, and with it its claims."""

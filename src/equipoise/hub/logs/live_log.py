@@ -1,4 +1,4 @@
-"""One topic's log at the hub that owns it: commands in, runs of records out, replies once they are committed.
+"""One topic's log at its owner: commands in, runs of records out, replies after the commit.
 
 Commands run on a state that is ahead of what is committed. Every reply, of a read as of a write, is held until all that
 its command could see is committed. What the commands of one turn changed is one append, so that pipelined XADDs are
@@ -61,8 +61,6 @@ _LEASE_S = 0.05
 
 # A command on the log: the reply that is due once its changes are committed. Raises LogCommandError.
 Work = Callable[[TopicLog], bytes]
-
-
 # The log, the ledger to follow, and what the next one begins with.
 RollLog: TypeAlias = "Callable[[LiveLog, OpenLedger, LogSnapshot], None]"
 
@@ -112,6 +110,8 @@ class LiveLog:
         self.name = name
         self.stage = LogStage.OPENING
         self.epoch = 0
+        # The highest epoch in which this hub has claimed the topic, or has tried to: released with the log.
+        self.claimed = 0
         self.problem = ""  # Why it could not be opened the last time.
         self.owner = LogOwner()
         self.log = TopicLog()

@@ -1,4 +1,4 @@
-"""What a hub counts of its logs."""
+"""Counters of a hub's logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors for commands on a log whose outcome is not known, or that were not executed. Each names topic and remedy."""
+"""Errors for commands on a log that failed or have an unknown outcome, with topic and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command of a client on one log, in the form in which it goes to the hub that owns the log.
+"""One client's command on one log, in the form sent to the owner of the log.
 
 Who may run it has been judged at the client's own hub.
 """

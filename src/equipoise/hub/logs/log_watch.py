@@ -1,4 +1,4 @@
-"""Wake a read that waits for entries of a log which is open here."""
+"""Wake a blocking read when an open log has new entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliver entries again when they are due, and give those that were delivered too often to their dead-letter topic.
+"""Redeliver entries when they are due; move entries over the delivery limit to the dead-letter topic.
 
 What is due, and when, is state of the log (log/consumer_group.py). Here is the clock: reads that wait are woken when an
 entry is due, and an entry that is due for the last time is appended to the dead-letter topic, wherever that lives, with

@@ -1,4 +1,4 @@
-"""One XREAD BLOCK for all sessions that wait with the same request: one watch, one pass over the log, one reply.
+"""One XREAD BLOCK for all sessions with the same request: one watch, one pass, one reply.
 
 Readers that follow a log wait at the same id. They differ in nothing but the connection and the time at which the wait
 ends, so a session that sends the request of a read that waits already joins it. `hub/shell/_sockets.c` compares the

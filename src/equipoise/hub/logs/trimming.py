@@ -1,4 +1,4 @@
-"""Trim the logs that this hub owns as their specs say: a moment after they have grown, and as they grow older.
+"""Trim the logs that this hub owns by their specs, after growth and with time.
 
 Only the owner of a log trims it, by a record, as XTRIM does: what is trimmed and what was acknowledged is one story at
 whichever hub the log is next. A log that no hub has open is trimmed when it is opened.

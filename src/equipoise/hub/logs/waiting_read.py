@@ -1,4 +1,4 @@
-"""One XREAD, XREADGROUP or EQ.READGROUP on logs that may be at several hubs, and move while it waits.
+"""One XREAD, XREADGROUP or EQ.READGROUP over logs at several hubs, which may move while it waits.
 
 It asks each log once, without waiting (a pass). If none has anything it has itself woken when one of them may have, and
 asks again. A log that moves, or whose owner is lost, wakes it too. `$` and `+` are resolved before the first pass: what

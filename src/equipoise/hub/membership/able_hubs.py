@@ -1,4 +1,4 @@
-"""Keep limited and durable topics from hubs of a release that cannot carry them.
+"""Keep limited and durable topics off hubs of releases without these features.
 
 Such a hub enters the plan as any other does, and would number topics of its share of the ring without asking for
 tokens, or without a log. So the others do not go by a plan that gives it a share: they commit one in which it has none,

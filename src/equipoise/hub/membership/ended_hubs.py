@@ -1,4 +1,4 @@
-"""Declare a hub of this machine dead as soon as its process has ended, instead of when its session does.
+"""Declare a hub on this machine dead when its process has ended, before its session expires.
 
 When a link breaks, or cannot be made, this hub asks the system whether the process at its other end has ended
 (`processes/identity`). If that is proven, it deletes the process's `alive`: all hubs learn it in a round trip of the

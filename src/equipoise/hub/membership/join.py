@@ -1,4 +1,4 @@
-"""Enter a hub into the plan where no controller does.
+"""Add a hub to the plan in a cluster without a controller.
 
 A hub serves under plans that are committed after it has come alive. So a region's first hub makes the first plan, a new
 hub adds itself, and one that has come back commits the plan once more. A controller that leads does this instead, and

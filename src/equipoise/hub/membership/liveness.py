@@ -1,4 +1,4 @@
-"""Who is alive, from what the store shows and what it showed before; and how the hubs are read.
+"""The failure detector: live hubs by the store's current and earlier state.
 
 The store is right about every hub while this hub's own session lasts. If that has ended, the store was out of reach
 for a while, perhaps for all: a hub that is missing then may be about to come back, as this hub does. Until they have

@@ -1,4 +1,4 @@
-"""Keep a hub among the others: a session with the store, and everything that follows from what is read there.
+"""Membership of a hub: a session with the store, and the changes that follow from it.
 
     presence    hold `alive`, and tell how busy the hub is
     plan        follow it; large ones are decoded beside the loop
@@ -117,10 +117,10 @@ class Membership:
             check_region=self._guard.check,
             served_version=self._served_version,
             on_held=self._hubs_changed,
+            load=load,
         )
         self._partition = Partition(hub, self._hubs, self._presence)
         self._ended = EndedHubs(hub, self._hubs, is_gone)
-        self._load = load
         self._giving = TopicGiving(
             hub, self._plans, self._leaders, self._hubs, specs=lambda: self._specs.stored.specs, load=load
         )
@@ -155,7 +155,7 @@ class Membership:
                     self._presence.announce_specs,
                     self._presence.renew_lease,
                     self._presence.prove_alive,
-                    lambda: self._presence.report(self._load),
+                    self._presence.report,
                     self._watch_health,
                     self._giving.work,
                     self._partition.watch,

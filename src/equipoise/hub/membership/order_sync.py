@@ -1,4 +1,4 @@
-"""Have the order of publishers that the plan names for each split topic of which this hub is a home.
+"""Load the publisher order that the plan names for each split topic of this hub.
 
 Any home may have to deal seats after a crash, so every one has the order. Without the store a hub goes on with the
 orders that it has: publishers that it knows no rank of are dealt by numbers alone.

@@ -1,4 +1,4 @@
-"""Take one side out when hubs cannot reach each other though the store reaches all of them.
+"""Take one side of a partition between hubs out of the cluster, while the store reaches both.
 
 Plan changes wait for every live hub, so two hubs that cannot reach each other cannot open new topics. Each hub writes
 to its `alive` which peers it has not reached for half of `unreachable_s`. When the other half is over, all hubs that

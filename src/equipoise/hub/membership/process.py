@@ -1,4 +1,4 @@
-"""Run a hub that is one among others, from its settings: open the store, get the rules, listen, take part.
+"""Start a hub of a cluster from its settings: open the store, load rules, listen, join.
 
 In this order: a hub listens only once it knows who may use it, and takes part only once it listens.
 """

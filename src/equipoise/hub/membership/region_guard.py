@@ -1,4 +1,4 @@
-"""Notice a store that came back empty, older, or as another region; put back what the hub knows, or keep apart.
+"""Detect a store that came back empty, older or as another region; restore known state or stay apart.
 
 A store that lost its data ends every session, so each hub looks here before it registers in a new session:
 

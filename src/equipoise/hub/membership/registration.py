@@ -1,4 +1,4 @@
-"""Hold a hub's `alive` in the store: in every session anew, and in every life of the hub.
+"""Keep a hub's `alive` node in the store, across sessions and incarnations.
 
 A session that has ended is no end of the hub's life: the store was away, or the hub was. It takes its place again, and
 declares no hub dead for a while. But if its node was gone and another hub has been there all the while, then that one
@@ -49,9 +49,11 @@ class HubRegistration:
         check_region: Callable[[], Awaitable[bool]],
         served_version: Callable[[], int],
         on_held: Callable[[], None],
+        load: Callable[[], float],
     ) -> None:
         """`process`: the identity of this process, for its successor. `check_region` is asked before each
-        registration: whether the store had lost the region. `served_version`: of the plan this hub serves under."""
+        registration: whether the store had lost the region. `served_version`: of the plan this hub serves under.
+        `load`: of this hub now, told with each write."""
         self._hub = hub
         self._store = store
         self._hubs = hubs
@@ -60,6 +62,7 @@ class HubRegistration:
         self._check_region = check_region
         self._served_version = served_version
         self._on_held = on_held
+        self._load = load
         self._settings = settings = hub.settings.membership
         self._name = hub.settings.name
         self._address = settings.advertise or f"{hub.settings.host}:{hub.port}"
@@ -128,15 +131,14 @@ class HubRegistration:
                 await self._announce()
             await self._must_look.wait()
 
-    async def report(self, load: Callable[[], float]) -> None:
+    async def report(self) -> None:
         """Tell the hub's load now and then, for ever."""
         while True:
             await asyncio.sleep(self._settings.load_report_interval_s)
-            load_ratio = load()
-            is_same = abs(load_ratio - self._told_load) < _LOAD_STEP and not self._is_other_edge()
+            is_same = abs(self._load() - self._told_load) < _LOAD_STEP and not self._is_other_edge()
             if not self.is_held() or is_same:
                 continue
-            await self._report(load_ratio)
+            await self._report()
 
     def specs_changed(self) -> None:
         """The hub serves under other specs than before, perhaps of a later version."""
@@ -149,7 +151,7 @@ class HubRegistration:
             self._must_tell_specs.clear()
             if self.is_held() and self._told_specs != self._hub.core.specs.enforced_version:
                 try:
-                    await self._report(self._told_load)
+                    await self._report()
                 except StoreError:
                     self._must_tell_specs.set()
                     raise
@@ -162,7 +164,7 @@ class HubRegistration:
             if not lease.is_needed or not self.is_held():
                 continue
             try:
-                await self._report(self._told_load)
+                await self._report()
             except StoreError:
                 # The lease runs out by itself; others look after the session.
                 continue
@@ -176,13 +178,13 @@ class HubRegistration:
             self._must_prove.clear()
             while standstill.is_holding:
                 if self.is_held():
-                    await self._report(self._told_load)
+                    await self._report()
                 await asyncio.sleep(_PROVE_S)
 
     async def accuse(self, unreachable: tuple[Life, ...]) -> None:
         """Tell the others which of them this hub cannot reach."""
         self.unreachable = unreachable
-        await self._report(self._told_load)
+        await self._report()
 
     async def leave(self, may_return: Callable[[], Awaitable[None]]) -> None:
         """End this incarnation, and register another one when `may_return` returns."""
@@ -197,8 +199,9 @@ class HubRegistration:
         self._held = None
         self._hub.renew()
 
-    async def _report(self, load_ratio: float) -> None:
+    async def _report(self) -> None:
         """Write to `alive`. That renews the lease, too."""
+        load_ratio = self._load()
         specs_version, edge = self._hub.core.specs.enforced_version, self._edge()
         present, asked_at = self._present, self._hub.core.now()
         try:
@@ -260,6 +263,8 @@ class HubRegistration:
             self._registered_version = self._served_version()
         self._told_specs = self._hub.core.specs.enforced_version
         self.unreachable = ()
+        # From the first write on: a hub whose load is not known would count as one without any.
+        self._told_load = self._load()
         node = await self._hubs.announce(
             self._facts,
             load_ratio=self._told_load,

@@ -1,4 +1,4 @@
-"""What a hub says of itself to the others, and how it keeps in touch with the store they meet in."""
+"""Settings of a hub's membership: its facts and its store connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spread logs over hubs where no controller leads: a stand-in for a dead home, and topics that a busy hub gives away.
+"""Spread logs over hubs without a leading controller: take over from dead homes, shed from busy hubs.
 
 Hedwig's two rules. A topic whose planned home is dead goes to a live hub, chosen by its weight times its free load; the
 hub that the ring falls back on decides, so that one does, and opens the log itself or commits a plan that names the

@@ -1,1 +1,1 @@
-"""Where the hub meets the event loop and the kernel."""
+"""The hub's event loop and kernel calls."""

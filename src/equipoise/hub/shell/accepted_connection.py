@@ -1,4 +1,4 @@
-"""One accepted connection: between a transport, the loop's or a wire of our own, and the session that it carries."""
+"""One accepted connection: connects a transport or a wire to its session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""See to it that the process may have as many open files as the hub may have connections.
+"""Raise the open-file limit of the process to the hub's connection limit.
 
 The usual limit of 1,024 is a tenth of what a hub allows. Beyond it the kernel refuses connections without a word, and
 the loop complains in the log once a second.

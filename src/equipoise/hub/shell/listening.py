@@ -1,4 +1,4 @@
-"""Listen for clients, on the loop's transports or on wires of our own.
+"""Listen for clients, on the event loop's transports or on compiled wires.
 
 Wires (`_sockets.c`) are compiled, and cost a client that publishes one by one, or waits, half of what the loop's
 transports do. They are used where they have been built, on Linux, for connections without TLS, on

@@ -1,4 +1,4 @@
-"""Open a topic's log: claim the topic, fence the former owner, fold what is stored, and begin a ledger of one's own.
+"""Open a topic's log: claim the topic, fence the former owner, fold the entries, create a ledger.
 
 In this order, each step after the one before has succeeded:
 
@@ -15,7 +15,8 @@ A hub that loses a compare-and-set, or crashes between two steps, has changed no
 over. The epoch is in the node, above its last and above all that this hub has heard of.
 
 A hub that gives a log away closes its last ledger and takes its name out of the node: then the next home need not wait
-until this life of the hub is over.
+until this life of the hub is over. So it does with a claim after which the log could not be opened, or whose reply was
+lost: a claim that nobody releases keeps the topic from all other hubs for as long as this one lives.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class LogOpener:
         self._is_alive = is_alive
         self._quorum_of = quorum_of
         self._tasks: set[asyncio.Task[None]] = set()
+        # Of all claims: a later one is always told from those before it.
+        self._last_epoch = 0
         # Whether this hub is to own a log, and who is told when a ledger of one was rolled.
         self.may_open: Callable[[bytes], Awaitable[bool]] | None = None
         self.on_rolled: Callable[[bytes], object] | None = None
@@ -108,9 +111,9 @@ class LogOpener:
     def open(self, live: LiveLog) -> None:
         self._start(self._open(live))
 
-    def release(self, topic: bytes, ledger: OpenLedger | None, epoch: int, done: Callable[[], None]) -> None:
-        """Let another hub claim the topic; `done` once it may, or need not ask. `epoch` 0: it was not opened."""
-        self._start(self._release(topic, ledger, epoch, self._incarnation(), done))
+    def release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
+        """Let another hub claim the topic; `done` once it may, or need not ask."""
+        self._start(self._release(live, ledger, self._incarnation(), done))
 
     def roll(self, live: LiveLog, ledger: OpenLedger, snapshot: LogSnapshot) -> None:
         self._start(self._roll(live, ledger, snapshot))
@@ -132,36 +135,35 @@ class LogOpener:
         try:
             if self.may_open is not None and not await self.may_open(live.name):
                 raise _OwnedElsewhereError("another hub replaces the home of the topic")
-            found = await self.find(live.name, lambda: not live.is_sealing, live.owner.found)
+            found = await self.find(live)
         except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
             if live.problem != str(problem):
                 log.warning("log of topic %r not opened: %s", live.name, problem)
+            if live.is_sealing:
+                # It was released before this attempt was over, which may have claimed it again.
+                await self._release(live, None, self._incarnation(), lambda: None)
             live.not_opened(str(problem))
         else:
             if live.is_sealing:
-                await self._release(live.name, found.ledger, found.epoch, self._incarnation(), lambda: None)
+                await self._release(live, found.ledger, self._incarnation(), lambda: None)
             live.opened(found)
             # They may be at the site of a former owner.
             self._ledgers.bring_home(found.closed, partial(_is_owned, live, found.epoch))
 
     async def _release(
-        self,
-        topic: bytes,
-        ledger: OpenLedger | None,
-        epoch: int,
-        incarnation: int,
-        done: Callable[[], None],
+        self, live: LiveLog, ledger: OpenLedger | None, incarnation: int, done: Callable[[], None]
     ) -> None:
-        last = -1
+        topic, last = live.name, -1
         if ledger is not None:
             with suppress(StoreError, LedgerError):
                 # Else the next owner recovers it.
                 last = await ledger.close()
-        while epoch and self._incarnation() == incarnation:
+        while live.claimed and self._incarnation() == incarnation:
             try:
                 stored = await self._records.load(topic)
                 node = stored.node
-                if (node.owner, node.incarnation, node.epoch) != (self._hub, incarnation, epoch):
+                if (node.owner, node.incarnation) != (self._hub, incarnation) or node.epoch > live.claimed:
+                    # Another hub has it, or this one wants it again.
                     break
                 ledgers = node.ledgers
                 if ledger is not None and last >= 0 and ledgers and ledgers[-1].ledger == ledger.ledger:
@@ -182,27 +184,10 @@ class LogOpener:
         else:
             tell([name for names in found for name in names])
 
-    async def find(
-        self,
-        topic: bytes,
-        is_wanted: Callable[[], bool] = lambda: True,
-        owned_by: Callable[[str], None] = lambda hub: None,
-    ) -> FoundLog:
-        """Open the log of a topic. `owned_by` is told of a hub that has yet to release it, and when it has.
-
-        Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
-        claimed = await self._claim(topic, is_wanted, owned_by)
-        try:
-            return await self._take_up(topic, claimed)
-        except (StoreError, LedgerError):
-            if not is_wanted():
-                # It is not tried again: what was claimed would stay so for as long as this hub lives.
-                await self._release(topic, None, claimed.node.epoch, self._incarnation(), lambda: None)
-            raise
-
-    async def _take_up(self, topic: bytes, claimed: StoredLog) -> FoundLog:
-        """Fence, fold, begin, list."""
-        node = claimed.node
+    async def find(self, live: LiveLog) -> FoundLog:
+        """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
+        claimed = await self._claim(live)
+        topic, node = live.name, claimed.node
         state = TopicLog()
         ledgers: list[LogLedger] = []
         for start in range(0, len(node.ledgers), _LEDGERS_AT_ONCE):
@@ -234,28 +219,27 @@ class LogOpener:
             if self.on_rolled is not None:
                 self.on_rolled(live.name)
 
-    async def _claim(
-        self, topic: bytes, is_wanted: Callable[[], bool], owned_by: Callable[[str], None]
-    ) -> StoredLog:
+    async def _claim(self, live: LiveLog) -> StoredLog:
         """Own the topic. An owner that is alive is given some time to release it: in a move it is about to."""
-        now = asyncio.get_running_loop().time
+        topic, now = live.name, asyncio.get_running_loop().time
         patient_until = now() + _RELEASED_S
         while True:
             known = await self._records.load(topic)
             node = known.node
             is_own = node.owner == self._hub and node.incarnation == self._incarnation()
             if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
-                owned_by(node.owner)
-                if is_wanted() and now() < patient_until:
+                live.owner.found(node.owner)
+                if not live.is_sealing and now() < patient_until:
                     await self._records.changed(topic, known.version, _LOOK_S)
                     continue
                 raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
-            owned_by("")
+            if live.is_sealing:
+                raise _OwnedElsewhereError("another hub is to own the topic")
+            live.owner.found("")
+            # Noted first: where the reply is lost the claim may stand all the same.
+            self._last_epoch = live.claimed = max(node.epoch, self._last_epoch, self._new_epoch() - 1) + 1
             claim = msgspec.structs.replace(
-                node,
-                owner=self._hub,
-                incarnation=self._incarnation(),
-                epoch=max(node.epoch + 1, self._new_epoch()),
+                node, owner=self._hub, incarnation=self._incarnation(), epoch=live.claimed
             )
             saved = await self._records.save(topic, claim, known.version)
             if saved is not None:

@@ -1,4 +1,4 @@
-"""Ask the kernel how long a round trip to a connection's other end takes.
+"""Read the round trip of a connection from the kernel.
 
 Linux keeps two numbers for every connection, made from when its segments were acknowledged: a smoothed round trip, and
 the shortest of the last five minutes (`net.ipv4.tcp_min_rtt_wlen`). Neither is the way as it is now. The second is that

@@ -1,4 +1,4 @@
-"""What TLS needs of the hub: a context made from its settings, and a word about handshakes that fail.
+"""TLS contexts of a hub, and diagnostics of failed handshakes.
 
 An event loop closes a connection whose handshake fails without telling its server. So the context's own objects tell,
 once per reason and while: a client that speaks plain text to the TLS port, or does not trust the hub's certificate,

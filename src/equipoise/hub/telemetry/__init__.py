@@ -1,1 +1,1 @@
-"""What a hub measures of itself and its topics, and how it is read: telemetry ring, INFO, Prometheus."""
+"""Measurements of a hub and its topics: telemetry ring, INFO, Prometheus."""

@@ -1,4 +1,4 @@
-"""Record arrivals on the topics that an operator profiles: when, from which publisher, how many. Never what they say.
+"""Record arrivals on profiled topics: time, publisher, count; never payloads.
 
 Messages that come together are one record. Arrivals are noted where the publisher is connected, which is the one hub
 that can tell publishers apart. Publishers appear under pseudonyms: a hash with a key of the recording, which the

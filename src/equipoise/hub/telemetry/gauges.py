@@ -1,4 +1,4 @@
-"""How the hub itself is doing: processor, memory, loop, bandwidth, connections.
+"""Gauges of the hub: CPU, memory, loop lag, bandwidth, connections.
 
 The loop's lag is how late a timer runs that is set ten times a second: whatever keeps the loop keeps every client's
 messages as well. The shell reports what the process uses, for only it knows what it runs on.

@@ -1,4 +1,4 @@
-"""What is known of one topic's present window beside the topic's counters.
+"""Measurements of one topic in the current window, beside the topic's counters.
 
 Most topics have one publisher and nothing else to note, and that costs nothing: only a change of publisher is noted,
 and what came before the first change came from the last publisher there was. `window` makes the records, of many topics

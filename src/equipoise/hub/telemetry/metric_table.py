@@ -1,4 +1,4 @@
-"""The table of a hub's Prometheus metrics: names, what they count, what they mean. The reference is made of it."""
+"""The table of a hub's Prometheus metrics, from which the reference is generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve a hub's metrics over HTTP, to Prometheus alone: one small responder on the hub's own loop.
+"""Serve a hub's metrics to Prometheus over HTTP, on the hub's event loop.
 
 Always true: a request has seconds and a few kilobytes, a connection answers one request, and no more than a few are
 served at a time, the others sent away; so no client that can reach the port can keep the hub from its messages. Numbers

@@ -1,4 +1,4 @@
-"""Record, every second, what each active topic and the hub itself have done.
+"""Record the activity of each topic and of the hub every second.
 
 The hot path counts on the topic as it does anyway; a window's numbers are how much the counters have grown. A topic is
 looked at while it is active: it becomes so when its audience is asked for after a rest, when a client publishes or

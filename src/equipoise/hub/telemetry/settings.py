@@ -1,4 +1,4 @@
-"""What an operator may set about a hub's telemetry and metrics."""
+"""Settings of a hub's telemetry and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hub counts about itself, and what is wrong with it, for INFO, /healthz and telemetry. Counters only grow.
+"""Counters and health of a hub, for INFO, /healthz and telemetry. Counters only grow.
 
 What happens per message is counted on its topic instead; see TopicIndex.totals.
 """

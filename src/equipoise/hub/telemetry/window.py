@@ -1,4 +1,4 @@
-"""Make records of topics, slice by slice: what each did since its window began.
+"""Build telemetry records of topics in slices, from the counters since the window began.
 
 A slice keeps its topics from window to window while they are active, and with them what seldom changes: their names,
 how many are in their audiences, the counters of the last window packed into long integers. A window reads the rest,

@@ -1,4 +1,4 @@
-"""Drive one server with a closed loop of pre-encoded publishes, and count what comes out.
+"""Drive one server with a closed loop of pre-encoded publishes, and count the bytes that come out.
 
 The driver never parses: it knows how many bytes each subscriber must receive and stops when all have come.
 It spins on epoll instead of sleeping in it, as a subscriber on another machine would look to the server:

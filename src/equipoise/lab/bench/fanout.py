@@ -1,4 +1,4 @@
-"""The fan-out benchmark as a whole: which servers, each case in rounds, memory per idle subscriber, one result.
+"""The fan-out benchmark: servers, cases in rounds, memory per idle subscriber, one result.
 
 Every case gets fresh servers. Within a round all servers run the same case one after the other, so round k
 of hub and Redis is a pair taken within a second of each other. A server that fails a case leaves that case

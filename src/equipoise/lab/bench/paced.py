@@ -1,4 +1,4 @@
-"""Latency under a paced load: from just before a publish is sent to when a subscriber's bytes are in hand.
+"""Latency under a paced load: from before the publish is sent until the subscriber has the bytes.
 
 Publisher and subscribers share one thread and one clock. The thread spins: it never sleeps, so no wake-up of
 its own is in the figures, and it takes the time anew after every read, so a subscriber does not pay for those

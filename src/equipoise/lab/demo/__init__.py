@@ -1,4 +1,4 @@
-"""A story to watch: players on a real system, a crowd, hubs that come and go, a swarm that crosses sites; a report."""
+"""The demo: players on a real cluster, a crowd, hubs that start and stop, a swarm that crosses sites; a report."""
 
 from equipoise.lab.demo.acts import FAVOURITE, GAME, MOVES_ONLY, SHORT, STORY, Act
 from equipoise.lab.demo.pace import CONTROLLER_TOML, CONTROLLER_WORDS, HUB_TOML

@@ -1,4 +1,4 @@
-"""The story as data: what happens in each act, for how long, and what it waits for. Pure."""
+"""The acts of the demo as data: actions, durations and conditions. Pure."""
 
 from __future__ import annotations
 

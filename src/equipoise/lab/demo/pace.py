@@ -1,4 +1,4 @@
-"""Settings files of the demo's processes: the same policies, in a hurry. Pure.
+"""Settings of the demo's processes: the same policies at shorter intervals. Pure.
 
 By default a server is paid for a minute at least and a topic rests for a minute after a move, which is right where
 servers cost money and far too slow to watch. Here everything that waits waits for seconds, and only bandwidth counts as

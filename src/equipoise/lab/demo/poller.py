@@ -1,4 +1,4 @@
-"""Look at a system that runs, once a second: what its dashboard says, and what its players saw.
+"""Poll a running cluster once a second: its dashboard and its players.
 
 An API that does not answer leaves what was known: the story goes on without it.
 """

@@ -1,4 +1,4 @@
-"""What is to be seen at one moment, and how it is read from the API's answers. Pure.
+"""The state shown at one moment, read from the API's answers. Pure.
 
 The numbers are those that the dashboard shows, since they come from the same place; latency and what was lost are the
 players' own.

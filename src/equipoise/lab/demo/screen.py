@@ -1,4 +1,4 @@
-"""Show a scene: as a screen that is drawn anew each second, or as lines where there is no terminal."""
+"""Show a scene: redrawn each second on a terminal, as lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sites on one machine: a door in front of every hub, and a gateway at each site for drones.
+"""Two sites on one machine: a delaying relay in front of every hub, and a gateway for drones at each site.
 
 Hubs tell others the address of their door, so all that hubs and drones send each other takes the way between sites.
 Players are everywhere, and delayed by nothing.

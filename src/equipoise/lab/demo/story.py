@@ -1,4 +1,4 @@
-"""Play the acts on a system that runs: players come and go, the busy topic moves, one look per second.
+"""Play the acts on a running cluster: players come and go, the busy topic moves, one poll per second.
 
 The players are smart clients on the loop of this process; the caller starts and stops the system's processes. The topic
 is moved from hub to hub by changing the plan, as an operator would.

@@ -1,4 +1,4 @@
-"""A swarm of drones that talks all the time and flies from site to site; and what each of them heard.
+"""A swarm of drones that publishes continuously and flies between sites; counts what each drone received.
 
 A drone is a smart client on the air. When the swarm crosses, its way to every hub is another one at that moment, its
 connections stay, and it says through which gateway it reaches the network from now on. Everything else is the

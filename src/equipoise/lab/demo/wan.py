@@ -1,4 +1,4 @@
-"""A network between sites on one machine: relays in front of hubs and gateways that really delay what passes them.
+"""A network between sites on one machine: relays that delay all traffic of hubs and gateways.
 
 On loopback everything is near everything. So each hub and gateway is reached through a door: a TCP relay that passes
 bytes on after the time that the way between the two sites takes. Nothing is pretended: a client that measures a round

@@ -1,4 +1,4 @@
-"""One busy channel on one server or on several: what it carries, and how soon.
+"""One busy channel on one or several servers: capacity and latency.
 
 Publishers send at fixed intervals, each at a phase of its own; every subscriber is to get every message. Response is
 from publishing to each receipt. The load is raised by the number of clients alone, and a server's limit is its

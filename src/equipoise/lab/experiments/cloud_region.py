@@ -1,4 +1,4 @@
-"""Hubs of an experiment with the real store and the real controller between them, all over the simulated network.
+"""Hubs of an experiment with the real store and controller, over the simulated network.
 
 Every hub has its own session with the store and follows plan, specs and the other hubs through it. The controller leads
 by the store, reads what hubs have recorded over the network, and commits plans there. Hubs that it asks for are

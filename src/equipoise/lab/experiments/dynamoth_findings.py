@@ -1,4 +1,4 @@
-"""What is claimed of Dynamoth's experiments 2 and 3, held against what was measured, and their figures.
+"""Claims and figures of Dynamoth's experiments 2 and 3.
 
 The figures are over the time of a run: the paper's figures 5, 6 and 7.
 """

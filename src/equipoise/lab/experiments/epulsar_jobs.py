@@ -1,4 +1,4 @@
-"""Run many independent placements, as a Spark job where Spark can be had.
+"""Run many independent placements, as a Spark job where Spark is available.
 
 A placement is decided by its number and the seed alone, so it does not matter who runs it, or in which order. A worker
 builds each world once, from its kind, its size and the coordinates that its nodes have found.

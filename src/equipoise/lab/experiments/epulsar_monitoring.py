@@ -1,4 +1,4 @@
-"""ePulsar, figure 6 (5.6): what a hub reports of its topics each second, however many clients they have.
+"""ePulsar, figure 6 (5.6): monitoring traffic of a hub by number of topics and clients.
 
 A real hub; its clients tell where they are (EQ.WHERE), and its records are read over the wire as the pipeline reads
 them. What every client's own coordinate would take besides, as AllPairs needs, is encoded in the same way and added.

@@ -1,4 +1,4 @@
-"""Move all topics of a region between two hubs and back, and look at it from their clients (ePulsar 5.7).
+"""Move all topics of a region between two hubs and back, measured at their clients (ePulsar 5.7).
 
 Hubs, store and handovers are real; the plan is committed in the cloud, a stated way off, and reaches the hubs through
 the store. Every topic has one client, which publishes to it and hears it. A client is down while no subscription of its

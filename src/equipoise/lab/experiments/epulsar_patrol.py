@@ -1,4 +1,4 @@
-"""ePulsar, figure 8 (5.8.1): swarms that cross zones under a latency limit; how soon their topics have followed."""
+"""ePulsar, figure 8 (5.8.1): swarms cross zones under a latency limit; how soon their topics follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Select hubs for one placement by three policies, and look at what messages really take then (ePulsar 5.5).
+"""Select hubs for one placement by three policies, and compute the latencies that result (ePulsar 5.5).
 
     epulsar    W(t, b) from the centroids of a view, ranked and placed by the planner's own code
     all-pairs  the same with E(t, b) from every client's coordinate

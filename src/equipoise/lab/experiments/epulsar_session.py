@@ -1,4 +1,4 @@
-"""Let players in five cities play for a while, with everything real but the network and the players (ePulsar 5.8.2).
+"""Players in five cities; all parts are real except network and players (ePulsar 5.8.2).
 
 Every player's avatar has a topic of its own, which the others of its group hear. Now and then a player leaves its group
 for another one, and who hears whom changes. Players find their own places by asking hubs, and report them.

@@ -1,4 +1,4 @@
-"""Let swarms fly over a city for a while, with everything real but the network and the drones (ePulsar 5.8.1).
+"""Swarms over a city; all parts are real except network and drones (ePulsar 5.8.1).
 
 Hubs find their coordinates, gateways theirs, drones take their gateway's and report it; hubs record, the controller
 reads, plans and commits, hubs hand over. A drone publishes a steady stream: the leader to its followers, the followers

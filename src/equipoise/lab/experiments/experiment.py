@@ -1,4 +1,4 @@
-"""The frame of all experiments: what one is, and how it is run.
+"""The frame of all experiments: what an experiment is and how it runs.
 
 An experiment is one entry of a table: a world for each size, a function that runs a world, and functions that make
 claims, figures, parameters and notes of what was seen in it. None of them knows of files, terminals or commits, and

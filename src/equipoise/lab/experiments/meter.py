@@ -1,4 +1,4 @@
-"""What is measured of a run: response times, latencies, messages, losses, and the state second by second.
+"""Measurements of a run: response times, latencies, messages, losses, state second by second.
 
 Clients take response times themselves, on the one clock of the simulation. Everything else is looked at from outside,
 once a second. Latencies take a constant amount of memory however many messages there are: of each topic and second the

@@ -1,4 +1,4 @@
-"""What simulated hubs tell each other: carries out the effects of their balancers, and runs their detections.
+"""Control messages between simulated hubs: executes the effects of balancers and runs detections.
 
 Control messages take a hop of `HOP_S` each and wait for nothing: they have links of their own.
 """

@@ -1,4 +1,4 @@
-"""PADRES, 6.2: how near estimated loads come to those that hubs have afterwards (figure 7)."""
+"""PADRES, 6.2: accuracy of estimated loads against measured loads (figure 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated hubs that run the balancing's pure core: heads that pass messages on, edges that carry subscribers.
+"""Simulated hubs on the pure balancing core: heads that forward messages, edges that serve subscribers.
 
 A hub is a processor that takes messages in order, and an output of some bandwidth. Matching costs what the machine's
 cost says for each subscription, and for each match. The index, the covering sets, the meter and the balancer are the

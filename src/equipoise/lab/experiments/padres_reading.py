@@ -1,4 +1,4 @@
-"""What is read from a run of a federation: how far edges are apart, what control costs, how long messages take."""
+"""Metrics of a federation run: differences between edges, cost of control, latency of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Five hubs join five, with ten thousand topics: how soon is load where the new hubs are?
+"""Five hubs join five, with ten thousand topics: time until the new hubs carry their part.
 
 Pulsar's documentation of its balancer adds five brokers to five and finds load balanced five minutes later. Here every
 topic has a client that publishes to it and hears it; after a while the new hubs are started, and nothing else is said.

@@ -1,4 +1,4 @@
-"""Show a result: a table for the terminal; a page of Markdown, figures and JSON for the documentation.
+"""Show a result: a terminal table, a page of Markdown, figures and JSON.
 
 In the folder given, `<paper>.md` is the page; `<paper>/` holds the figures and one JSON file per experiment. A page is
 made of all results that are kept beside it, so that one experiment can be run again alone; what people wrote above its

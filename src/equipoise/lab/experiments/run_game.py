@@ -1,4 +1,4 @@
-"""Run the game on servers under a controller, and write down what happened.
+"""Run the game on servers under a controller, and record the run.
 
 The world of Dynamoth's experiments 2 and 3: servers with a bandwidth each, players whose number follows a schedule, and
 a controller with the policy that the experiment chooses. Each player is a light client on a machine of its own, a leg

@@ -1,4 +1,4 @@
-"""All kept results on one page, and whether runs of today agree with them.
+"""The scoreboard of all kept results, and its comparison with new runs.
 
 The page has a row for each claim of each experiment: what the paper says, what was found, the verdict, and of when,
 which commit, size and seeds that is. It is written anew with every result that is kept.

@@ -1,4 +1,4 @@
-"""Run an experiment with many seeds, and say what holds over all of them.
+"""Run an experiment with many seeds, and summarise the claims over all of them.
 
 Each seed is a task of a pool: alone, in processes or on Spark, with the same result. Results are kept one by one in a
 folder, so that a campaign that was cut short goes on where it was. Where the planner is in the loop, the first seed is

@@ -1,4 +1,4 @@
-"""Consistent hashing as the authors of Dynamoth ran it, to be compared with.
+"""Consistent hashing as the authors of Dynamoth ran it, as a baseline.
 
 The paper says of it that servers shed 1/N of their load to a new one, whatever they carry, and that a server is added
 whenever one is overloaded (V-D). Their released program does that by lists and not by a ring: when one of n servers is

@@ -1,4 +1,4 @@
-"""Real hubs in the simulator under the arrivals that the vectorised model replays: how far the two are apart, and why.
+"""Real hubs in the simulator under the arrivals that the vectorised model replays, and their difference.
 
 Each publisher has a connection to the hub of its seat, and sends when the trace says so; a message is over when its
 reply has come. Hubs have processors that take what the model takes for a chunk and for each message, and the envelope

@@ -1,4 +1,4 @@
-"""SRTM, figure 4: what splitting a bucket costs, for a topic over one hub to six."""
+"""SRTM, figure 4: the cost of splitting a bucket over one to six hubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SRTM, figures 5 and 6: what concentration and max-min shares save of the cost of splitting a bucket."""
+"""SRTM, figures 5 and 6: the cost of a split with concentration and max-min shares."""
 
 from __future__ import annotations
 

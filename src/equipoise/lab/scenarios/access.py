@@ -1,4 +1,4 @@
-"""Say who may do what in a world, and how that changes while it runs.
+"""Permissions of clients in a world, and how they change during the run.
 
 The password of each user is its name. Patterns are globs over topic names, as in the users file.
 """

@@ -1,4 +1,4 @@
-"""What all worlds of several hubs begin with."""
+"""The base of all worlds with several hubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worlds of several hubs that meet in a store, and what may happen to the store."""
+"""Worlds of several hubs with a store, and faults of the store."""
 
 from __future__ import annotations
 

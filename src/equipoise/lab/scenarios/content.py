@@ -1,4 +1,4 @@
-"""Worlds of several hubs whose subscribers, plain and smart, ask by filters for some of a topic's messages.
+"""Worlds of several hubs whose plain and smart subscribers use filters.
 
 The homes of topics move, relays come and go, links fall, hubs die: what matches a filter arrives as everything does for
 a subscriber without one, and nothing else arrives.

@@ -1,4 +1,4 @@
-"""Worlds of hubs that share the subscribers of a content topic by themselves: mode `content`, heads and edges.
+"""Worlds of hubs in mode `content`, which balance the subscribers of a topic: heads and edges.
 
 Processors are so slow that few subscribers are many, and times so short that a session is over in seconds. What happens
 is told by a story (`lab/simulation/cluster/session_stories.py`), which also notes what is not as it should be.
@@ -21,10 +21,12 @@ def _hear(where: str) -> tuple[Subscribing, ...]:
 
 
 # Many smart subscribers at one edge of a content topic, beside plain ones, which stay.
-def _seated(**copies: int) -> Workload:
+def _seated(*, interval_s: float = 0.1, **copies: int) -> Workload:
     """By hub, how many times three of them."""
     publishes = (
-        PublishedStream(topics=("a",), count=None, interval_s=0.1, payload_bytes=(60, 90), is_json=True),
+        PublishedStream(
+            topics=("a",), count=None, interval_s=interval_s, payload_bytes=(60, 90), is_json=True
+        ),
     )
     return Workload(
         clients=(
@@ -43,6 +45,25 @@ def _seated(**copies: int) -> Workload:
             Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("third = 1"), place="h1", copies=2),
         )
     )
+
+
+def _publishing(copies: int) -> Workload:
+    """So many smart publishers at the first hub, with rates that differ, and a subscriber at each edge."""
+    kinds = tuple(
+        Client(
+            name=f"quick-{interval_s * 1000:.0f}",
+            publishes=(
+                PublishedStream(
+                    topics=("a",), count=None, interval_s=interval_s, payload_bytes=(60, 90), is_json=True
+                ),
+            ),
+            place="h0",
+            copies=copies // 3,
+        )
+        for interval_s in (0.02, 0.03, 0.05)
+    )
+    hearers = (Client(name=f"at-{hub}", subscribes=_hear("third = 1"), place=hub) for hub in ("h2", "h4"))
+    return Workload(clients=(*kinds, *hearers))
 
 
 def _thirds(name: str, place: str, copies: int) -> tuple[Client, ...]:
@@ -136,6 +157,20 @@ SESSION_SCENARIOS = (
         write_s={"h1": 0.003, "h2": 0.003, "h3": 0.003},
     ),
     _case(
+        "overloaded",
+        "An edge with eight times the load that it can serve answers its head and other edges within three seconds.",
+        _seated(interval_s=0.02, h1=8),
+        story="overloaded",
+        duration_s=24.0,
+        # It keeps its subscribers, and says nothing unless asked.
+        content_settings={
+            **_SESSIONS,
+            "detection_s": 1000.0,
+        },
+        write_s={"h1": 0.000_01},
+        reads_all=True,
+    ),
+    _case(
         "drained",
         "Edges balance subscribers without a controller, and one edge of a session stops being an edge.",
         _seated(h1=8),
@@ -172,6 +207,23 @@ SESSION_SCENARIOS = (
         _seated(h2=8),
         story="clusters",
         **_CLUSTERS,
+    ),
+    _case(
+        "publishers",
+        "A head with more load than the head of another cluster sends it publishers, in order; heads crash.",
+        _publishing(12),
+        story="publishers",
+        duration_s=24.0,
+        expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),
+        hubs=("h0", "h1", "h2", "h3", "h4", "h5"),
+        content_settings={
+            **_SESSIONS,
+            "window_s": 1.0,
+            "global_ratio_trigger": 0.1,
+            "local_ratio_trigger": 1.0,
+            "local_delay_trigger": 1.0,
+        },
+        write_s={"h0": 0.001, "h1": 0.001},
     ),
     _case(
         "clusters-deaths",

@@ -1,4 +1,4 @@
-"""A small world with something of everything: a match with two reporters and an audience of every kind."""
+"""A small world with every kind of client: a match, two reporters and an audience."""
 
 from __future__ import annotations
 

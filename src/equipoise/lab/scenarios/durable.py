@@ -1,4 +1,4 @@
-"""Worlds of bookies: ledgers are written, recovered and read back while disks, machines, links and metadata fail."""
+"""Worlds of bookies and logs under faults of disks, machines, links and metadata."""
 
 from __future__ import annotations
 

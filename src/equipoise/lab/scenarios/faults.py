@@ -1,4 +1,4 @@
-"""Say what goes wrong in a world, how often and for how long.
+"""The faults of a world: kinds, frequency and duration.
 
 Values only: when and to which client or hub it happens is drawn from the seed where it is injected.
 """

@@ -1,4 +1,4 @@
-"""Worlds in which topics have rate envelopes: nothing that happens to hubs, links or plans may break one."""
+"""Worlds with rate-limited topics under faults of hubs, links and plans."""
 
 from __future__ import annotations
 

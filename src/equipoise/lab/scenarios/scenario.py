@@ -1,4 +1,4 @@
-"""Put a world together: topology, workload, faults, duration, expectation.
+"""A scenario: topology, workload, faults, duration, expectation.
 
 A scenario is a value. Simulation, benchmarks, demo and experiments read the same ones; what none of them needs
 to know is left at its default. A `Scenario` has one hub, a `ClusterScenario` several.
@@ -119,6 +119,8 @@ class ClusterScenario(Scenario):
     content_settings: Mapping[str, object] = field(default_factory=dict)
     # By hub, how long its processor takes to write to a client or to another hub; others are infinitely fast.
     write_s: Mapping[str, float] = field(default_factory=dict)
+    # Whether these hubs read all that has come on a connection at once, as real ones do: it matters with long backlogs.
+    reads_all: bool = False
     # Changes of the plan: a topic gets another home; members get other weights, so that many topics move; a topic gets
     # several homes in one of the modes, or one again.
     moves: Times = NEVER

@@ -1,4 +1,4 @@
-"""Say what the clients of a world do: who publishes what, who subscribes to what, in which dialect.
+"""The workload of a world: publishers, subscribers, and their dialects.
 
 Values only. `equipoise.lab.workload` drives real clients by them, on whatever loop is running.
 """

@@ -1,4 +1,4 @@
-"""Run hub, client, store and controller unchanged, in virtual time, on a network that misbehaves.
+"""Run hub, client, store and controller unchanged, in virtual time, on a faulty network.
 
 `Simulation` is the entry. What is named here imports nothing but the standard library, `equipoise.errors` and
 `equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests. `runner` and

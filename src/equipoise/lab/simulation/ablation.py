@@ -1,4 +1,4 @@
-"""A safeguard that can be switched off, to see that the checkers would notice.
+"""A safeguard that can be switched off, to test that a checker detects its absence.
 
 Production code has no switches: what is replaced is the one function or attribute that holds the safeguard, for as long
 as the context manager lasts, and everything is put back afterwards.

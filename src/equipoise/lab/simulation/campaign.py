@@ -20,6 +20,7 @@ from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.simulation.ablation import Ablation
 from equipoise.lab.simulation.cluster.ablations import CLUSTER_ABLATIONS
 from equipoise.lab.simulation.cluster.content_ablations import CONTENT_ABLATIONS
+from equipoise.lab.simulation.cluster.edge_ablations import EDGE_ABLATIONS
 from equipoise.lab.simulation.cluster.limit_ablations import LIMIT_ABLATIONS
 from equipoise.lab.simulation.durable.ablations import DURABLE_ABLATIONS
 from equipoise.lab.simulation.durable.log_ablations import LOG_ABLATIONS
@@ -37,6 +38,7 @@ ABLATIONS: dict[str, Ablation] = {
         *CLUSTER_ABLATIONS,
         *LIMIT_ABLATIONS,
         *CONTENT_ABLATIONS,
+        *EDGE_ABLATIONS,
         *DURABLE_ABLATIONS,
         *LOG_ABLATIONS,
         *SUBSCRIBER_ABLATIONS,

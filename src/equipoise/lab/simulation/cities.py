@@ -1,4 +1,4 @@
-"""A table of cities, and how far apart they are.
+"""A table of cities and the latencies between them.
 
 Degrees north and east of the city centres, to a hundredth (about a kilometre), which is far below the
 error of guessing a cable's path.

@@ -1,4 +1,4 @@
-"""A disk that obeys the contract of `equipoise.disk` to the letter, and no further.
+"""A disk that implements the contract of `equipoise.disk` and nothing beyond it.
 
 It keeps, beside what programs see, what a crash would leave. A crash keeps a random prefix of the
 unsynced bytes of each file, random sectors of what was written to fixed files, and a random prefix of the unsynced

@@ -1,4 +1,4 @@
-"""Decide what runs next, and when.
+"""The scheduler of virtual time: which handle runs next, and when.
 
 At each instant the hosts with something ready take turns in an order drawn from the seed; a host's turn
 runs its callbacks in the order asyncio promises, until it has none. When no host has anything ready,
@@ -161,7 +161,10 @@ class Engine(RefusingLoop):
             transport.undelivered += 1
         elif incarnation.is_dead:
             transport.answer_dead()
+        elif incarnation.reads_all and transport.is_queued:
+            transport.due += 1
         else:
+            transport.is_queued = True
             incarnation.ready.append(transport)
             if not incarnation.is_active:
                 incarnation.is_active = True

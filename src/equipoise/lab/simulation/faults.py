@@ -1,4 +1,4 @@
-"""Make the faults of a scenario happen, at times and to clients drawn from the seed.
+"""Inject the faults of a scenario, at times and clients drawn from the seed.
 
 Every fault undoes itself after its duration; `heal` undoes whatever is left and lets nothing new begin.
 """

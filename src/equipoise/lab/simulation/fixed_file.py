@@ -1,4 +1,4 @@
-"""A file of fixed size on a simulated disk: what programs see of it, and what a crash leaves.
+"""A file of fixed size on a simulated disk: its visible content, and its content after a crash.
 
 Of what was written since the last sync each sector survives or not by chance, a later write without an earlier one too,
 and one of the survivors may be torn at any byte. A lost sector cannot be read until it is written again.

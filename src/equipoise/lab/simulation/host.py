@@ -89,6 +89,7 @@ class Host:
         place: str,
         seed: int,
         cpu: CpuSpec | None = None,
+        reads_all: bool = False,
         nic_in_bytes_per_s: float | None = None,
         nic_out_bytes_per_s: float | None = None,
         clock_offset_s: float = 0.0,
@@ -103,6 +104,9 @@ class Host:
         self._seed = seed
         self.clock = WallClock(loop, offset_s=clock_offset_s, drift=clock_drift)
         self.cpu = None if cpu is None else Cpu(cpu, loop)
+        # As a kernel does for a program that is slow to read: all that has come on a connection is read at once.
+        # Without it pieces are read one by one, in the order in which they came on all connections.
+        self.reads_all = reads_all
         self.nic_in = self._pipe(nic_in_bytes_per_s)
         self.nic_out = self._pipe(nic_out_bytes_per_s)
         self.disk = SimulatedDisk(self, loop, seed)

@@ -1,4 +1,4 @@
-"""The safeguards of one hub and its clients."""
+"""Safeguards of one hub and its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One hub, its clients and what happens to them, in the order in which it happens."""
+"""One hub, its clients and the order of events."""
 
 from __future__ import annotations
 

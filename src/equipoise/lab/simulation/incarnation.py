@@ -49,6 +49,10 @@ class IncarnationHost(Protocol):
     @property
     def cpu(self) -> Cpu | None: ...
     @property
+    def reads_all(self) -> bool:
+        """Whether a connection brings all that has come for it at once, and connections take turns."""
+
+    @property
     def nic_in(self) -> Pipe | None: ...
     @property
     def nic_out(self) -> Pipe | None: ...
@@ -74,6 +78,7 @@ class Incarnation:
         "is_dead",
         "is_paused",
         "number",
+        "reads_all",
         "ready",
         "servers",
         "transports",
@@ -82,6 +87,7 @@ class Incarnation:
     def __init__(self, host: IncarnationHost, number: int) -> None:
         self.host = host
         self.cpu = host.cpu
+        self.reads_all = host.reads_all
         self.number = number
         self.ready: deque[Runnable] = deque()
         # True while the loop has this incarnation on its list, or has a wake-up coming for it.

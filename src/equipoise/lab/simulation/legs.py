@@ -1,4 +1,4 @@
-"""The way from each client to the cloud, as long as ways over the Internet are.
+"""Latencies from clients to the cloud, as on the Internet.
 
 Dynamoth delays every message by values from the King data set, North America only: one for the leg up, one for the leg
 down. The set is not ours to ship, and the paper prints no more of it than the outcome: about 75 ms for both legs on

@@ -1,4 +1,4 @@
-"""Run asyncio programs in virtual time: the calls that such programs make on a loop, those on sockets among them.
+"""The asyncio event loop in virtual time, including its calls for sockets.
 
 One loop stands for the loops of all simulated hosts; which host a call is for is read from its context. What runs next
 is decided in `engine`; what would reach outside the simulation is refused in `outside_calls`.

@@ -1,4 +1,4 @@
-"""Measure what hub and clients hold, by looking at the queues themselves and not at their own counters.
+"""Measure the memory of hub and clients from their queues, not from their counters.
 
 A look is taken at intervals of virtual time; the peak of each goes into the history beside its bound.
 """

@@ -1,4 +1,4 @@
-"""Say no to everything that would reach outside the simulation.
+"""Reject calls that would leave the simulation.
 
 Threads, descriptors, signals, processes, datagrams and TLS exist in real time or in the real kernel.
 A simulated program that asks for one gets an error that names it, at the call.

@@ -1,4 +1,4 @@
-"""Say what came of a campaign: for people as text, for programs as one JSON object."""
+"""Report a campaign, as text or as one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn a scenario's rules into users, cheaply: worlds are many, and how hard a secret is to guess is not tried here."""
+"""Make users from a scenario's rules, with cheap hashes: the strength of secrets is not simulated."""
 
 from __future__ import annotations
 

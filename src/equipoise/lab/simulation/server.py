@@ -1,4 +1,4 @@
-"""Listen: what `create_server` returns on the simulated loop.
+"""A listening socket: the result of `create_server` on the simulated loop.
 
 `wait_closed` waits until the server is closed and its last connection lost, as documented from
 Python 3.12 on; earlier Pythons return too early, and a simulation must not depend on the version.

@@ -1,4 +1,4 @@
-"""One class for a real hub on a simulated host: alone, among others with a store, among others without.
+"""A real hub on a simulated host: alone, in a cluster with a store, or without one.
 
 How a hub comes to serve is up to the attendant that it is made with: a coroutine that runs on the host from its start.
 `alone` is one; a `Directory` and a `Region` are others.

@@ -1,4 +1,4 @@
-"""What the runs of one hub and of many have in common: clients on hosts, waiting for conditions, and the end."""
+"""Common parts of runs with one hub and with many: clients on hosts, waiting for conditions, the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold what will happen, ordered by virtual time.
+"""The queue of future events, ordered by virtual time.
 
 Things due at the same instant share one bucket and come out in the order they were added, so one
 heap entry serves a whole broadcast. The heap holds bare floats: its comparisons are the cheapest

@@ -1,4 +1,4 @@
-"""Say what the network between two places is like.
+"""The network between two places: latency, bandwidth, loss.
 
 A topology answers one question: the `LinkSpec` from one place to another. Hosts are put in places;
 without a place of its own a host's place is its name. Latencies are one way, round-trip times both.

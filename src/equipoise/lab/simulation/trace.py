@@ -1,4 +1,4 @@
-"""Record what happened, one line per event, and fold it into a hash.
+"""Record one line per event, and fold the lines into a hash.
 
 Two runs are the same run exactly if their hashes are equal. An event is five numbers while it is
 recorded; text is made only for lines that someone reads, so that recording costs a tenth of a

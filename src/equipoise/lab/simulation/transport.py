@@ -1,4 +1,4 @@
-"""Receive, open and close: the rest of a simulated connection's end.
+"""One end of a simulated connection: receive, open, close.
 
 The order of calls on a protocol is asyncio's: connection_made; data_received any number of times;
 eof_received at most once; connection_lost once. Nothing is called while reading is paused but
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedTransport"]
 
+# What asyncio and uvloop take from a socket at once.
+READ_BYTES_MAX = 256 * 1024
+
 
 class _Connections(Protocol):
     def forget(self, end: SimulatedTransport) -> None: ...
@@ -53,8 +56,10 @@ class SimulatedTransport(Outflow):
         "_held",
         "_is_paused",
         "_receive",
+        "due",
         "factory",
         "is_cut_off",
+        "is_queued",
         "number",
         "server",
         "waiter",
@@ -84,6 +89,9 @@ class SimulatedTransport(Outflow):
         self.waiter: asyncio.Future[None] | None = None
         # True while the link towards this end is cut: tokens that arrive are kept as `undelivered`.
         self.is_cut_off = False
+        # Whether the loop has this end in its queue; on a host that reads all at once, tokens that came meanwhile.
+        self.is_queued = False
+        self.due = 0
         self._is_paused = False
         # Tokens that arrived while reading was paused.
         self._held = 0
@@ -135,8 +143,11 @@ class SimulatedTransport(Outflow):
     # What the loop, the network and the host call.
 
     def _run(self) -> None:
-        """Let one piece out of the queue, unless reading is paused."""
+        """Let one piece out of the queue, unless reading is paused; on a host that reads all at once, all that came."""
         arriving = self.arriving
+        self.is_queued = False
+        if self.due:
+            self._gather()
         if self._is_paused and not self.is_closing_flag:
             self._hold()
             return
@@ -222,6 +233,24 @@ class SimulatedTransport(Outflow):
             self.transmit(Control.RESET, 0)
 
     # The rest is private.
+
+    def _gather(self) -> None:
+        """Make one piece of those that have come, as far as one read takes them; others have a turn before the rest."""
+        due, self.due = self.due, 0
+        arriving = self.arriving
+        pieces: list[bytes] = []
+        size = 0
+        while arriving and type(piece := arriving[0]) is bytes and size + len(piece) <= READ_BYTES_MAX:
+            if len(pieces) > due:
+                break
+            pieces.append(piece)
+            size += len(piece)
+            arriving.popleft()
+        if pieces:
+            arriving.appendleft(b"".join(pieces))
+            due -= len(pieces) - 1
+        for _ in range(due):
+            self.loop.enqueue(self.incarnation, self)
 
     def _hold(self) -> None:
         self._held += 1

@@ -1,4 +1,4 @@
-"""Put a simulation together: one seed, one loop, one network, some hosts.
+"""Assemble a simulation: one seed, one loop, one network, several hosts.
 
     with Simulation(seed=7, topology=Lan()) as sim:
         hub = sim.host("hub")
@@ -111,6 +111,7 @@ class Simulation:
         *,
         place: str | None = None,
         cpu: CpuSpec | None = None,
+        reads_all: bool = False,
         nic_in_bytes_per_s: float | None = None,
         nic_out_bytes_per_s: float | None = None,
         clock_offset_s: float = 0.0,
@@ -128,6 +129,7 @@ class Simulation:
             place=place or name,
             seed=self.seed,
             cpu=cpu,
+            reads_all=reads_all,
             nic_in_bytes_per_s=nic_in_bytes_per_s,
             nic_out_bytes_per_s=nic_out_bytes_per_s,
             clock_offset_s=clock_offset_s,

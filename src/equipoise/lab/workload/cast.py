@@ -1,4 +1,4 @@
-"""Choose which program plays a client of a workload."""
+"""Choose the program that plays a client of a workload."""
 
 from __future__ import annotations
 

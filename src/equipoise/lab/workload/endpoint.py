@@ -1,4 +1,4 @@
-"""Where a client finds its hub, how patient it is, and a connection to a hub that reads pushes off the wire."""
+"""The hub address and patience of a client, and a connection that reads pushes off the wire."""
 
 from __future__ import annotations
 

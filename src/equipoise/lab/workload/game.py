@@ -1,4 +1,4 @@
-"""The game of tiles on real hubs: players who walk, talk and listen, and an observer of each tile who misses nothing.
+"""The game of tiles on real hubs: players who walk, publish and subscribe, and an observer of each tile.
 
 A player is a smart client. Every tile has an observer that is there from the beginning, every other one a plain Redis
 client; what the observers saw is compared with what players sent, so a run says exactly what was lost, doubled or out

@@ -1,4 +1,4 @@
-"""ArrivalTrace of a topic whose publishers fire by time or by event, alone or in groups, singly or in batches.
+"""Arrivals of a topic whose publishers fire periodically or by event, alone or in groups, singly or in batches.
 
 As in the evaluation of SRTM: homogeneous publishers, each with the same mean rate; Poisson or periodic with a random
 phase; a batch of messages each time; publishers of one group fire at the same moment, or spread evenly over an interval

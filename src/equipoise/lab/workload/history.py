@@ -1,4 +1,4 @@
-"""Keep what the clients of a run have sent and received, in their own words.
+"""The history of a run: what each client sent and received.
 
 Nothing in here is the system's own account of itself: a publisher notes the reply to each message, a
 subscriber notes each event as it takes it. Checkers read this and nothing else.

@@ -1,4 +1,4 @@
-"""Send a hub what no client should: a stranger's connection that means no good or has gone wrong.
+"""Hostile clients: connections that send what no client should.
 
 Each attack is one connection, or a crowd of them, that lasts a while and then leaves. What the hub answers is read
 and ignored, or not even read.

@@ -1,4 +1,4 @@
-"""A subscriber that takes the lanes of its topics from the hubs that number them, and the rest from one hub: EQ.OWN.
+"""A subscriber that receives lanes from the hubs that number them, and other streams from one hub: EQ.OWN.
 
 It merges by positions and holds what comes behind a mark. What the wire does not allow fails an assertion; what was
 missed by the positions is a gap in its track.

@@ -1,4 +1,4 @@
-"""Write into each payload who sent it and as which of its messages, and read that back.
+"""Encode publisher and sequence number in each payload, and decode them.
 
     b"ann 17 ......"    the publisher, its sequence number on this topic, padding up to the wanted size
 

@@ -1,4 +1,4 @@
-"""Drive a plain Redis subscriber: connect, subscribe, note what comes; when the connection is lost, begin again.
+"""Drive a plain Redis subscriber: connect, subscribe, record messages, reconnect.
 
 It speaks RESP2 or RESP3 over a bare transport and pings now and then, as careful Redis clients do, since a
 subscriber that never sends anything would not notice that its hub has been replaced.

@@ -1,4 +1,4 @@
-"""A subscriber that reads positions off the wire by hand, lanes included, and holds the hub to what the wire promises.
+"""A subscriber that reads positions off the wire, lanes included, and checks the wire protocol.
 
 It stays with one hub, which merges for it. What the wire does not allow fails an assertion; what was missed by the
 positions is a gap in its track.

@@ -1,4 +1,4 @@
-"""A publisher that gives each message to another hub than the one before, and says what it comes after: EQ.AFTER."""
+"""A publisher that sends each message to another hub, with the position it must follow: EQ.AFTER."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drive the Equipoise client by a description: publish, subscribe, note what comes of it.
+"""Drive the Equipoise client by a description: publish, subscribe, record events.
 
 Nothing is sent twice: a message whose fate is uncertain is noted so and the next one has a new number. What the
 hub refuses is asked for again after a while, since rules change.

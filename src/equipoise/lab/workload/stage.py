@@ -1,4 +1,4 @@
-"""Tell all clients of a run how far it is.
+"""Announce the phases of a run to its clients.
 
     begin      all clients are connected: publishers start
     conclude   the time is over and nothing goes wrong any more: publishers send to each topic, again

@@ -1,4 +1,4 @@
-"""Keep the lake in order: merge small files, delete what was replaced, forget what is too old.
+"""Compact the lake: merge small files, delete replaced ones, expire old ones.
 
 A file a second is what a lake gets; a reader wants few and large ones. Merging is a job of Spark's like any other: the
 driver chooses groups of files, workers read and write them.

@@ -1,4 +1,4 @@
-"""The lake on disk: Parquet files by date and hour, each record in them once.
+"""The lake on disk: Parquet files by date and hour, each record exactly once.
 
     records/date=2026-11-15/hour=12/*.parquet   what readers read
     _staging/ID/                                what one task wrote, until it is committed

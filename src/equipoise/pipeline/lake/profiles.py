@@ -1,4 +1,4 @@
-"""What history says: profiles of topics and hubs over any stretch of records. DataFrame to DataFrame.
+"""Profiles of topics and hubs over a period of history. DataFrame to DataFrame.
 
 Quantiles come from counts in logarithmic buckets, four to each doubling, since Spark's own take longer than everything
 else together (docs/internals/pipeline.md); a quantile is the upper edge of its bucket, so at most a fifth too high.

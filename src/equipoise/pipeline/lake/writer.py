@@ -1,4 +1,4 @@
-"""Write records as Parquet where they are, in Spark's workers, and tell the driver what was written.
+"""Write records as Parquet in Spark's workers, and report the files to the driver.
 
 Arrow's writer takes a twentieth of what Spark's own takes for the forty columns of telemetry. Files go into the lake's
 staging under names of their own: a task that Spark runs twice leaves one too many there, and nothing in the lake.

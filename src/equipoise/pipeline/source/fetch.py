@@ -1,4 +1,4 @@
-"""Ask hubs how far their records reach, and read one range of one hub, piece by piece, as rows of packed records.
+"""Fetch ranges of telemetry from hubs, piece by piece, as rows of packed records.
 
 All hubs are asked at once, with none waiting for another. A hub that answered last time is waited for; one that did not
 is asked again in the background, and counts as silent until it answers: a hub that hangs costs one time-out, once.

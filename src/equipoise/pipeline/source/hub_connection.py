@@ -1,4 +1,4 @@
-"""Ask one hub, and wait.
+"""A blocking connection to one hub.
 
 Spark's workers are processes that do one thing at a time, so this blocks: a socket, requests, their replies. Every wait
 has an end, and replies are never let grow beyond what was asked for.

@@ -1,4 +1,4 @@
-"""Which hubs there are, and where the controller listens: from the store, followed in a thread of its own.
+"""The hubs and the controller's address, followed in the store by a separate thread.
 
 Spark calls and wants an answer; the store tells of changes in its own time. So a thread with a loop follows the store
 and keeps what it heard last, and callers get that at once. While the store is away the last state stands: a store

@@ -1,4 +1,4 @@
-"""Where the pipeline stands with each hub, as Spark keeps it in its checkpoint. Pure.
+"""Offsets of the pipeline at each hub, as Spark keeps them in its checkpoint. Pure.
 
     {"h1": [incarnation, next, since, unanswered], ...}
 

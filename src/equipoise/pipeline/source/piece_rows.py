@@ -1,4 +1,4 @@
-"""What flows through the pipeline: pieces of records as hubs sent them, still packed.
+"""Rows of the pipeline: pieces of records as hubs sent them, still packed.
 
 A row of Spark costs the JVM some 10 µs when it has the forty columns of telemetry; packed, as the Arrow stream that the
 hub made, some thousand records are one row of bytes. They are unpacked where Arrow is at home, in Python workers.

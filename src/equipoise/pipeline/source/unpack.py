@@ -1,4 +1,4 @@
-"""Pieces, as hubs sent them, to judged records. Pure.
+"""Unpack pieces into validated records. Pure.
 
 Always true: each record of a piece is given once, judged, or counted once as rejected with the whole piece.
 """

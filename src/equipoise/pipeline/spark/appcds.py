@@ -1,4 +1,4 @@
-"""Make the archive of Spark's classes, once, in the background: later starts take half the time.
+"""Build the archive of Spark's classes once, in the background: later starts take half the time.
 
 The JVM writes the classes it has loaded when it ends, which takes ten seconds, so no pipeline could stop quickly that
 did it itself. A process of the lowest priority runs a small query of our kind instead, while the pipeline that started

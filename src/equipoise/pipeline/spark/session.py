@@ -1,4 +1,4 @@
-"""Start a Spark session that is up in seconds, and end it in order.
+"""Start a Spark session within seconds, and stop it in order.
 
 The settings are for a small driver that runs a small query every second: few shuffle partitions, no adaptive planning,
 no user interface, a checkpoint that is written without the detours for remote file systems. `local[*]` needs nothing

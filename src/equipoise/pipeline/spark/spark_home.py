@@ -1,4 +1,4 @@
-"""What Spark finds on disk before it starts: a thin home, a quiet logger, and an archive of its classes.
+"""Files that Spark needs before it starts: a thin home, a logger configuration, an archive of classes.
 
 Two of them save most of the start-up time. A home with links to PySpark's `jars` and `bin` and nothing else keeps
 Python workers from importing a zipped copy of PySpark in place of the installed one. An archive of loaded classes

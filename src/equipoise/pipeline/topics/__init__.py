@@ -1,4 +1,4 @@
-"""Topics that have a log, for Spark: `spark.readStream.format("equipoise")` and `writeStream`, and their batch kin.
+"""Topics with a log as Spark sources and sinks: `format("equipoise")`, streaming and batch.
 
 from equipoise.pipeline.topics import TopicSource
 spark.dataSource.register(TopicSource)

@@ -1,4 +1,4 @@
-"""Commands on logs, asked of any hub that answers, and asked again while a topic changes its owner.
+"""Commands on logs, sent to any hub that answers, and retried while a topic changes its owner.
 
 Every hub serves every log, so one connection suffices; if it breaks, the next hub is asked.
 """

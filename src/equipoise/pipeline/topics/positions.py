@@ -1,4 +1,4 @@
-"""Which entries a batch has: marks in logs, and ranges between them. Pure.
+"""The entries of a batch: offsets in logs and ranges between them. Pure.
 
 A mark is the id of an entry and how many entries had been added to the log up to it. Ids say what to read, the numbers
 how much that must be: entries that were trimmed or deleted before they were read are noticed by count.

@@ -1,4 +1,4 @@
-"""Entries of logs as rows of Spark, and rows as entries. Pure."""
+"""Convert log entries to Spark rows and back. Pure."""
 
 from __future__ import annotations
 

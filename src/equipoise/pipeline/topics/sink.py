@@ -1,4 +1,4 @@
-"""Rows of Spark as entries of logs, each once, however often its task or its batch is run.
+"""Write Spark rows as log entries, each once, however often a task or batch runs.
 
 By default a row is known by its query, its partition, its batch, and its number among the rows for its topic: the log
 remembers how far each partition has come (`SEQUENCE`), which costs one number. That holds for batches that have the

@@ -1,4 +1,4 @@
-"""Topics with a log as streams and tables of Spark: offsets are positions in logs, ranges of them are tasks.
+"""Topics with a log as Spark streams and tables: offsets are positions, ranges are tasks.
 
 Spark asks how far the logs reach, writes that down, and has tasks read what lies between the last two such states. A
 batch that is run again after a crash has the same entries, unless they were trimmed or deleted, which is noticed by

@@ -1,4 +1,4 @@
-"""Give topics to hubs: PlaceTopics of ePulsar's Algorithm 1, and what it leaves undone.
+"""PlaceTopics of ePulsar's Algorithm 1: assign topics to hubs, and report unserved topics.
 
 The paper's: topics with the fewest choices first, each to the first of its choices that can host it; a topic that no
 choice can host stays. What is added, and never makes it worse:

@@ -1,4 +1,4 @@
-"""Whether a hub can host one more topic: `can_host` of ePulsar's Algorithm 1, on predicted load.
+"""`can_host` of ePulsar's Algorithm 1 on predicted load: whether a hub can host one more topic.
 
 Numbers of one hub at a time, as plain floats: placing asks this a few times for each of 100,000 topics. The load ratio
 is that of `load.Capacities`; beside it a hub may have a rate of messages that it must not exceed (3.4.2).

@@ -1,4 +1,4 @@
-"""What a topic's messages take by way of each hub, which topics have a latency limit, and which hubs would keep it.
+"""Latency of topics by way of each hub, latency limits, and the hubs that meet them.
 
 ePulsar 3.4.1: W(t, b) is the way from the publishers' centroid to the hub, from the hub to the subscribers' centroid,
 and what the farthest of both are beyond their centroids. To that comes the time that messages spend in the hub, and

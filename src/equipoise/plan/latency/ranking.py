@@ -1,4 +1,4 @@
-"""Which hubs may have a topic, and in which order (ePulsar 3.4.1).
+"""Candidate hubs of a topic, in order (ePulsar 3.4.1).
 
 The hubs by way of which a topic's messages stay within its limit, the fastest first; if there is none, all hubs, the
 fastest first. Most topics get one of their first few choices, so only these are kept; the rest is found when a step

@@ -1,4 +1,4 @@
-"""The steps that the planner is composed of, one file each, and the baselines."""
+"""Baseline policies, to compare the planner with."""
 
 from equipoise.plan.policies.baselines import ConsistentHashing, Static
 from equipoise.plan.policies.topic_manager import AllPairs, TopicManager

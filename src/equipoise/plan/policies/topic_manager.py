@@ -1,4 +1,4 @@
-"""ePulsar's Topic Manager as it is printed, to compare with: Algorithm 1 with the policies of section 3.4.
+"""ePulsar's Topic Manager as printed, as a baseline: Algorithm 1 with the policies of section 3.4.
 
 Each round: the topics above their limits, and of each overloaded broker the topics with the most messages until what is
 left is below the threshold; all of them are placed anew, those with the fewest choices first. Nothing waits for

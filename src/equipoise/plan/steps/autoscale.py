@@ -1,4 +1,4 @@
-"""Autoscaling: when a server is worth its price, and when one is too many. Rent or buy.
+"""Autoscaling: when to add and when to release a server.
 
 Missing capacity costs something every second, and so does a server too many; asking for a server and emptying one cost
 something once. The one rule for both: act when what it has cost not to act reaches what acting costs. A planner that

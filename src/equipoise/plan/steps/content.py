@@ -1,4 +1,4 @@
-"""Heads and edges of topics with many filters: which hubs, in which tree (decision 0022).
+"""Choose heads and edges of topics with many filters (decision 0022).
 
 A topic with many filters that needs several homes for its readers becomes a content topic: its home stays the head, the
 least loaded hubs become edges. Where its homes are at several sites, a site with three or more of them gets a head of

@@ -1,4 +1,4 @@
-"""Limited topics: over how many hubs each is spread, and with which shares of its envelope (SRTM, IV and V-D).
+"""Split limited topics: number of hubs and shares of the envelope (SRTM, IV and V-D).
 
 Splitting a bucket never helps (Proposition 1 of that paper), so a limited topic has one home as long as one hub can
 carry it. One that needs more is split over the fewest hubs that have room for it together, with the least share as

@@ -1,4 +1,4 @@
-"""Moves for load: off overloaded hubs down to a safe load (Dynamoth III-B3, Algorithm 2), and shared out after a join.
+"""Move topics off overloaded hubs (Dynamoth III-B3, Algorithm 2), and onto hubs that joined.
 
 The busiest hub gives its busiest topics to the hub that will be least loaded, until it is safe; then the next busiest.
 Unlike in the algorithm as printed the receiver is checked: a topic that would make it too full is passed over for a

@@ -1,4 +1,4 @@
-"""Let a topic whose best hub changes back and forth stay: the hysteresis of moves for latency.
+"""Hysteresis of latency moves: a topic whose best hub alternates stays.
 
 A topic goes back when a hub that it has left lately would do as well as the one it is to be given; so hubs of one site
 are one place to it. Going back takes a wait, twice as long each time. A topic that views have shown within its limit

@@ -1,4 +1,4 @@
-"""Bring topics that are above their latency limits nearer to their clients (ePulsar 3.3 and 3.4, Algorithm 1).
+"""Move topics above their latency limits closer to their clients (ePulsar 3.3 and 3.4, Algorithm 1).
 
 A topic is above its limit when E(t), as it was measured, is. It goes to the nearest hub that keeps the limit and has
 room; if no hub keeps it, to the nearest of all, where that is a good deal nearer. Topics with the fewest choices choose

@@ -1,4 +1,4 @@
-"""Low-load rebalancing: empty one server, slowly, and let it go (Dynamoth III-B4). `autoscale` says when and which.
+"""Low-load rebalancing: drain one server slowly and release it (Dynamoth III-B4).
 
 The hub's share of the ring goes down in a few rounds, its entries move to the least loaded hub, and each step is
 predicted first: no other hub may get above the low threshold by it. If load rises meanwhile the hub gets its share

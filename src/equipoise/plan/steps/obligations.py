@@ -1,4 +1,4 @@
-"""What is not a matter of load: who takes part, where a topic must be, and which entries say nothing.
+"""Obligations independent of load: membership, pins, sites, and unneeded entries.
 
 These are facts, not noise: they are acted upon at once, without hits or T_wait.
 

@@ -1,4 +1,4 @@
-"""Channel-level rebalancing: how many homes a topic needs, and which (Dynamoth III-B1, Algorithm 1).
+"""Replication of a topic: number and choice of homes (Dynamoth III-B1, Algorithm 1).
 
 `algorithm_1` is the paper's, with the corner case that it tells in words. Around it: a topic has to weigh something to
 be replicated; one that fits on no hub is replicated whatever its ratios say; a topic whose messages one hub must admit

@@ -1,4 +1,4 @@
-"""One connection of a store to where the nodes are: requests in, answers out, no second thoughts.
+"""One connection of a store: requests in, answers out, no retries.
 
 A channel belongs to one session and ends for good when its connection does; patience, doubt and sessions are the
 business of `connected`.

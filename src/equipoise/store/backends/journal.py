@@ -1,4 +1,4 @@
-"""A memory tree whose persistent nodes survive the process: every change is in a file before it is answered.
+"""A memory tree with persistent nodes: every change is in a file before it is answered.
 
 For a lone hub, which is a region of one: no ZooKeeper, no Java. A change is one frame: length, checksum, MessagePack. A
 frame that is cut short or damaged at the end of the file was never answered, and is cut. At every start the file is

@@ -1,4 +1,4 @@
-"""A store whose nodes are in this process: for tests, and for a system in one process.
+"""A store in this process, for tests and for a cluster in one process.
 
 The session lives until the store is closed or the tree ends it; nothing can be cut here. `remote` is for that.
 """

@@ -1,4 +1,4 @@
-"""Serve a memory tree to remote stores, so that hubs can be cut off from it.
+"""Serve a memory tree to remote stores, so that tests can cut hubs off from it.
 
 Always true: a session has at most one connection, the last one that said Hello for it, and a request on any other
 is not carried out; a session that is not heard of for its time-out ends. The tree outlives the server: stopped and

@@ -1,4 +1,4 @@
-"""Hold the nodes and sessions of a store in memory, with ZooKeeper's rules. Pure: time comes from `clock`.
+"""Nodes and sessions of a store in memory, with ZooKeeper's rules. Pure: time comes from `clock`.
 
 Always true:
     every node but the root has its parent, and no ephemeral node has children;

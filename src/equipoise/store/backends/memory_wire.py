@@ -1,4 +1,4 @@
-"""What a remote memory store and its server say to each other: length-prefixed msgpack frames. Pure.
+"""The protocol between a remote memory store and its server: length-prefixed msgpack frames. Pure.
 
 The client speaks first, with Hello, and numbers its requests; every request but Hello is answered by Done or Failed
 with its number. Changed comes unasked. There is no authentication: it is for the simulator and for loopback, and

@@ -1,4 +1,4 @@
-"""Requests to a store over channels that come and go: patience and doubt.
+"""Requests to a store over channels that reconnect: retries, and uncertain outcomes.
 
 The contract is `contract.Store`. Always true: a write is sent under one session only; if that ends, the write raises
 and is not sent again. How sessions are kept is in `session`.

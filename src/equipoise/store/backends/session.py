@@ -1,4 +1,4 @@
-"""Keep one session with a store alive over channels that come and go, and know when it has ended.
+"""Keep one session with a store alive across channels, and detect its end.
 
 A driver, the subclass, brings channels: it calls `_on_connected` with each new one, `_on_suspended` when one is gone
 and `_on_lost` when the server says that the session has ended.

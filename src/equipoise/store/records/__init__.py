@@ -1,1 +1,1 @@
-"""What lies in the store: plan, hubs, specs, users, leader, servers."""
+"""Records in the store: plan, hubs, specs, users, leader, servers."""

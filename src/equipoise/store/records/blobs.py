@@ -1,4 +1,4 @@
-"""Keep bytes that are too many for a node: compressed, in parts, under a checksum.
+"""Store values that exceed one node: compressed, in parts, with a checksum.
 
 A blob is written whole before anything refers to it, and never changed. A reference names it, its size and its
 checksum: bytes that do not match it are refused.

@@ -1,4 +1,4 @@
-"""Bookies in the store: who is registered, who has ever been part of the cluster, who is being drained.
+"""Bookies in the store: registered, known and draining ones.
 
 The nodes `available`, `available/readonly` and `cookies` below the root of ledgers are BookKeeper's own.
 """

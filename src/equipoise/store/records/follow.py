@@ -1,4 +1,4 @@
-"""Follow a folder and its nodes: who comes, who goes, whose data changes."""
+"""Follow the nodes of a folder: additions, removals, changed data."""
 
 from __future__ import annotations
 

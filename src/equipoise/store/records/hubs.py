@@ -1,4 +1,4 @@
-"""The hubs of a region: who they are, and which of them are alive.
+"""The hubs of a region and their liveness.
 
 A hub has two nodes, Hedwig's: one with its facts, which stays, and below it `alive`, ephemeral, with its facts and its
 load. That everything is in the one node which makes it alive matters: no reader sees a hub half announced.

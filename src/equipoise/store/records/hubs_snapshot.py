@@ -1,4 +1,4 @@
-"""Look at all hubs in one round trip, by a guess.
+"""Read all hubs in one round trip, based on the last known nodes.
 
 To see the hubs takes three questions, each about the answers to the one before: who there is, which nodes each of them
 has, and what is in the node that counts. Hubs seldom change, so all three are asked at once, for the hubs there were

@@ -1,4 +1,4 @@
-"""The one controller that plans: an ephemeral node, made by the first to come, gone with its session.
+"""The leader node of controllers: ephemeral, created by the first.
 
 Two controllers may both think that they lead, for as long as news takes; no harm is done, since a plan is committed on
 the version right before it by one writer only.

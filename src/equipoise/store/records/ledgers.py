@@ -1,4 +1,4 @@
-"""Ledgers in the store: their nodes in BookKeeper's own layout, and the counter of their ids.
+"""Ledgers in the store: nodes in BookKeeper's layout, and the id counter.
 
 Deleting a ledger's node deletes the ledger: every bookie drops it at its next collection.
 """

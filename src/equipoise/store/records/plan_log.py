@@ -1,4 +1,4 @@
-"""The plan as it lies in the store: a log of changes, snapshots, and a hint where it ends.
+"""The plan in the store: a log of changes, snapshots, and a hint of its end.
 
 `log/VERSION` is made if it is not there, and that is the commit: two controllers cannot both make a version. What is
 too large for a node goes into a blob first. A snapshot is a whole plan in a blob; its node is made last, so a snapshot

@@ -1,4 +1,4 @@
-"""The orders of publishers that were found from arrivals, in the store: the latest one of each topic.
+"""Publisher orders found from arrivals: the latest of each topic.
 
 A plan's entry names the number of the order by which its publishers are dealt. Hubs read the order when the plan says
 so; one that is newer than the plan says serves as well.

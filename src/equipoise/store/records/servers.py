@@ -1,4 +1,4 @@
-"""The hubs that are wanted beyond those run by hand: the controller writes them, provisioners read them.
+"""Hubs wanted by the controller beyond those run by hand; provisioners read them.
 
 A controller that started hubs itself would take them along when it dies. So it only says what it wants; `equipoise up`,
 or any agent of the user's, makes it so.

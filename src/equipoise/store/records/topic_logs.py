@@ -1,4 +1,4 @@
-"""Logs of topics in the store: who owns each, in which epoch, and the ledgers that it is made of.
+"""Logs of topics in the store: owner, epoch and ledgers of each.
 
 Hedwig's test-and-set: a hub owns a topic if it could set the topic's node, by compare-and-set, to its own name and
 incarnation and a higher epoch. It is the owner for as long as that incarnation is alive; there is no ephemeral node per

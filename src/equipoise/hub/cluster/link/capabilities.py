@@ -1,12 +1,13 @@
-"""What hubs announce to each other when they greet: capabilities by name, and the limits that should be the same.
+"""Capabilities and limits that hubs announce in the handshake.
 
     EQ.L.CAPABILITIES from incarnation [name | limit=number …]   +name limit=number …, or an error
-    EQ.L.HELLO 1 from incarnation generation to incarnation      :bytes executed so far, or an error
+    EQ.L.HELLO 1 from incarnation generation to incarnation [control]
+                                                                 :bytes executed so far, or an error
 
-A hub that dials another sends both commands in one write. A hub of a release before capabilities had names neither
-sends nor knows the first one: what it understands follows from the number that it announces in the store (`VERBS`).
-Names that a hub does not know are ignored, so a later release may add some. A frame that needs a capability is sent
-only to hubs that announced it (`OutLink.send`).
+A hub that dials another sends both commands in one write; for a control link, the second one alone. A hub of a release
+before capabilities had names neither sends nor knows the first one: what it understands follows from the number that it
+announces in the store (`VERBS`). Names that a hub does not know are ignored, so a later release may add some. A frame
+that needs a capability is sent only to hubs that announced it (`OutLink.send`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from equipoise.hub.cluster.link.frames import Life
 from equipoise.hub.settings import Limits
 from equipoise.resp.replies import spell
 
-__all__ = ["PROTOCOL", "VERBS", "Announcement", "capabilities_of_verbs", "spell_greeting"]
+__all__ = ["CONTROL_WORD", "PROTOCOL", "VERBS", "Announcement", "capabilities_of_verbs", "spell_greeting"]
 
 PROTOCOL = b"1"
+# Behind HELLO: the connection is that of a control link.
+CONTROL_WORD = b"control"
 # What a hub announces in the store to hubs of earlier releases, which decide by it whether to probe. It stays.
 VERBS = 2
 
@@ -74,7 +77,9 @@ def capabilities_of_verbs(verbs: int) -> frozenset[str]:
     return frozenset({PROBE}) if verbs >= VERBS else frozenset()
 
 
-def spell_greeting(own: Life, announcement: Announcement | None, *, generation: int, peer: Life) -> bytes:
+def spell_greeting(
+    own: Life, announcement: Announcement | None, *, generation: int, peer: Life, is_control: bool = False
+) -> bytes:
     """Both commands; without an announcement the second alone, as the release before sends it."""
     name, incarnation = own[0].encode(), b"%d" % own[1]
     hello = (
@@ -85,6 +90,7 @@ def spell_greeting(own: Life, announcement: Announcement | None, *, generation: 
         b"%d" % generation,
         peer[0].encode(),
         b"%d" % peer[1],
+        *((CONTROL_WORD,) if is_control else ()),
     )
     if announcement is None:
         return spell(hello)

@@ -1,4 +1,4 @@
-"""Names of what a hub can do beyond the frames that every release understands.
+"""Names of the capabilities beyond the frames that every release supports.
 
 A hub announces them when it greets, and ignores the names that it does not know. A frame that needs one says so.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "CAPABILITIES",
     "CONTENT",
+    "CONTROL",
     "COUNTS",
     "LEASE",
     "LEAVE",
@@ -45,6 +46,9 @@ LOGS = "logs"
 # Send of a stream only what filters match, and take it so.
 CONTENT = "content"
 
+# Take messages for `$at/HUB/…` topics of this hub on a link of their own.
+CONTROL = "control"
+
 # Say which messages of other hubs it has seen of a home that died, so that those that no hub has seen are sent again.
 RESEND = "resend"
 # Take messages back that wait for tokens in a lane that ends.
@@ -70,6 +74,7 @@ CAPABILITIES = frozenset(
         LIMITS,
         LOGS,
         CONTENT,
+        CONTROL,
         RESEND,
         RETURN,
         RECALL,

@@ -1,4 +1,4 @@
-"""How frames between hubs are spelled and read: every field by its type, in both directions.
+"""Encode and decode frames between hubs, field by field.
 
 A frame is a RESP command like any other, so the ordinary reader parses it under the ordinary limits. It carries no
 number: both ends of a link count bytes. The same frame is therefore the same bytes on every link.

@@ -1,16 +1,17 @@
-"""What hubs say about filters: what one wants of a stream that it follows, and the part of the stream that it gets.
+"""Frames about filters: requests of a follower, and the filtered stream.
 
 A hub that attaches to a topic gets all of it. It names filters (WANT), says that nothing else is needed (NARROW), and
 takes that back (WIDEN). All of this is void with the next ATTACH, JOIN or DETACH. Content topics are followed along a
-tree, under versions of the plan (JOIN, RENEW).
+tree, under versions of the plan (JOIN, RENEW). Edges balance subscribers by messages on a link of their own (CONTROL).
 """
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import CONTENT, TREES
+from equipoise.hub.cluster.link.capability import CONTENT, CONTROL, TREES
 from equipoise.hub.cluster.link.frame import Frame, Offsets, Payloads
 
 __all__ = [
+    "ControlFrame",
     "FilteredFrame",
     "JoinFrame",
     "NarrowFrame",
@@ -126,3 +127,12 @@ class RenewedFrame(Frame, frozen=True):
     capability = TREES
     topic: bytes
     version: int
+
+
+class ControlFrame(Frame, frozen=True):
+    """Publish these messages to a topic `$at/HUB/…` of yours. Sent on a control link."""
+
+    verb = b"EQ.L.CONTROL"
+    capability = CONTROL
+    topic: bytes
+    payloads: Payloads

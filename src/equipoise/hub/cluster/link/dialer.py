@@ -1,4 +1,4 @@
-"""Keep a connection to every other hub: dial, log in, greet, resume the link; and again when the connection breaks.
+"""Keep a connection to every peer: dial, log in, greet, resume the link; redial when it breaks.
 
 The shell of the outgoing links. Runs on uvloop, on asyncio's own loop and on the simulated one alike.
 """
@@ -170,9 +170,12 @@ class Dialer:
         own, peer = (core.settings.name, core.incarnation), (link.hub, link.incarnation)
         return spell_greeting(
             own,
-            Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links),
+            None
+            if link.is_control
+            else Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links),
             generation=link.generation,
             peer=peer,
+            is_control=link.is_control,
         )
 
     def _announced(self, link: OutLink, announcement: Announcement) -> None:
@@ -187,7 +190,8 @@ class Dialer:
             cluster.ingress.has_room(link)
 
     def _report(self, link: OutLink, problem: str) -> None:
-        self._core.health.report(f"link to {link.hub}", problem, is_grave=False)
+        name = "control link" if link.is_control else "link"
+        self._core.health.report(f"{name} to {link.hub}", problem, is_grave=False)
 
     def _refused(self, link: OutLink, refusal: str) -> None:
         cluster = self._core.cluster
@@ -232,7 +236,8 @@ class LinkConnection(asyncio.Protocol):
         """
         assert self.transport is not None, "greeted once connected"
         self._replies.extend([self._logged_in] if login else [])
-        self._replies.extend((self._told_capabilities, self._told_offset))
+        self._replies.extend([] if self._link.is_control else [self._told_capabilities])
+        self._replies.append(self._told_offset)
         self.transport.write(login + greeting)
         return await self._greeted
 

@@ -1,4 +1,4 @@
-"""Frames by which messages that were sent into a home that died reach the next one (docs/decisions/0021)."""
+"""Frames that carry messages of a dead home to the next home (docs/decisions/0021)."""
 
 from __future__ import annotations
 

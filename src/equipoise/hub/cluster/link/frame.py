@@ -1,4 +1,4 @@
-"""What every frame between hubs is made of."""
+"""The base of all frames between hubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hubs say to each other over a link: one frozen type per verb, with the names and types of its fields.
+"""Frames between hubs: one frozen type per verb, with names and types of its fields.
 
 A class is the whole definition of a frame: `codec` reads the spelling of each field off its type. Fields are spelled in
 the order in which they are declared; `Payloads` may only be the last.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LEAVE, LIMITS, PROBE
 from equipoise.hub.cluster.link.content_frames import (
+    ControlFrame,
     FilteredFrame,
     JoinFrame,
     NarrowFrame,
@@ -48,7 +49,8 @@ from equipoise.hub.cluster.link.seat_frames import SeatFrame, SitFrame
 
 __all__ = [
     "FRAMES", "AfterFrame", "AgainFrame", "AnswerFrame", "AskFrame", "AtFrame", "AttachFrame", "AttachedFrame",
-    "CallFrame", "CancelFrame", "CloseFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame", "EchoFrame",
+    "CallFrame", "CancelFrame", "CloseFrame", "ControlFrame", "CountsFrame", "DeadFrame", "DetachFrame", "DoneFrame",
+    "EchoFrame",
     "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "FromFrame", "IngressFrame",
     "JoinFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "MissedFrame", "NarrowFrame",
     "NoPatternFrame",

@@ -1,4 +1,4 @@
-"""The greeting of a link: two commands that make a session the receiving end of a link's connection (`LinkSession`).
+"""The handshake of a link: two commands that turn a session into the receiving end (`LinkSession`).
 
 Before it the hubs announce to each other what they understand.
 """
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.cluster import Cluster
-from equipoise.hub.cluster.link.capabilities import PROTOCOL, Announcement
+from equipoise.hub.cluster.link.capabilities import CONTROL_WORD, PROTOCOL, Announcement
 from equipoise.hub.cluster.link.codec import parse_number
-from equipoise.hub.cluster.link.link import LinkId, LinkSession
+from equipoise.hub.cluster.link.incoming import LinkId
+from equipoise.hub.cluster.link.link import LinkSession
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
@@ -21,6 +22,7 @@ __all__ = ["capabilities", "hello"]
 
 # Longer than any name that a client may give its link.
 _LINK_PREFIX = b"hub".ljust(80)
+_CONTROL_PREFIX = b"control".ljust(80)
 _NO_LINK = 'NOPERM a link between hubs needs a user with the grant link = ["*"]'
 _ALONE = "ERR this hub is standalone: start it with --store to join a cluster"
 
@@ -57,13 +59,22 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         return f"STALE this is hub {cluster.name}"
     incarnation, generation, own = numbers
     link = LinkId(command[2].decode("utf-8", "replace"), incarnation, generation)
-    incoming = cluster.greet(link, to_incarnation=own)
+    is_control = len(command) > 7
+    if is_control and command[7:] != [CONTROL_WORD]:
+        return "ERR a greeting ends with the incarnation, or with the word control"
+    incoming = cluster.greet(link, to_incarnation=own, is_control=is_control)
     if isinstance(incoming, str):
         return incoming
     # The connection before this one may still bring frames: they will come again on this one.
-    core.follow(session, _LINK_PREFIX + command[2])
+    core.follow(session, (_CONTROL_PREFIX if is_control else _LINK_PREFIX) + command[2])
     incoming.connections += 1
-    session.peer = LinkSession(core, session, incoming, cluster, lambda reason: core.cut(session, reason))
+    session.peer = LinkSession(
+        core,
+        session,
+        incoming,
+        cluster.control if is_control else cluster,
+        lambda reason: core.cut(session, reason),
+    )
     return b":%d\r\n" % incoming.resume_at
 
 

@@ -1,4 +1,4 @@
-"""Frames about messages on their way to their positions: sent, lost, acknowledged, counted again."""
+"""Frames of messages on the way to their position: sent, lost, acknowledged, recounted."""
 
 from __future__ import annotations
 

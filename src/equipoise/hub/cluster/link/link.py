@@ -1,10 +1,11 @@
-"""Links between hubs: frames in order, none lost and none twice, over connections that come and go.
+"""Links between hubs: frames in order, exactly once, across reconnections.
 
-Each hub has one outgoing link to each other hub. Both ends count the bytes of whole frames. The sender keeps what it
-has written until the receiver has executed it; after a reset the receiver says how far it has got, and the sender
-goes on from there. A link belongs to one incarnation of both hubs: a restart is a new link, and what was in flight is
-void. It is void, too, when the sender has to keep more than it may, and when the receiver met an error in it: then the
-next generation of the link begins, and both hubs ask each other again for what they need.
+Each hub has one outgoing link to each other hub, and a control link where it has control messages for it. Both ends
+count the bytes of whole frames. The sender keeps what it has written until the receiver has executed it; after a reset
+the receiver says how far it has got, and the sender goes on from there. A link belongs to one incarnation of both hubs:
+a restart is a new link, and what was in flight is void. It is void, too, when the sender has to keep more than it may,
+and when the receiver met an error in it: then the next generation of the link begins, and both hubs ask each other
+again for what they need.
 
 Pure: connections are made by `dialer`, frames are executed by `frame_dispatch`.
 """
@@ -12,8 +13,8 @@ Pure: connections are made by `dialer`, frames are executed by `frame_dispatch`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from equipoise.errors import ProtocolError
 from equipoise.hub.cluster.link.capability import RESEND
@@ -23,37 +24,18 @@ from equipoise.hub.cluster.link.frames import Frame, FromFrame
 from equipoise.resp import Publishes, RequestReader
 
 if TYPE_CHECKING:
-    from equipoise.hub.data.ports import Shell
-    from equipoise.hub.settings import HubSettings
-    from equipoise.hub.telemetry.stats import Stats
-    from equipoise.resp import RequestLimits
+    from equipoise.hub.cluster.link.incoming import FrameReceiver, InLink, LinkHost, LinkWire
     from equipoise.stream.submission import Submission
 
-__all__ = [
-    "VOID_OFFSET",
-    "FrameExecutor",
-    "FrameReceiver",
-    "InLink",
-    "LinkId",
-    "LinkSession",
-    "OutLink",
-    "name_origin",
-]
+__all__ = ["LinkSession", "OutLink", "name_origin"]
 
 Send = Callable[[bytes], object]
-# Beyond what any sender has written: a sender that has to go on there begins the next generation. The first release
-# does so, too.
-VOID_OFFSET = (1 << 63) - 1
+
 # Acknowledged at once: the sender keeps no more than this for want of an ack.
 ACKNOWLEDGE_BYTES = 256 * 1024
-
-
-class LinkId(NamedTuple):
-    """One generation of a link, as the sender names it."""
-
-    hub: str
-    incarnation: int
-    generation: int
+# How long the frames of one chunk may keep the loop. Longer than a client's turn: subscribers get what they are owed
+# with one write in each pass, so short turns would cost a hub with many of them most of its time.
+LINK_TURN_S = 0.05
 
 
 class OutLink:
@@ -64,34 +46,24 @@ class OutLink:
     """
 
     __slots__ = (
-        "_bytes_max",
-        "_kept",
-        "_overflowed",
-        "_send",
-        "_unsent",
-        "base",
-        "capabilities",
-        "connections",
-        "differences",
-        "end",
-        "generation",
-        "hub",
-        "incarnation",
-        "is_awaited",
-        "is_fallen",
-        "is_held",
-        "is_over",
-        "is_paused",
-        "is_unreachable",
-        "voided",
-        "written_to",
-    )
+        "_bytes_max", "_kept", "_overflowed", "_send", "_unsent", "base", "capabilities", "connections",
+        "differences", "end", "generation", "hub", "incarnation", "is_awaited", "is_control", "is_fallen",
+        "is_held", "is_over", "is_paused", "is_unreachable", "voided", "written_to",
+    )  # fmt: skip
 
     def __init__(
-        self, hub: str, incarnation: int, bytes_max: int, overflowed: Callable[[OutLink], None]
+        self,
+        hub: str,
+        incarnation: int,
+        bytes_max: int,
+        overflowed: Callable[[OutLink], None],
+        *,
+        is_control: bool = False,
     ) -> None:
         self.hub = hub
         self.incarnation = incarnation
+        # Beside the hub's other link: for control messages alone (`control_links`).
+        self.is_control = is_control
         # What the hub has announced to understand; the limits in which it differs from this one.
         self.capabilities: frozenset[str] = frozenset()
         self.differences = ""
@@ -252,71 +224,15 @@ def name_origin(links: Sequence[OutLink], key: bytes, item: Submission, last: in
                 link.write(frame)
 
 
-class InLink:
-    """The receiving end: which generation of the link this is, and how many bytes of it have been executed."""
-
-    __slots__ = ("connections", "cut", "id", "is_void", "offset")
-
-    def __init__(self, link: LinkId) -> None:
-        self.id = link
-        self.offset = 0
-        # An error has stopped it: nothing more of this generation is executed.
-        self.is_void = False
-        # Connections that it has had; what ends the latest of them, for a reason.
-        self.connections = 0
-        self.cut: Callable[[str], object] = lambda reason: None
-
-    @property
-    def resume_at(self) -> int:
-        """Where the sender has to go on."""
-        return VOID_OFFSET if self.is_void else self.offset
-
-
-class FrameExecutor(Protocol):
-    def execute(self, peer: str, frame: Frame) -> None:
-        """Do what a frame of a live peer says. Raises ProtocolError if no hub can mean that."""
-
-
-class FrameReceiver(Protocol):
-    """The cluster."""
-
-    @property
-    def frames(self) -> FrameExecutor: ...
-    @property
-    def incoming(self) -> dict[str, InLink]:
-        """By hub, the present generation of its link to this one."""
-
-
-class LinkHost(Protocol):
-    """What a connection of a link needs of the hub."""
-
-    @property
-    def link_limits(self) -> RequestLimits: ...
-    @property
-    def settings(self) -> HubSettings: ...
-    @property
-    def shell(self) -> Shell: ...
-    @property
-    def stats(self) -> Stats: ...
-    def now(self) -> float: ...
-
-
-class LinkWire(Protocol):
-    """The session that has become a link."""
-
-    last_at: float
-    is_closing: bool
-    write: Callable[[bytes], object]
-
-
 class LinkSession:
     """One connection of a link that another hub has dialled.
 
     After the greeting nothing but frames is read from it, and nothing but further counts of executed bytes is written
-    to it. Any error voids the generation of the link. The bytes of a chunk count as executed only if all of its frames
-    were, and where an error stopped it that number is not known. So the sender gets an offset that it cannot have
-    reached (`VOID_OFFSET`), begins the next generation, and both hubs ask each other again for what they need. That way
-    losses are counted and reported as gaps, and nothing is executed twice.
+    to it. A chunk may hold messages that take a hub with many subscribers seconds to deliver: it is executed in turns.
+    Any error voids the generation of the link. The bytes of a chunk count as executed only if all of its frames were,
+    and where an error stopped it that number is not known. So the sender gets an offset that it cannot have reached
+    (`VOID_OFFSET`), begins the next generation, and both hubs ask each other again for what they need. That way losses
+    are counted and reported as gaps, and nothing is executed twice.
     """
 
     def __init__(
@@ -332,56 +248,111 @@ class LinkSession:
         self._session = session
         self._cut = incoming.cut = cut
         self._incoming = incoming
+        incoming.latest = self
         # Where frames go, and by hub the links that are heard.
         self._frames, self._heard = receiver.frames, receiver.incoming
         self._reader = RequestReader(core.link_limits)
         self._input_bytes_max = 2 * core.link_limits.payload_bytes_max + ACKNOWLEDGE_BYTES
         self._acknowledged = incoming.offset
         self._is_timed = False
+        self._clock = core.shell.work_s
+        # What is left of the present chunk, how much of it was unread before, and what has come behind it.
+        self._steps: Iterator[None] | None = None
+        self._unread = 0
+        self._held: deque[bytes] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Execute the frames that are complete. A chunk takes no longer than one of a client's."""
-        core, incoming = self._core, self._incoming
+        """Execute the frames that are complete, by turns."""
+        core = self._core
         core.stats.input_bytes += len(data)
         self._session.last_at = core.now()
-        if incoming.is_void or self._heard.get(incoming.id.hub) is not incoming:
-            self._cut(f"the link from {incoming.id.hub} has restarted")
-            return
-        unread = self._reader.buffered_bytes + len(data)
+        if not self.is_busy:
+            self._take(data)
+        else:
+            # Transports may bring what they had read before reading was paused.
+            self._held.append(data)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether frames of the present chunk wait for their turn: how much of it is executed is not known yet."""
+        return self._steps is not None
+
+    def _take(self, data: bytes) -> bool:
+        """Begin to execute a chunk; whether that is over already, and more may come."""
+        if not self._is_heard:
+            self._cut(f"the link from {self._incoming.id.hub} has restarted")
+            return False
+        self._unread = self._reader.buffered_bytes + len(data)
+        self._steps = self._execute(data)
+        return self._run(self._steps)
+
+    def _run(self, steps: Iterator[None]) -> bool:
+        """Go on with the chunk: to its end, or until the turn is over. Whether more may come."""
+        incoming, clock = self._incoming, self._clock
+        until = clock() + LINK_TURN_S
         try:
-            self._execute(data)
+            for _ in steps:
+                if clock() > until:
+                    self._session.wire.pause_reading()
+                    self._acknowledge_soon()
+                    self._core.shell.call_later(0, self._go_on)
+                    return False
         except ProtocolError as problem:
-            incoming.is_void = True
+            self._steps, incoming.is_void = None, True
             self._cut(f"{incoming.id.hub} broke the protocol of links: {problem}")
-            return
+            return False
         except Exception:
             # A fault of this hub. The frames before it must not come again, so the link begins anew here, too.
-            incoming.is_void = True
+            self._steps, incoming.is_void = None, True
             raise
-        incoming.offset += unread - self._reader.buffered_bytes
+        self._steps = None
+        incoming.offset += self._unread - self._reader.buffered_bytes
         if incoming.offset - self._acknowledged >= ACKNOWLEDGE_BYTES:
             self._acknowledge()
-        elif not self._is_timed:
-            self._is_timed = True
-            core.shell.call_later(core.settings.cluster.ack_interval_s, self._on_timer)
+        else:
+            self._acknowledge_soon()
+        return True
 
-    def _execute(self, data: bytes) -> None:
+    def _go_on(self) -> None:
+        """The next turn. What was read of a connection that is lost is executed, too: it does not come again."""
+        if self._steps is None:
+            return
+        if not self._is_heard:
+            self._steps = None
+            self._cut(f"the link from {self._incoming.id.hub} has restarted")
+            return
+        try:
+            may_come = self._run(self._steps)
+            while may_come and self._held and not self._session.is_closing:
+                may_come = self._take(self._held.popleft())
+        except Exception:
+            self._cut("an internal error")
+            raise
+        if may_come and not self._session.is_closing:
+            self._session.wire.resume_reading()
+
+    @property
+    def _is_heard(self) -> bool:
+        incoming = self._incoming
+        return not incoming.is_void and self._heard.get(incoming.id.hub) is incoming
+
+    def _execute(self, data: bytes) -> Iterator[None]:
         """Raises ProtocolError for anything but frames that this hub can read."""
         reader = self._reader
         if not reader.buffered_bytes:
             commands, size = read_frames(data, reader.limits)
-            self._execute_all(commands)
+            yield from self._execute_all(commands)
             if not (data := data[size:]):
                 return
-        self._execute_all(reader.feed(data))
+        yield from self._execute_all(reader.feed(data))
         while reader.has_more:
-            self._execute_all(reader.feed(b""))
+            yield from self._execute_all(reader.feed(b""))
         if reader.error is not None:
             raise ProtocolError(reader.error)
         if reader.buffered_bytes > self._input_bytes_max:
             raise ProtocolError("a frame is too long")
 
-    def _execute_all(self, commands: Sequence[Frame | list[bytes]] | Publishes) -> None:
+    def _execute_all(self, commands: Sequence[Frame | list[bytes]] | Publishes) -> Iterator[None]:
         incoming, hub = self._incoming, self._incoming.id.hub
         if isinstance(commands, Publishes):
             raise ProtocolError("PUBLISH is not a link frame")
@@ -389,12 +360,21 @@ class LinkSession:
             if self._heard.get(hub) is not incoming:
                 raise ProtocolError(f"a frame of {hub} that is ignored now")
             self._frames.execute(hub, decode(command) if isinstance(command, list) else command)
+            yield
+
+    def _acknowledge_soon(self) -> None:
+        if not self._is_timed:
+            self._is_timed = True
+            self._core.shell.call_later(self._core.settings.cluster.ack_interval_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._is_timed = False
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        if self._acknowledged != self._incoming.offset and not self._session.is_closing:
+        """While a chunk is executed the count stays what it was: the sender learns that this hub is alive."""
+        if self._session.is_closing:
+            return
+        if self.is_busy or self._acknowledged != self._incoming.offset:
             self._acknowledged = self._incoming.offset
             self._session.write(b":%d\r\n" % self._acknowledged)

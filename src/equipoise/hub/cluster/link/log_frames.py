@@ -1,4 +1,4 @@
-"""What hubs say to each other about logs of topics: commands for the owner of a log, its answers, reads that wait.
+"""Frames about logs of topics: commands for the owner, its answers, blocking reads.
 
 `calls` and `replies` are lists as `hub.logs.log_request` packs them.
 """

@@ -1,4 +1,4 @@
-"""What hubs say to each other about seats: which smart publishers of a split topic publish where."""
+"""Frames about seats: which smart publisher of a split topic publishes at which home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One checker per property: a pure function from a history to what is wrong with it."""
+"""One checker per property: a pure function from a history to its violations."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Fair turns: who publishes to a limited topic now and then does not wait for those who never stop.
+"""Fair turns: an occasional publisher of a limited topic does not wait for publishers that never stop.
 
 Judged by when messages arrive: at the 99th percentile within the time of ten tokens, and of those that two hubs may
 send ahead to the home, whatever others send and through whichever hub.

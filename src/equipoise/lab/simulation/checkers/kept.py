@@ -1,4 +1,4 @@
-"""What was acknowledged is kept: entries of ledgers, read back and on enough disks; entries of logs, once each."""
+"""Acknowledged entries are kept: in ledgers, readable and on enough disks; in logs, exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients saw of a log, and who owned it, is one story.
+"""Log views: all reads of a log, and all its owners, agree on one history.
 
 prefixes    what a read showed from the beginning on is the beginning of the log in the end, with all that was
             acknowledged before it was asked for; what a reader got, entry by entry, is the log behind where it

@@ -1,4 +1,4 @@
-"""Durable subscribers go on where they left off.
+"""Marks: durable subscribers resume where they left off.
 
 each entry of the log comes at least once, unless a gap says that it is trimmed, or is in the dead-letter topic;
 entries come for the first time in the order of the log, to the one subscriber that reads alone;

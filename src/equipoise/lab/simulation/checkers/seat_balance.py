@@ -1,4 +1,4 @@
-"""Seat balance: once nothing changes any more, publishers of a split topic sit as the plan says, and stay there.
+"""Seat balance: once nothing changes, publishers of a split topic keep the seats that the plan gives them.
 
 Judged from samples of the list at the trunk's home and of where each publisher was last seen to publish. A stretch of
 samples with the same plan, hubs and publishers counts as settled after `SETTLED_S`. From then on no home has more

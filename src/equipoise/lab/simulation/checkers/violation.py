@@ -1,4 +1,4 @@
-"""What a checker returns: one broken promise in words."""
+"""The result of a checker: one violated property, as text."""
 
 from __future__ import annotations
 

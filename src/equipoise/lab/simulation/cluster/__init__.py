@@ -1,1 +1,1 @@
-"""Worlds of several hubs: hubs among others, plans that change, and everything that can go wrong between them."""
+"""Worlds of several hubs, changing plans and faults between them."""

@@ -1,4 +1,4 @@
-"""The safeguards of hubs among hubs and of clients among them."""
+"""Safeguards of hubs in a cluster and of their clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The safeguards of subscribers by filter, at hubs among hubs."""
+"""Safeguards of filter subscriptions in a cluster."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ from typing import Any
 
 from equipoise.client.routing.channel import TopicChannel
 from equipoise.client.wire.link_subscription import LinkSubscription
-from equipoise.content.balancing import edge_balancer, edge_table
-from equipoise.content.balancing.edge_balancer import EdgeBalancer
-from equipoise.content.balancing.edge_events import (
-    STATUSES,
-    BalancingEffect,
-    EdgeEvent,
-    EdgePhase,
-    RequestReceived,
-)
-from equipoise.content.balancing.edge_rules import EdgeSession
-from equipoise.content.balancing.edge_table import EdgeTransition
-from equipoise.content.balancing.messages import HubStatus
 from equipoise.content.cover_set import CoverSet
 from equipoise.content.filter import Filter
 from equipoise.content.groups import Found
@@ -33,20 +21,18 @@ from equipoise.hub.cluster.peer_filters import PeerFilters
 from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import FollowRequest, State, Stream
 from equipoise.hub.cluster.subscription_barrier import SubscriptionBarrier
-from equipoise.hub.content.content_edge import ContentEdge
-from equipoise.hub.content.edge_rooms import EdgeRooms
 from equipoise.hub.content.hub_filters import HubFilters
 from equipoise.hub.content.spans import FilterSpans, SpannedStream
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced
-from equipoise.lab.simulation.checkers import balance, needless_gap, once, progress
+from equipoise.lab.simulation.checkers import needless_gap, once, progress
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.relay import RelayMerge, Switch
 from equipoise.stream.sources import MergedStream, MergedStreams
 
-__all__ = ["CONTENT_ABLATIONS"]
+__all__ = ["CONTENT_ABLATIONS", "arrived_when_answered"]
 
 
 def _match_all(index: FilterIndex[TopicFilter], attributes: dict[str, Any]) -> Found[TopicFilter]:
@@ -131,50 +117,11 @@ def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRu
         merge._take(stream, run.epoch, first, payloads)
 
 
-def _take_again(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
-    """A client takes from the next hub what the former one has brought already."""
-    _, missed = stream.cursor.accept(run.epoch, run.n, run.span)
-    if missed != 0:
-        merge._sink.on_messages(run.epoch, run.n, [], missed)
-    for first, payloads in run.runs(run.n - 1):
-        merge._sink.on_messages(run.epoch, first, payloads, 0)
-
-
-def _never_stabilizing(row: EdgeTransition, edge: EdgeSession, event: EdgeEvent) -> list[BalancingEffect]:
-    """A hub goes on to the next session by what it measured before the last one."""
-    effects = _carry(row, edge, event)
-    if edge.phase is EdgePhase.STABILIZING:
-        edge.phase = EdgePhase.OK
-    return effects
-
-
-_carry = edge_table._carry
-
-
-@contextmanager
-def _never_unavailable() -> Iterator[None]:
-    """A hub that is full says that it is not, and takes part in sessions."""
-    unavailable = EdgePhase.UNAVAILABLE
-    rows = dict(edge_table._ROWS)
-    rows[unavailable, RequestReceived] = rows[EdgePhase.OK, RequestReceived]
-    statuses = {**STATUSES, unavailable: HubStatus.OK}
-    with (
-        replaced(ContentEdge, "_is_full", lambda edge: False),
-        replaced(edge_table, "_ROWS", rows),
-        replaced(edge_balancer, "STATUSES", statuses),
-    ):
-        yield
-
-
-def _wait_for_ever(balancer: EdgeBalancer, now_s: float) -> list[BalancingEffect]:
-    return []
-
-
 def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
     """A client waits for what its filter matches next."""
 
 
-def _arrived_when_answered(merge: TopicMerge) -> bool:
+def arrived_when_answered(merge: TopicMerge) -> bool:
     """A client leaves a hub as soon as the next one has answered."""
     return bool(merge.wanted) and all(merge.sources.get(source) for source in merge.wanted)
 
@@ -311,51 +258,7 @@ CONTENT_ABLATIONS = (
         "A smart client with a filter leaves a hub when it has reached the first position of the next hub.",
         needless_gap.NAME,
         "content-routed",
-        lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
-    ),
-    Ablation(
-        "edge-drain",
-        "A redirected smart client leaves its former edge when that edge has reached the position of "
-        "the new subscription.",
-        needless_gap.NAME,
-        "content-edges",
-        lambda: replaced(TopicMerge, "_has_arrived", _arrived_when_answered),
-    ),
-    Ablation(
-        "edge-duplicates",
-        "A redirected smart client drops messages that the former edge already delivered.",
-        once.NAME,
-        "content-edges",
-        lambda: replaced(TopicMerge, "_take_run", _take_again),
-    ),
-    Ablation(
-        "edge-stabilizing",
-        "A hub starts no balancing session before it has measured the effect of the last one.",
-        balance.NAME,
-        "content-steady",
-        lambda: replaced(edge_table, "_carry", _never_stabilizing),
-    ),
-    Ablation(
-        "edge-unavailable",
-        "A hub at capacity accepts no subscribers and announces it.",
-        balance.NAME,
-        "content-full",
-        _never_unavailable,
-    ),
-    Ablation(
-        "edge-overdue",
-        "A balancing session ends when an expected message does not arrive in time.",
-        balance.NAME,
-        "content-sessions",
-        lambda: replaced(EdgeBalancer, "poll", _wait_for_ever),
-        seed=1,
-    ),
-    Ablation(
-        "edge-first",
-        "a subscriber that comes to a hub that is no edge is sent to the edge with most room",
-        balance.NAME,
-        "content-comers",
-        lambda: replaced(EdgeRooms, "_choose", lambda rooms, topic: None),
+        lambda: replaced(TopicMerge, "_has_arrived", arrived_when_answered),
     ),
     Ablation(
         "client-cover",

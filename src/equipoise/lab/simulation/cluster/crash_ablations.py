@@ -1,4 +1,4 @@
-"""The safeguards for hubs that die: what is sent again, which gaps are sent, and where."""
+"""Safeguards for dead hubs: resent messages and gaps."""
 
 from __future__ import annotations
 

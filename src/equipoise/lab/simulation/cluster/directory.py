@@ -1,4 +1,4 @@
-"""Hand the plan and the live hubs to hubs that have no store.
+"""Give the plan and the live hubs to hubs without a store.
 
 Stands in for the store in worlds that want every skew between hubs there can be, at many seeds per second. Each hub
 hears of each change after a delay of its own, in order.

@@ -1,4 +1,4 @@
-"""Change the plan and break things, as often as a scenario says, at times and to parts drawn from the seed.
+"""Change the plan and inject faults, at times and places drawn from the seed.
 
 Every fault undoes itself after a while; `ClusterWorld.heal` undoes what is left.
 """

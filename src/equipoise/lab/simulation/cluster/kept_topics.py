@@ -1,4 +1,4 @@
-"""Durable topics in a world of several hubs: what keeps them, and what must be kept.
+"""Durable topics in a world of several hubs: their storage and their checks.
 
 The metadata of logs is in the hubs' store, or in one that only this is for, their entries on three bookies. Bookies do
 not fail here, which `durable-*` worlds have them do. A durable subscriber, the real client, follows each topic beside

@@ -1,4 +1,4 @@
-"""The safeguards of rate envelopes."""
+"""Safeguards of rate limits."""
 
 from __future__ import annotations
 

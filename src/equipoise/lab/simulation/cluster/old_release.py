@@ -1,4 +1,4 @@
-"""Hubs of a release before rate limits, or before logs, beside those of this one.
+"""Hubs of releases without rate limits or logs, beside current hubs.
 
 Such a hub announces no limits, or no logs, keeps none, and goes by any plan. All else is as in this release: what
 differs is what the others have to cope with.

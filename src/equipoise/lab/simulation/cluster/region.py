@@ -1,4 +1,4 @@
-"""Hubs that take part by themselves, with the real membership, over a real store on a host of its own.
+"""Hubs with the real membership, over a real store on its own host.
 
 The store is the one in memory, served over the simulated network: hubs can be cut off from it, it can be gone, and it
 can come back empty. Nothing is handed to a hub: it learns from its session. An operator beside the store commits plans.

@@ -1,4 +1,4 @@
-"""Look at the seats of split topics while a world runs, and give hubs an order of publishers as a fit would.
+"""Sample the seats of split topics during a run, and set publisher orders as a fit would.
 
 Hubs of a world without a store cannot read an order there: it is handed to them, again after each restart.
 """

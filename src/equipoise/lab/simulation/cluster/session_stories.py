@@ -1,4 +1,4 @@
-"""Told runs of edges that share the subscribers of a content topic by themselves.
+"""Stories of edges that balance the subscribers of a content topic.
 
 The hubs have processors that differ, all subscribers come to one of them, and the hubs' own balancing does the rest.
 One of the two hubs of a session may die in the middle of it, or be an edge no longer; what hubs tell each other may be
@@ -13,11 +13,12 @@ from functools import partial
 from equipoise.content.balancing.detection import is_full
 from equipoise.content.balancing.edge_events import EdgePhase
 from equipoise.content.balancing.head_table import HeadPhase
-from equipoise.content.balancing.messages import ControlMessage
+from equipoise.content.balancing.messages import ControlMessage, LoadWanted, Pie
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.lab.scenarios import Workload
 from equipoise.lab.simulation.cluster.stories import TOPIC, Story, TappedWire
 from equipoise.lab.simulation.cluster.world import ClusterWorld
+from equipoise.lab.simulation.cpu import CpuSpec
 from equipoise.model import Mode
 
 __all__ = ["SESSION_STORIES", "carried"]
@@ -28,6 +29,12 @@ SESSION_S_MAX = 16.0
 LOOK_S = 0.02
 # Times that hubs which are all full may begin a session, as either of the two.
 BEGUN_MAX = 4
+# In which an edge answers, however long its backlog is.
+ANSWER_S_MAX = 3.0
+# Times that publishers may be sent to another head once heads had time to be balanced.
+PUBLISHERS_AGAIN_MAX = 4
+# With 100 messages a second for nine subscribers each, eight times what the hub can write.
+SLOW_WRITE_S = 0.009
 
 
 def _edges(world: ClusterWorld) -> dict[str, ContentEdge]:
@@ -294,7 +301,84 @@ def _busy(world: ClusterWorld) -> set[str]:
     return {name for name, phase, _ in _phases(world) if phase in (EdgePhase.SAMPLING, EdgePhase.ACCEPTING)}
 
 
+async def _overloaded(world: ClusterWorld, wire: TappedWire) -> None:
+    """An edge has eight times the load that it can serve: it says at once what its load is, to its head and an edge."""
+    await _begin(world)
+    cpu = world.sim.host("h1").cpu
+    assert cpu is not None, "it was given one"
+    for asker in ("h0", "h2"):
+        # As edges do from the beginning: control links are there before the load is.
+        await _answer_s(world, asker, "h1")
+    cpu.spec = CpuSpec(written_chunk_s=SLOW_WRITE_S)
+    # Until it has a long backlog.
+    await asyncio.sleep(8.0)
+    waits: list[float] = []
+    for asker in ("h0", "h2") * 3:
+        waits.append(await _answer_s(world, asker, "h1"))
+        if waits[-1] > ANSWER_S_MAX:
+            break
+    world.count(f"answered within {max(waits):.0f} s")
+    if max(waits) > ANSWER_S_MAX:
+        world.history.unbalanced.append(
+            f"h1 answered within {max(waits):.1f} s, and should in {ANSWER_S_MAX} s"
+        )
+    # As if it had been replaced: the rest of the run is to end some time.
+    cpu.spec = CpuSpec()
+
+
+async def _answer_s(world: ClusterWorld, asker: str, asked: str) -> float:
+    """How long one hub waits for the load of another."""
+    cluster = world.hubs[asker].cluster
+    assert cluster is not None, "it serves"
+    control, answers = cluster.edge.control, list[float]()
+    hear = control._hear
+
+    def tap(message: ControlMessage) -> None:
+        if isinstance(message, Pie) and message.hub == asked:
+            answers.append(world.sim.now)
+        hear(message)
+
+    began = world.sim.now
+    control._hear = tap
+    world.hubs[asker].host.call(control.open)
+    world.hubs[asker].host.call(control.send, asked, LoadWanted(hub=asker))
+    await world.until(lambda: bool(answers), 4 * ANSWER_S_MAX)
+    control._hear = hear
+    return (answers or [world.sim.now])[0] - began
+
+
+async def _publishers(world: ClusterWorld, wire: TappedWire) -> None:
+    """Publishers that all came to one head publish at the other, too; in some runs that one then crashes."""
+    await _begin_clusters(world)
+    await asyncio.sleep(world.scenario.duration_s / 2 - 3.0)
+    moved = sum(_moved_publishers(world).values())
+    world.count(f"{moved} publishers moved")
+    if not moved:
+        world.history.unbalanced.append("no publisher was sent to the other head")
+    if world.random.random() < 0.5:
+        world.count("death of a head with publishers")
+        world.hubs["h1"].crash(silent=world.random.random() < 0.5)
+        await asyncio.sleep(0.1 + world.random.random())
+        world.directory.expire("h1")
+        await asyncio.sleep(world.random.random() * 0.5)
+        world.hubs["h1"].start()
+        return
+    await asyncio.sleep(world.scenario.duration_s / 2 - 1.0)
+    late = sum(_moved_publishers(world).values()) - moved
+    # Heads that are balanced keep their publishers.
+    if late > PUBLISHERS_AGAIN_MAX:
+        world.history.unbalanced.append(f"{late} times a publisher was sent to another head after {moved}")
+
+
+def _moved_publishers(world: ClusterWorld) -> dict[str, int]:
+    """By head, how many publishers it has sent to another."""
+    heads = {name: node.cluster for name, node in world.hubs.items() if node.cluster is not None}
+    return {name: cluster.edge.head.publishers.moved for name, cluster in heads.items()}
+
+
 SESSION_STORIES: dict[str, Story] = {
+    "publishers": _publishers,
+    "overloaded": _overloaded,
     "deaths": _deaths,
     "steady": _steady,
     "shares": _shares,

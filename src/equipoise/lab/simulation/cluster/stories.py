@@ -1,4 +1,4 @@
-"""Told runs: clients with fixed places, a topic with a known home, and things that happen at exactly one frame.
+"""Stories: fixed clients, a topic with a known home, and faults at an exact frame.
 
 Elsewhere faults are drawn from the seed; here only latencies, bursts and the order of what happens at one instant are.
 A `TappedWire` sees every frame that hubs write and hear, counts them and springs traps at them.

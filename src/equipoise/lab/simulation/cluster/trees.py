@@ -1,4 +1,4 @@
-"""Content topics of a world: which there are at first, and how their trees change, drawn apart from all else."""
+"""Content topics of a world: their first trees and their changes, drawn from the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of several hubs: who is there, what is asked of the plan, and the order in which things happen.
+"""One run of several hubs: members, plans, and the order of events.
 
 Hubs meet in a `Region`, with a store, or in a `Directory`, without. Clients are spread over them as the seed draws.
 """
@@ -10,13 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from random import Random
 
-from equipoise.content.balancing.settings import BalancingSettings
-from equipoise.hub import HubSettings, Limits
 from equipoise.hub.cluster.counters import cluster_counters
-from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.cluster.stall_watch import CREDIT_NS
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.losses import Losses
@@ -24,8 +20,9 @@ from equipoise.hub.data.topic import Topic
 from equipoise.lab.scenarios import AclSync, Client, ClusterScenario, Dialect, Workload
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.cluster.hub_settings import hub_settings
 from equipoise.lab.simulation.cluster.kept_topics import KeptTopics
-from equipoise.lab.simulation.cluster.region import STORE, Region, membership_settings
+from equipoise.lab.simulation.cluster.region import STORE, Region
 from equipoise.lab.simulation.cluster.trees import planted
 from equipoise.lab.simulation.cpu import CpuSpec
 from equipoise.lab.simulation.incarnation import Incarnation
@@ -45,14 +42,6 @@ CONTROLLER = "controller"
 
 # Of hubs with the store: as short as a run of a few seconds needs it.
 SESSION_S = 1.0
-# Links that notice silence and dial again within a run.
-QUICK: dict[str, int | float | str] = {
-    "link_silence_s": 0.3,
-    "link_timeout_s": 0.7,
-    "reconnect_interval_s_max": 0.2,
-    "unsubscribe_delay_s": 0.5,
-    "ack_interval_s": 0.05,
-}
 START_S, OPENING_S = 5.0, 10.0
 SETTLING_S = 20.0
 # The share of seeds with subscribers by filter, of scenarios that have some.
@@ -67,7 +56,7 @@ class ClusterWorld:
         self.scenario = scenario
         self.history = history
         self.random = Random(f"cluster {sim.seed}")
-        # Apart from `random`, so that seeds are what they were without subscribers by filter.
+        # Apart from `random`: seeds are what they were without subscribers by filter.
         self.filter_random = Random(f"filters in {sim.seed}")
         is_filtered = self.filter_random.random() < FILTERED_SHARE
         self.filtered = tuple(Workload(clients=scenario.filtered).each()) if is_filtered else ()
@@ -110,10 +99,12 @@ class ClusterWorld:
     def add_hub(self, name: str) -> SimulatedHub:
         scenario = self.scenario
         cluster = {**scenario.cluster_settings, "filtered_links": name not in scenario.whole_links}
-        content = tuple(scenario.content_settings.items())
-        settings = _settings(name, tuple(scenario.hub_limits.items()), tuple(cluster.items()), content)
+        fields = scenario.hub_limits, cluster, scenario.content_settings
+        settings = hub_settings(name, *(tuple(each.items()) for each in fields), session_s=SESSION_S)
         if name in scenario.write_s:
-            self.sim.host(name, cpu=CpuSpec(written_chunk_s=scenario.write_s[name]))
+            self.sim.host(
+                name, cpu=CpuSpec(written_chunk_s=scenario.write_s[name]), reads_all=scenario.reads_all
+            )
         error_s = self._clock_error_s if scenario.clock_error_s else None
         node = self.directory.add(settings, rules=self._rules, clock_error_s=error_s)
         if self._rules is not None:
@@ -378,23 +369,3 @@ def judged_times(topic: Topic, count: int, now: float) -> list[tuple[float, int]
         max(0, bucket._level + left * TOKEN - bucket.depth) / bucket.rate for left in range(count, 0, -1)
     ]
     return [(now - min(over, CREDIT_NS) / 1e9, 1) for over in over_ns]
-
-
-@cache
-def _settings(
-    name: str,
-    limits: tuple[tuple[str, int | float], ...],
-    cluster: tuple[tuple[str, int | float | str], ...],
-    content: tuple[tuple[str, object], ...] = (),
-) -> HubSettings:
-    """Settings are made once per process: making them takes longer than it should in a run of a tenth of a second."""
-    return HubSettings(
-        name=name,
-        host="0.0.0.0",
-        port=PORT,
-        insecure=True,
-        limits=Limits(**dict(limits)),  # type: ignore[arg-type]  # fields by name, some of them int
-        cluster=ClusterSettings(**{**QUICK, **dict(cluster)}),  # type: ignore[arg-type]  # fields by name
-        content=BalancingSettings(**dict(content)),  # type: ignore[arg-type]  # fields by name
-        membership=membership_settings(SESSION_S),
-    )

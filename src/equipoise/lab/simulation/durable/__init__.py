@@ -1,1 +1,1 @@
-"""Worlds of bookies: the store, the bookies on simulated disks, writers, recoveries, and what happens to them."""
+"""Worlds of bookies: store, bookies on simulated disks, writers, recoveries and faults."""

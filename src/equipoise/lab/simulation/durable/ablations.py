@@ -1,4 +1,4 @@
-"""The safeguards of bookies and ledgers."""
+"""Safeguards of bookies and ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to bookies, their disks, links and metadata while ledgers are written."""
+"""Faults of bookies, disks, links and metadata during writes."""
 
 from __future__ import annotations
 

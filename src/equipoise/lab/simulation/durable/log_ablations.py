@@ -1,4 +1,4 @@
-"""The safeguards of hubs that own logs."""
+"""Safeguards of hubs that own logs."""
 
 from __future__ import annotations
 
@@ -34,19 +34,27 @@ from equipoise.store.records.topic_logs import LogLedger, StoredLog
 __all__ = ["LOG_ABLATIONS"]
 
 
-async def _claim_in_the_same_epoch(
-    opener: LogOpener, topic: bytes, is_wanted: Callable[[], bool]
-) -> StoredLog:
+async def _claim_in_the_same_epoch(opener: LogOpener, live: LiveLog) -> StoredLog:
     """Take the topic from its owner, and go on in that one's epoch."""
     while True:
-        known = await opener._records.load(topic)
-        epoch = known.node.epoch or opener._new_epoch()
+        known = await opener._records.load(live.name)
+        live.claimed = known.node.epoch or opener._new_epoch()
         claim = msgspec.structs.replace(
-            known.node, owner=opener._hub, incarnation=opener._incarnation(), epoch=epoch
+            known.node, owner=opener._hub, incarnation=opener._incarnation(), epoch=live.claimed
         )
-        saved = await opener._records.save(topic, claim, known.version)
+        saved = await opener._records.save(live.name, claim, known.version)
         if saved is not None:
             return saved
+
+
+def _release_opened_logs(
+    opener: LogOpener, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]
+) -> None:
+    """Release no claim after which the log could not be opened."""
+    if live.epoch:
+        _release(opener, live, ledger, done)
+    else:
+        done()
 
 
 async def _look_only(ledgers: BookieLedgers, ledger: int) -> int:
@@ -141,8 +149,8 @@ def _forgetting_publishers() -> Iterator[None]:
     """Go on with a log as if no publisher had numbered anything before."""
     find = LogOpener.find
 
-    async def find_without_numbers(opener: LogOpener, topic: bytes) -> FoundLog:
-        found = await find(opener, topic)
+    async def find_without_numbers(opener: LogOpener, live: LiveLog) -> FoundLog:
+        found = await find(opener, live)
         found.log.sequences = ProducerSequences()
         return found
 
@@ -162,6 +170,8 @@ async def _never(membership: Membership, plan: Plan, seen: Mapping[str, HubSeen]
     return False
 
 
+_release = LogOpener.release
+
 LOG_ABLATIONS = (
     Ablation(
         "log-claim",
@@ -169,6 +179,14 @@ LOG_ABLATIONS = (
         log_views.ONE_EPOCH,
         "durable-moves",
         replacing(LogOpener, "_claim", _claim_in_the_same_epoch),
+    ),
+    Ablation(
+        "log-release",
+        "A hub that gives up a log releases its claim, also if it could not open the log.",
+        kept.NAME,
+        "durable-sites",
+        replacing(LogOpener, "release", _release_opened_logs),
+        seed=20_000,
     ),
     Ablation(
         "log-fencing",

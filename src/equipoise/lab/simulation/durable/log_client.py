@@ -1,4 +1,4 @@
-"""A plain client of logs: commands to a hub, and their replies as far as they came; and how patient smart ones are."""
+"""A plain client of logs: sends commands and records the replies; and the patience of smart clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to hubs that own logs, to their store, links and bookies, while clients append and read."""
+"""Faults of log owners, their store, links and bookies while clients append and read."""
 
 from __future__ import annotations
 

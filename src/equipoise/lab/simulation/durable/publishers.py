@@ -1,4 +1,4 @@
-"""Publishers to one durable topic: smart ones, which send again what was not answered, and plain ones at old hubs.
+"""Publishers to one durable topic: smart ones, which resend unanswered messages, and plain ones at old hubs.
 
 Each smart one waits for its receipts for as long as all faults last together: none may be left in doubt.
 """

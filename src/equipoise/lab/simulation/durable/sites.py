@@ -1,4 +1,4 @@
-"""Hubs and bookies at several sites: in the end one site has all of every log, and the others lose their bookies."""
+"""Hubs and bookies at several sites: at the end one site holds every log, and the others lose their bookies."""
 
 from __future__ import annotations
 

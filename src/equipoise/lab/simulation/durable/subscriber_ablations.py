@@ -1,4 +1,4 @@
-"""The safeguards of durable subscribers."""
+"""Safeguards of durable subscribers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable subscribers of one log: the real client, in processes that crash and are started again.
+"""Durable subscribers of one log: the real client, in processes that crash and restart.
 
 Each subscriber acknowledges most of what it gets, some of it late, one by one or up to a message; some it refuses.
 Messages that are poison it refuses always. What was got, and what is known to be acknowledged, is noted in the track.

@@ -1,4 +1,4 @@
-"""Hubs without a controller: logs that lie at one hub spread by themselves, and a dead home has a stand-in with room.
+"""Hubs without a controller: logs spread by themselves, and a live hub takes over from a dead home.
 
 One hub, the busy one, is full all the time: no log may come to lie there while others have room.
 """
@@ -29,8 +29,6 @@ class Spreading:
     def __init__(self, world: LogsWorld) -> None:
         self._world = world
         self._problems = world.tracks[0].problems
-        # A load of 1 is all logs. The mean is that of all of them and of the busy hub; a hub gives no part of a topic.
-        self._most = -(-2 * len(world.tracks) // len(world.names)) + 1
 
     async def check(self) -> None:
         """All hubs are there: logs spread, then lie still; and those of a hub that dies go where there is room."""
@@ -76,11 +74,18 @@ class Spreading:
         await world.sim.until(world.region.is_settled, _PATIENCE_S)
 
     def _is_uneven(self, owners: Counter[str]) -> bool:
-        # The busy one may have got one while all others were down, and gives no part of it.
-        return owners[self._world.busy] > 1 or max(owners.values(), default=0) > self._most
+        """Whether a hub has one log or more above the mean: it gives those away, and no part of a log."""
+        busy, topics = self._world.busy, len(self._world.tracks)
+        others = [count for hub, count in owners.items() if hub != busy]
+        # As many logs as there are topics are a load of 1, which is that of the busy hub with any number of them. It
+        # may have got one while all others were down.
+        mean = (sum(others) + topics) / len(self._world.names)
+        return owners[busy] > 1 or max(others, default=0) >= mean + 1
 
     async def _owners(self) -> Counter[str]:
         """How many logs each hub owns, by the store."""
         logs = TopicLogsStore(await self._world.region.beside(), TREE)
-        nodes = [(await logs.load(track.topic.encode())).node for track in self._world.tracks]
+        # Also that of the topic without entries that readers name.
+        names = [*(track.topic.encode() for track in self._world.tracks), b"none"]
+        nodes = [(await logs.load(name)).node for name in names]
         return Counter(node.owner for node in nodes if node.owner)

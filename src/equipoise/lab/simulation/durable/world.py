@@ -1,4 +1,4 @@
-"""Bookies, writers and a store, in the order in which things happen to them; then everything is healed and read back.
+"""Bookies, writers and a store under faults; then healing, and reading everything back.
 
 Everything acknowledged must be read back by clients that recover each ledger, two at a time, and be found on enough
 disks once all bookies have lost their power for the last time.

@@ -1,4 +1,4 @@
-"""A smart client that thousands of fit into one simulation: the real protocol, without queues or tasks."""
+"""A light smart client, so that thousands fit into one simulation: the real protocol without queues or tasks."""
 
 from equipoise.lab.simulation.light_client.client import LightClient
 from equipoise.lab.simulation.light_client.link import DeliveryCounts

@@ -1,4 +1,4 @@
-"""A light smart client: the real protocol, none of the comforts.
+"""A light smart client: the real protocol without the application API.
 
 Thousands of them fit into one simulation. It speaks RESP3 with positions, goes where hubs tell it that a topic lives
 (`eq.home`), waits for what it is owed before it publishes elsewhere (EQ.SETTLE), subscribes at the new home before it

@@ -1,4 +1,4 @@
-"""Where a light client is: the finder and the shell of the real client, over light links.
+"""The coordinate of a light client: the finder and shell of the real client, over light links.
 
 A gateway may be a real one, asked over the simulated network, or any object that knows where it is: then nothing is
 sent, and the access line is as long as the experiment says. That is what lets thousands of clients have gateways.

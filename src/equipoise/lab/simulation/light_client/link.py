@@ -1,4 +1,4 @@
-"""A light client's connection to one hub, and what it receives of one topic over its connections.
+"""A light client's connection to one hub, and the messages of one topic over its connections.
 
 Requests written before the connection stands are kept. What has a reply, and what is answered by a push, is remembered
 in order: so a reply is known by its place, and an answer to a subscription belongs to the latest one only if nothing

@@ -1,0 +1,141 @@
+"""The safeguards of edges that balance the subscribers of content topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+
+from equipoise.content.balancing import edge_balancer, edge_table
+from equipoise.content.balancing.edge_balancer import EdgeBalancer
+from equipoise.content.balancing.edge_events import (
+    STATUSES,
+    BalancingEffect,
+    EdgeEvent,
+    EdgePhase,
+    RequestReceived,
+)
+from equipoise.content.balancing.edge_rules import EdgeSession
+from equipoise.content.balancing.edge_table import EdgeTransition
+from equipoise.content.balancing.messages import HubStatus
+from equipoise.hub.cluster.control_links import ControlLinks
+from equipoise.hub.cluster.link import link
+from equipoise.hub.content import content_publishers
+from equipoise.hub.content.content_edge import ContentEdge
+from equipoise.hub.content.edge_rooms import EdgeRooms
+from equipoise.lab.simulation.ablation import Ablation, replaced
+from equipoise.lab.simulation.checkers import balance, needless_gap, once
+from equipoise.lab.simulation.cluster.content_ablations import arrived_when_answered
+from equipoise.stream.merge import TopicMerge
+from equipoise.stream.parts import FilteredRun
+from equipoise.stream.sources import MergedStream
+
+__all__ = ["EDGE_ABLATIONS"]
+
+
+def _take_again(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
+    """A client takes from the next hub what the former one has brought already."""
+    _, missed = stream.cursor.accept(run.epoch, run.n, run.span)
+    if missed != 0:
+        merge._sink.on_messages(run.epoch, run.n, [], missed)
+    for first, payloads in run.runs(run.n - 1):
+        merge._sink.on_messages(run.epoch, first, payloads, 0)
+
+
+def _never_stabilizing(row: EdgeTransition, edge: EdgeSession, event: EdgeEvent) -> list[BalancingEffect]:
+    """A hub goes on to the next session by what it measured before the last one."""
+    effects = _carry(row, edge, event)
+    if edge.phase is EdgePhase.STABILIZING:
+        edge.phase = EdgePhase.OK
+    return effects
+
+
+_carry = edge_table._carry
+
+
+@contextmanager
+def _never_unavailable() -> Iterator[None]:
+    """A hub that is full says that it is not, and takes part in sessions."""
+    unavailable = EdgePhase.UNAVAILABLE
+    rows = dict(edge_table._ROWS)
+    rows[unavailable, RequestReceived] = rows[EdgePhase.OK, RequestReceived]
+    statuses = {**STATUSES, unavailable: HubStatus.OK}
+    with (
+        replaced(ContentEdge, "_is_full", lambda edge: False),
+        replaced(edge_table, "_ROWS", rows),
+        replaced(edge_balancer, "STATUSES", statuses),
+    ):
+        yield
+
+
+def _wait_for_ever(balancer: EdgeBalancer, now_s: float) -> list[BalancingEffect]:
+    return []
+
+
+EDGE_ABLATIONS = (
+    Ablation(
+        "edge-drain",
+        "A redirected smart client leaves its former edge when that edge has reached the position of "
+        "the new subscription.",
+        needless_gap.NAME,
+        "content-edges",
+        lambda: replaced(TopicMerge, "_has_arrived", arrived_when_answered),
+    ),
+    Ablation(
+        "edge-duplicates",
+        "A redirected smart client drops messages that the former edge already delivered.",
+        once.NAME,
+        "content-edges",
+        lambda: replaced(TopicMerge, "_take_run", _take_again),
+    ),
+    Ablation(
+        "edge-stabilizing",
+        "A hub starts no balancing session before it has measured the effect of the last one.",
+        balance.NAME,
+        "content-steady",
+        lambda: replaced(edge_table, "_carry", _never_stabilizing),
+    ),
+    Ablation(
+        "edge-unavailable",
+        "A hub at capacity accepts no subscribers and announces it.",
+        balance.NAME,
+        "content-full",
+        _never_unavailable,
+    ),
+    Ablation(
+        "edge-overdue",
+        "A balancing session ends when an expected message does not arrive in time.",
+        balance.NAME,
+        "content-sessions",
+        lambda: replaced(EdgeBalancer, "poll", _wait_for_ever),
+        seed=1,
+    ),
+    Ablation(
+        "edge-control-link",
+        "Control messages of edges have links of their own.",
+        balance.NAME,
+        "content-overloaded",
+        lambda: replaced(ControlLinks, "send", lambda links, hub, frame: False),
+    ),
+    Ablation(
+        "link-turns",
+        "The frames of one link give way to other connections.",
+        balance.NAME,
+        "content-overloaded",
+        lambda: replaced(link, "LINK_TURN_S", inf),
+    ),
+    Ablation(
+        "head-publishers",
+        "A head with more load than a neighbouring head sends it publishers.",
+        balance.NAME,
+        "content-publishers",
+        lambda: replaced(content_publishers, "choose_move", lambda own, others, trigger: None),
+    ),
+    Ablation(
+        "edge-first",
+        "a subscriber that comes to a hub that is no edge is sent to the edge with most room",
+        balance.NAME,
+        "content-comers",
+        lambda: replaced(EdgeRooms, "_choose", lambda rooms, topic: None),
+    ),
+)
