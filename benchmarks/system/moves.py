@@ -7,8 +7,8 @@ every subscriber must have had every message of its topics, once, in each publis
 Estimate: a move costs two hops between hubs, below a millisecond each, and waits for the loop of three busy processes
 on two cores; so some milliseconds at the median, tens at the 99th percentile.
 
-Finding: after a commit each hub works for 0.1 s of the next half second, and 250 clients for 0.4 s: most of it in the
-first 0.2 s, in which messages wait for one of two cores. A smart client follows a redirect in half a millisecond, so
+Finding: after a commit each hub works for 0.07 s of the next half second, and 250 clients for 0.3 s: most of it in the
+first 0.1 s, in which messages wait for one of two cores. A smart client follows a redirect in half a millisecond, so
 clients are spread over processes: in one (`--processes 1`) they also wait for each other. How late the loops of clients
 were, and the CPU of hubs and clients, are part of the result.
 

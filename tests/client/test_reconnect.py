@@ -69,6 +69,22 @@ async def test_a_subscriber_that_never_received_anything_still_learns_what_it_mi
 
 
 @on_loop
+async def test_a_lane_that_ended_meanwhile_is_not_waited_for() -> None:
+    """The hub names the lanes that there are behind its answer; a dependency on another one has been met."""
+    lane = push(b"eq.lane", b"a", b"two", 3, 0)
+    async with serving() as peer:
+        peer.answers[b"EQ.SUBSCRIBE"] = lambda s, request: push(b"eq.subscribe", request[1], 1, 1, 0) + lane
+        async with connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
+            peer.last.send(push(b"eq.lmessage", b"a", b"two", 3, 1, b"x"))
+            assert await anext(a) == Message("a", b"x", Position(3, 1))
+            peer.answers[b"EQ.SUBSCRIBE"] = lambda s, request: push(b"eq.subscribe", request[1], 1, 1, 0)
+            await cut(peer)
+            peer.last.send(push(b"eq.after", b"a", b"", b"two", 3, 5) + message(b"a", 1, 1, b"y"))
+            assert await anext(a) == Gap("a", None, GapReason.NEW_EPOCH)
+            assert await anext(a) == Message("a", b"y", Position(1, 1))
+
+
+@on_loop
 async def test_a_pattern_cannot_know_what_it_missed_and_says_so() -> None:
     async with (
         serving() as peer,

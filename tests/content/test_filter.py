@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from content.filters import payloads, texts
-from equipoise.content.attributes import AttributeSource, attributes_of, path_of, values_at
+from equipoise.content.attributes import BRACKETS_MAX, AttributeSource, attributes_of, path_of, values_at
 from equipoise.content.covering import covers
 from equipoise.content.filter import Filter
 from equipoise.content.parsing import parse_filter, read_name
@@ -120,7 +120,8 @@ def test_two_spellings_of_one_filter_are_equal(one: str, other: str) -> None:
         ('"é" = 1 x', 9, "`and`"),
         ("a in 1", 5, "( and a list"),
         ("a in (1 2)", 8, ", or )"),
-        ("a in (1, 'x')", 0, "values of one type"),
+        ("a in (1, 'x')", 9, "a number: a list has values of one type"),
+        ("a in ('é', 'x', true)", 17, "a string: a list has values of one type"),
         ("a > true", 0, "have no order"),
         ("a = 9007199254740993", 4, "2^53"),
         ("a = 1e999", 4, "fits a double"),
@@ -216,6 +217,28 @@ def test_any_bytes_are_a_filter_or_an_error_with_a_byte_in_them(data: bytes) -> 
         parse_filter(data)
     except FilterError as problem:
         assert 0 <= problem.byte <= len(data)
+
+
+MIB = 1 << 20
+HOSTILE_PAYLOADS = [
+    b'{"a":[' + b"[]," * (MIB // 3) + b"1]}",
+    b'{"a":[' + (b"[" * 29 + b"]" * 29 + b",") * (MIB // 59) + b"1]}",
+    b'{"a":' * (MIB // 5),
+    b"[" * MIB,
+    b'{"a":' + b"1" * MIB + b"}",
+    b'{"a":"' + b"[" * MIB + b'"}',
+]
+
+
+@pytest.mark.parametrize("payload", HOSTILE_PAYLOADS, ids=range(len(HOSTILE_PAYLOADS)))
+def test_payloads_that_would_take_long_to_decode_have_no_attributes(payload: bytes) -> None:
+    assert attributes_of(payload) is None
+
+
+def test_as_many_brackets_as_a_payload_may_have_are_decoded() -> None:
+    most = b'{"a":[' + b",".join([b"[]"] * (BRACKETS_MAX - 2)) + b"]}"
+    assert attributes_of(most) is not None
+    assert attributes_of(most.replace(b"[[]", b"[[],[]", 1)) is None
 
 
 @MANY

@@ -21,7 +21,7 @@ def test_every_clients_coordinate_would_take_its_own_bytes() -> None:
 
 
 def test_claims_of_a_small_hub_hold() -> None:
-    found = EXPERIMENT_6.find(MonitoringScale((1, 8), (1, 400)), 1)
+    found = EXPERIMENT_6.find(MonitoringScale((1, 4), (1, 400)), 1)
     assert [claim.holds for claim in found.claims] == [True, True, True]
     lines = found.figures[0].panels[0].lines
     assert [line.label for line in lines][-1] == "centroids, 400 clients"

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from equipoise.hub.logs.durable_topic import PATIENCE_S, DurableTopic
 from equipoise.log.entries import payload_body, payload_of, spell_fields
 from equipoise.model import Specs, TopicSpec
 from equipoise.model.spec import Durability
@@ -25,6 +26,13 @@ def subscribed(world: LogWorld, name: str, proto: int = 2) -> FakeClient:
     client = world.client(proto)
     client.do("SUBSCRIBE", name)
     return client
+
+
+def log_of(world: LogWorld) -> DurableTopic:
+    topic = world.core.make_topic(b"d.t")
+    assert topic is not None
+    assert isinstance(topic.log, DurableTopic)
+    return topic.log
 
 
 def test_a_message_is_answered_and_delivered_when_it_is_committed() -> None:
@@ -190,6 +198,39 @@ def test_a_subscriber_comes_back_behind_what_is_not_committed_yet() -> None:
         [b"eq.subscribe", b"d.t", 1, 1, 1],
         [b"eq.message", b"d.t", 1, 2, b"b"],
     ]
+
+
+def test_who_comes_to_a_new_home_waits_from_then_on_for_its_log() -> None:
+    """
+    1. A subscriber waits for the log, and the topic moves away before the log is open.
+    2. The topic comes back shortly before that wait would end: the next subscriber waits as long as any.
+    """
+    world = durable_world()
+    world.opens = False
+    log = log_of(world)
+    answers = [log.may_begin]
+    world.advance(PATIENCE_S - 0.1)
+    log.take_over(0)
+    log.waiters.append(lambda: None)
+    answers.append(log.may_begin)
+    world.advance(0.2)
+    answers.append(log.may_begin)
+    world.advance(PATIENCE_S)
+    answers.append(log.may_begin)
+    log.take_over(0)
+    assert [*answers, log.may_begin] == [False, False, False, True, False]
+
+
+def test_a_client_comes_to_a_new_home_once_that_has_sent_what_its_log_has() -> None:
+    world = durable_world()
+    subscribed(world, "d.t")
+    world.do(world.client(), "PUBLISH", "d.t", "a")
+    log = log_of(world)
+    answers = [log.may_subscribe]
+    log.take_over(0)
+    answers.append(log.may_subscribe)
+    world.advance()
+    assert [*answers, log.may_subscribe] == [True, False, True]
 
 
 def test_resuming_an_ordinary_topic_is_subscribing_to_it() -> None:

@@ -140,6 +140,9 @@ def test_a_change_of_protocol_changes_the_frames() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
+        ("$filter", "ERR filter, byte 7: expected a space, the name of a topic"),
+        ("$filterstocks a = 1", "ERR filter, byte 7: expected a space, the name of a topic"),
+        ("$filter st*cks a = 1", "ERR filter, byte 10: expected the name of one topic, not a pattern"),
         ("$filter stocks", "ERR filter, byte 8: expected the name of a topic, a space, and a filter"),
         (
             "$filter stocks symbol",
@@ -164,6 +167,9 @@ def test_odd_names_stand_in_quotes() -> None:
     client = subscribed(world, '$filter "two words" a = 1')
     assert world.client().do("PUBLISH", "two words", b'{"a": 1}') == 1
     assert client.read()[0][2] == b"two words"
+    starred = subscribed(world, '$filter "st*cks" a = 1')
+    assert world.client().do("PUBLISH", "st*cks", b'{"a": 1}') == 1
+    assert starred.read()[0][2] == b"st*cks"
 
 
 def test_limits_are_named() -> None:

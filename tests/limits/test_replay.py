@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp, factorial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -106,3 +108,38 @@ def test_a_hub_without_messages_has_no_latency() -> None:
     one = ArrivalTrace(np.array([0.0, 1.0]), np.zeros(2, np.int64), np.ones(2, np.bool_))
     found = replay(one, np.zeros(1, np.int64), 2, rate_per_s=10, depth=1, costs=COSTS)
     assert found.by_hub_s(0.99)[1] == 0.0
+
+
+def _odds_of_a_wait(load: float, depth: int) -> float:
+    """P(U > b - 1) of an M/D/1 queue with unit service, by the series of its unfinished work."""
+    terms = (
+        (-load * (depth - 1 - j)) ** j * exp(load * (depth - 1 - j)) / factorial(j) for j in range(depth)
+    )
+    return 1.0 - (1.0 - load) * sum(terms)
+
+
+@pytest.mark.parametrize(("load", "depth", "tolerance"), [(0.7, 1, 0.02), (0.9, 1, 0.05), (0.9, 4, 0.05)])
+def test_poisson_arrivals_wait_as_long_as_equation_1_of_srtm_says(
+    load: float, depth: int, tolerance: float
+) -> None:
+    """It is exact for a depth of one token, and for deeper buckets the nearer the more the rate is used."""
+    rate_per_s = 1_000.0
+    times_s = np.cumsum(np.random.default_rng(1).exponential(1 / (load * rate_per_s), 1_000_000))
+    delays_s = (admitted_at(times_s, rate_per_s, depth) - times_s)[len(times_s) // 10 :]
+    expected_s = _odds_of_a_wait(load, depth) / (2 * rate_per_s * (1 - load))
+    assert float(delays_s.mean()) == pytest.approx(expected_s, rel=tolerance)
+
+
+@pytest.mark.parametrize("hubs", [2, 4])
+def test_a_random_split_of_poisson_arrivals_makes_waits_longer_by_the_number_of_hubs_at_least(
+    hubs: int,
+) -> None:
+    """What follows from equation 1: each token takes longer to come, and a smaller bucket is empty more often."""
+    rate_per_s, depth = 1_000.0, 8
+    random = np.random.default_rng(2)
+    times_s = np.cumsum(random.exponential(1 / (0.9 * rate_per_s), 400_000))
+    whole = float((admitted_at(times_s, rate_per_s, depth) - times_s).mean())
+    seats = random.integers(0, hubs, len(times_s))
+    parts = [times_s[seats == hub] for hub in range(hubs)]
+    delays_s = [admitted_at(part, rate_per_s / hubs, depth / hubs) - part for part in parts]
+    assert float(np.concatenate(delays_s).mean()) >= hubs * whole

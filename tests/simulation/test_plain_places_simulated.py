@@ -58,7 +58,8 @@ def test_a_relay_tells_how_far_the_home_is_as_measured_over_the_links() -> None:
 def last_record(world: SitedHubs, hub: str) -> dict[str, object]:
     core = world.hubs[hub].core
     blocks = [block.part(at, block.count) for block, at in core.metering.ring.read(0)]
-    stream = schema_message() + batch(hub, core.incarnation, blocks) + END
+    names = core.metering.ring.filled
+    stream = schema_message(names) + batch(hub, core.incarnation, blocks, names) + END
     return [record for record in read_stream(stream) if record["topic"] == b"t"][-1]
 
 

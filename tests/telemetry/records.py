@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
-from equipoise.telemetry import Block, NameColumn, RecordKind, Values, narrow
+from equipoise.telemetry import COLUMNS, Block, NameColumn, RecordKind, Values, narrow
 
 SECOND_US = 1_000_000
 
@@ -29,8 +29,10 @@ def hub_block(cpu_ratio: float = 0.5, *, time_us: int = 0) -> Block:
 
 
 def read_stream(stream: bytes) -> list[dict[str, Any]]:
-    """The records of an Arrow stream, checked as strictly as Arrow can."""
+    """The records of an Arrow stream, checked as strictly as Arrow can; what it has no column of is null."""
     table = pa.ipc.open_stream(stream).read_all()
     table.validate(full=True)
-    records: list[dict[str, Any]] = table.to_pylist()
-    return records
+    missing: dict[str, Any] = {
+        column.name: None for column in COLUMNS if column.name not in table.column_names
+    }
+    return [record | missing for record in table.to_pylist()]

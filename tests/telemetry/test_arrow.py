@@ -31,8 +31,13 @@ from telemetry.records import SECOND_US, hub_block, read_stream, topic_block
 HUB, INCARNATION = "hub-1", 1_700_000_000_000_000
 
 
-def stream(*batches: list[Part]) -> bytes:
-    return b"".join((schema_message(), *(batch(HUB, INCARNATION, parts) for parts in batches), END))
+ALL = frozenset(column.name for column in COLUMNS)
+
+
+def stream(*batches: list[Part], names: frozenset[str] = ALL) -> bytes:
+    return b"".join(
+        (schema_message(names), *(batch(HUB, INCARNATION, parts, names) for parts in batches), END)
+    )
 
 
 def whole(block: Block) -> Part:
@@ -71,6 +76,14 @@ def test_what_a_kind_does_not_fill_is_null() -> None:
         "publications",
         "cuts",
     }
+
+
+def test_a_stream_has_the_columns_that_are_asked_for_and_those_of_every_record() -> None:
+    block = whole(topic_block([b"t"], [5]))
+    every = ["kind", "hub", "incarnation", "sequence", "time", "window_us"]
+    read = pa.ipc.open_stream(stream([block], names=frozenset({"topic", "cuts", "cpu_ratio"}))).read_all()
+    assert read.column_names == [*every, "topic", "cuts", "cpu_ratio"]
+    assert pa.ipc.open_stream(stream(names=frozenset())).schema.names == every
 
 
 def test_kinds_may_be_mixed_in_one_batch() -> None:
@@ -166,14 +179,14 @@ def test_any_batch_of_any_blocks_reads_back_as_what_was_said(
 def test_null_columns_take_no_room() -> None:
     """They all refer to the same zeros: 1,000 records with eight columns take 100 bytes each, not 300."""
     names = [b"game.tile.%05d" % i for i in range(1_000)]
-    assert len(batch(HUB, INCARNATION, [whole(topic_block(names, [1] * 1_000))])) < 110 * 1_000
+    assert len(batch(HUB, INCARNATION, [whole(topic_block(names, [1] * 1_000))], ALL)) < 110 * 1_000
 
 
 def test_a_number_that_several_columns_repeat_takes_room_once() -> None:
     def size(**values: Values) -> int:
         block = Block.of(RecordKind.TOPIC, 1_000, {"topic": b"t", **values}, time_us=0, window_us=0)
-        stored = batch(HUB, INCARNATION, [whole(block)])
-        records = read_stream(b"".join((schema_message(), stored, END)))
+        stored = batch(HUB, INCARNATION, [whole(block)], ALL)
+        records = read_stream(b"".join((schema_message(ALL), stored, END)))
         assert all(record[name] == value for record in records for name, value in values.items())
         return len(stored)
 

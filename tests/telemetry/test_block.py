@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,14 +84,7 @@ def test_parts_and_heads_and_choices_are_rows_of_the_whole(
         "publications": narrow(range(count)),
         "publishers_located": Numbers.of_optional(some),
     }
-    block = Block(
-        RecordKind.TOPIC,
-        40,
-        count,
-        7,
-        SECOND_US,
-        Block.of(RecordKind.TOPIC, count, values, time_us=7, window_us=0).values,
-    )
+    block = replace(Block.of(RecordKind.TOPIC, count, values, time_us=7, window_us=SECOND_US), first=40)
     whole = rows(block.part(0, count))
     assert [(name, located) for _, _, name, _, located in whole] == list(zip(names, some, strict=True))
     start = data.draw(st.integers(0, count))

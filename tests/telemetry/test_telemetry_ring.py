@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.telemetry import Block, NameColumn, RecordKind, TelemetryRing
+from equipoise.telemetry import Block, NameColumn, RecordKind, TelemetryRing, Values
 from equipoise.telemetry.ring import BLOCK_BYTES, size_bytes_of
 from telemetry.records import SECOND_US, hub_block, topic_block
 
@@ -89,6 +89,18 @@ def test_a_column_that_blocks_share_counts_once_as_long_as_one_of_them_is_there(
     for second in range(20, 40):
         ring.append(block_of(1, second * SECOND_US))
     assert ring.bytes < taken[0]
+
+
+def test_a_ring_knows_the_columns_that_its_records_fill() -> None:
+    ring = TelemetryRing(7, retention_s=2, bytes_max=LARGE)
+    assert ring.filled == frozenset()
+    ring.append(hub_block())
+    assert ring.filled == {"cpu_ratio", "connections"}
+    arrival: dict[str, Values] = {"topic": b"t", "messages": 1, "publisher_group": None}
+    ring.append(Block.of(RecordKind.ARRIVAL, 1, arrival, time_us=0, window_us=0))
+    assert ring.filled == {"cpu_ratio", "connections", "topic", "messages"}
+    ring.append(hub_block(time_us=10 * SECOND_US))
+    assert ring.filled == {"cpu_ratio", "connections"}, "what has fallen out fills nothing"
 
 
 def test_a_clock_that_goes_back_loses_nothing() -> None:

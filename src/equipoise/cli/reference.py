@@ -117,7 +117,8 @@ Generated from the code by `make docs`; do not edit.
 
 Once a second each hub records itself and each active topic, and keeps the records in a ring (`[telemetry]` in the
 [settings](settings.md)). All records share one sequence and one table; `kind` says which columns a record fills, the
-others are null.
+others are null. A stream has the columns that some record in the ring fills: those of arrivals, of rate limits and of
+edges of content topics are missing where there are none. Read a missing column as null.
 
 | command | answer |
 |---|---|

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from equipoise.content.filter import PATH_SEPARATOR, WORDS, Filter, Truth, Value
+from equipoise.content.filter import PATH_SEPARATOR, WORDS, Filter, Truth, Value, type_of
 from equipoise.content.predicates import Conjunction, Operator
 from equipoise.errors import FilterError
 
@@ -40,6 +40,8 @@ _OPERATOR = re.compile(r"!=|<=|>=|=|<|>")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'", re.DOTALL)
 # JSON knows no escaped single quote, and has to be told of double quotes inside single ones.
 _SINGLE = re.compile(r"\\(.)|(\")", re.DOTALL)
+# What looks like a pattern: a filter names one topic.
+_WILDCARD = re.compile(rb"[*?\[\\]")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _TRUTHS = {"true": Truth.TRUE, "false": Truth.FALSE}
 _STRING_OPERATORS = {"prefix": Operator.PREFIX, "suffix": Operator.SUFFIX, "contains": Operator.CONTAINS}
@@ -68,6 +70,10 @@ def read_name(data: bytes, offset: int = 0) -> tuple[bytes, int]:
         end = data.find(b" ", offset)
         if end in (-1, offset):
             raise FilterError(max(offset, end), "the name of a topic, a space, and a filter")
+        if (wildcard := _WILDCARD.search(data, offset, end)) is not None:
+            raise FilterError(
+                wildcard.start(), "the name of one topic, not a pattern; a name with this character in quotes"
+            )
         return data[offset:end], end + 1
     reader = _Reader(_decoded(data), offset=_characters(data, offset))
     name = reader.string()
@@ -193,7 +199,12 @@ class _Reader:
             self._skip()
             if len(values) == VALUES_MAX:
                 raise self._error(f"): a list has at most {VALUES_MAX} values")
+            at = self._at
             values.append(self._value())
+            # Values of another type than the rest of the filter asks for match nothing.
+            if type_of(values[-1]) is not type_of(values[0]):
+                self._at = at
+                raise self._error(f"a {type_of(values[0]).value}: a list has values of one type")
             self._skip()
             mark = self._text[self._at : self._at + 1]
             if mark == ")":

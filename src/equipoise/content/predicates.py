@@ -65,11 +65,6 @@ class _Merged:
     def add(self, at: int, operator: Operator, operands: list[Value]) -> None:
         if operator is Operator.EXISTS:
             return
-        if operator is Operator.IN:
-            # Values of another type than the rest of the filter asks for match nothing.
-            kinds = {type_of(value) for value in operands}
-            if len(kinds) > 1:
-                raise FilterError(at, "values of one type in a list")
         operand = operands[0]
         now = self.constraint
         kind = type_of(operand)

@@ -6,10 +6,13 @@ behind those that wait already, the next token is kept for it until it comes bac
 Other parties that are refused meanwhile stand in line: the next token that is kept is for the first of them, not for
 the party that has just had one and is refused again.
 
+A party has to try again within a token's time of the moment that the error names, else it loses its place, and is the
+last in line if it is refused later. So no tokens are kept for parties that have given up, however many stood in line.
+
 Always true:
     one token at most is kept, for one party, and until a moment that is known;
-    a party that has not come for its token is passed over once;
-    at most `LINE_MAX` parties stand in line.
+    behind a token that no party came for, at least one is free for all: half of the rate is used at worst;
+    at most `LINE_MAX` parties stand in line, and none for which the next token is kept has given up.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ LINE_MAX = 64
 class TokenReserve(Generic[Party]):
     """Owned by whoever owns the bucket."""
 
-    __slots__ = ("_ahead", "_line", "_missed", "_until", "party")
+    __slots__ = ("_ahead", "_line", "_until", "party")
 
     def __init__(self) -> None:
         # Whom a token is kept for; None: no token is.
@@ -36,10 +39,9 @@ class TokenReserve(Generic[Party]):
         # Tokens that go to others before it, and until when it is kept.
         self._ahead = 0
         self._until = 0
-        # The last party that has not come in time.
-        self._missed: Party | None = None
-        # Parties that were refused while a token was kept for another, in the order in which they were.
-        self._line: dict[Party, None] = {}
+        # Parties that were refused while a token was kept for another, in the order in which they were, and until when
+        # each has to try again.
+        self._line: dict[Party, int] = {}
 
     def keep(self, party: Party, ahead: int, bucket: Bucket, now: int, patience_ns: int) -> None:
         """Keep the token behind the next `ahead`, for as long as the one after it takes to come: for the first in line.
@@ -47,18 +49,17 @@ class TokenReserve(Generic[Party]):
         That is the party, unless others are before it. Not where parties may wait for longer than a token takes: then
         their turns do.
         """
-        wait_ns = bucket.wait(ahead + 1, now)
+        wait_ns = self.wait(bucket, ahead + 1, party, now)
         if party == self.party or wait_ns is None or patience_ns * bucket.rate >= TOKEN or not bucket.rate:
             return
-        if party == self._missed and self.party is None:
-            self._missed = None
-            return
-        if len(self._line) < LINE_MAX:
-            self._line[party] = None
+        until = now + wait_ns + TOKEN // bucket.rate
+        if self.party is None or len(self._line) >= LINE_MAX:
+            self._line = {other: at for other, at in self._line.items() if at > now}
+        if party in self._line or len(self._line) < LINE_MAX:
+            self._line[party] = until
         if self.party is None:
-            self.party, self._ahead = next(iter(self._line)), ahead
+            self.party, self._ahead, self._until = next(iter(self._line)), ahead, until
             del self._line[self.party]
-            self._until = now + wait_ns + TOKEN // bucket.rate
 
     def passed(self, count: int) -> None:
         """So many tokens have been taken."""
@@ -67,7 +68,7 @@ class TokenReserve(Generic[Party]):
     def kept(self, now: int) -> int:
         """Tokens that are kept at this moment."""
         if self.party is not None and now >= self._until:
-            self.party, self._missed = None, self.party
+            self.party = None
         return int(self.party is not None and self._ahead <= 0)
 
     def wait(self, bucket: Bucket, turns: int, party: Party, now: int) -> int | None:
@@ -85,4 +86,4 @@ class TokenReserve(Generic[Party]):
 
     def end(self) -> None:
         """The party has had its token, or has gone."""
-        self.party = self._missed = None
+        self.party = None

@@ -94,7 +94,7 @@ class RelayMerge:
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
         # Of a content topic, versions of the plan: the one that the source lets this hub follow under, the one that it
-        # was asked for beyond that, and the one that the next source was asked for.
+        # was asked for beyond that, and the one that the next source was asked for, or -1 before it was asked.
         self.under = self.renewing = self.asked_under = 0
         self.pending: deque[Arrival] = deque()
         # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.

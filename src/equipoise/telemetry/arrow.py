@@ -4,6 +4,9 @@ pyarrow would do it, at the price of 45 MB for every hub and of stalls of 50 ms 
 telemetry is to find, not to cause (docs/decisions/0007). Writing takes a page: a stream is a schema and then batches,
 each a table of lengths and offsets followed by the columns' bytes. Readers use pyarrow.
 
+A stream has the columns that its writer chooses, beside those that every record fills: one that is null throughout
+costs as much to describe as one with a number.
+
 A batch holds the records of several blocks. Buffers of nothing but zeros, of which a null column has two, are one
 place in the batch that all of them refer to; and so are those that repeat the same number.
 https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
@@ -20,10 +23,10 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import accumulate, repeat
 
-from equipoise.telemetry.column import ColumnType, RecordKind
+from equipoise.telemetry.column import EVERY_KIND, Column, ColumnType, RecordKind
 from equipoise.telemetry.ring import OFFSET, NameColumn, Numbers, Part, Values, counting, is_each, widened
 from equipoise.telemetry.schema import COLUMNS, columns_of
 
@@ -173,23 +176,28 @@ _ONES = (int, float, str, bytes, type(None))
 # By column, struct's letter for its numbers.
 _TEXT = "s"
 _LETTERS = {ColumnType.STRING: _TEXT, ColumnType.BINARY: _TEXT, ColumnType.DOUBLE: "d"}
-_CODES = {column.name: _LETTERS.get(column.type, "q") for column in COLUMNS}
 _FILLED = {kind: frozenset(column.name for column in columns_of(kind)) for kind in RecordKind}
 
 
-@cache
-def schema_message() -> bytes:
-    """What a stream begins with; always the same."""
+@lru_cache(maxsize=64)
+def _chosen(names: frozenset[str]) -> tuple[Column, ...]:
+    """These columns and those of every record, in the schema's order."""
+    return tuple(column for column in COLUMNS if column.name in names or column.kinds is EVERY_KIND)
+
+
+@lru_cache(maxsize=64)
+def schema_message(names: frozenset[str]) -> bytes:
+    """What a stream with these columns, and those of every record, begins with."""
     fields = []
-    for column in COLUMNS:
+    for column in _chosen(names):
         number, details = _TYPES[column.type]
         fields.append(FlatTable([column.name, Scalar("B", 1), Scalar("B", number), details, None, ()]))
     endianness = _LITTLE if sys.byteorder == "little" else _BIG
     return _message(_SCHEMA, FlatTable([Scalar("h", endianness), fields]), (), 0)
 
 
-def batch(hub: str, incarnation: int, parts: Sequence[Part]) -> bytes:
-    """One batch with the records of all parts, in order."""
+def batch(hub: str, incarnation: int, parts: Sequence[Part], names: frozenset[str]) -> bytes:
+    """One batch with the records of all parts, in order. `names`: as the stream's schema has been made of."""
     counts = [len(part.sequences) for part in parts]
     body = _Body(counts)
     implied: dict[str, list[Values]] = {
@@ -202,7 +210,8 @@ def batch(hub: str, incarnation: int, parts: Sequence[Part]) -> bytes:
     }
     filled = frozenset[str]().union(*[_FILLED[part.kind] for part in parts])
     columns = [part.values for part in parts]
-    for name, code in _CODES.items():
+    for column in _chosen(names):
+        name, code = column.name, _LETTERS.get(column.type, "q")
         if name in filled:
             body.add(code, implied.get(name) or [values.get(name) for values in columns])
         else:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -126,6 +126,8 @@ class Block:
     window_us: int
     # In the schema's order, without what all blocks have.
     values: tuple[Values, ...]
+    # The columns that are not null in all of its records; the same object in all blocks that fill the same.
+    filled: frozenset[str]
 
     @classmethod
     def of(
@@ -139,7 +141,8 @@ class Block:
     ) -> Block:
         """A block that has no place in a ring yet. A column that is not given is null."""
         assert values.keys() <= set(_HELD[kind]), f"{kind} has no {values.keys() - set(_HELD[kind])}"
-        return cls(kind, 0, count, time_us, window_us, tuple(map(values.get, _HELD[kind])))
+        filled = _interned(frozenset([name for name, column in values.items() if column is not None]))
+        return cls(kind, 0, count, time_us, window_us, tuple(map(values.get, _HELD[kind])), filled)
 
     @property
     def end(self) -> int:
@@ -199,6 +202,12 @@ def size_bytes_of(values: Values) -> int:
     return sys.getsizeof(values)
 
 
+@lru_cache(maxsize=256)
+def _interned(names: frozenset[str]) -> frozenset[str]:
+    """The first equal one: blocks differ little in what they fill, and a set takes more memory than a block."""
+    return names
+
+
 def _present(claims: Sequence[bool]) -> int:
     """A bit for each claim, the first the lowest. By way of text, which takes a hundredth of adding up powers."""
     return int("".join(["01"[claim] for claim in reversed(claims)]) or "0", 2)
@@ -246,6 +255,7 @@ class TelemetryRing:
         self._blocks: deque[Block] = deque()
         # By the identity of each column, how many blocks share it.
         self._shared: dict[int, int] = {}
+        self._filled: Counter[frozenset[str]] = Counter()
         self.end = 0
         self.bytes = 0
 
@@ -256,6 +266,11 @@ class TelemetryRing:
     def oldest(self) -> int:
         """The sequence of the first record that is still here; `end` if there is none."""
         return self._blocks[0].first if self._blocks else self.end
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The columns that some block here fills; without those that all records have."""
+        return frozenset().union(*+self._filled)
 
     def append(self, block: Block) -> None:
         """Give the block's records their numbers. Blocks come in the order of time, as far as the clock goes on."""
@@ -291,6 +306,7 @@ class TelemetryRing:
 
     def _count(self, block: Block) -> None:
         self.bytes += BLOCK_BYTES
+        self._filled[block.filled] += 1
         for column in block.held:
             blocks = self._shared.get(id(column), 0)
             self._shared[id(column)] = blocks + 1
@@ -299,6 +315,7 @@ class TelemetryRing:
 
     def _discount(self, block: Block) -> None:
         self.bytes -= BLOCK_BYTES
+        self._filled[block.filled] -= 1
         for column in block.held:
             blocks = self._shared[id(column)] - 1
             if blocks:

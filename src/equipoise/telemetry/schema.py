@@ -11,7 +11,8 @@ Always true:
     (hub, incarnation, sequence) names one record, and sequences of an incarnation have no holes;
     names starting with `$` and shard channels have no records of their own; the hub's sums include them.
 
-A column that comes later goes to the end and is null in older records. Readers take columns by name.
+A column that comes later goes to the end and is null in older records. Readers take columns by name; one that a
+stream does not have is null in its records.
 """
 
 from __future__ import annotations

@@ -200,3 +200,41 @@ def test_without_the_epoch_of_the_loss_it_would_come_before(monkeypatch: pytest.
     monkeypatch.setattr(Ingress, "acked", lost_anywhere)
     lost_in, epoch, _ = behind_a_hub_that_passed_on()
     assert epoch < lost_in
+
+
+def after_a_late_greeting() -> list[bytes]:
+    """The next home has not been greeted by the hub whose message was in the dead home: what a newcomer gets there.
+
+    1. A client of h2 gets a message of h1, which no other hub sees.
+    2. The next home, h4, knows h1 from the store alone when h2 dies. The client subscribes there.
+    3. h1 greets h4, and hears last from h3, so that it sends the message again late.
+    """
+    hubs = four_hubs()
+    publisher = hubs["h1"].client()
+    hubs.held |= {("h2", hub) for hub in ("h1", "h3", "h4")}
+    publisher.send("PUBLISH", "t", "a")
+    hubs.settle()
+    link = hubs["h4"].cluster.out["h1"]
+    known, link.capabilities = link.capabilities, frozenset()
+    hubs.held |= {("h1", "h4"), ("h3", "h1")}
+    hubs.kill("h2")
+    assert hubs["h4"].cluster.router.home(b"t") == "h4"
+    link.capabilities = known
+    hubs["h4"].cluster.failover.greeted(link)
+    hubs.release("h1", "h4")
+    client = subscribed(hubs, "h4")
+    hubs.release("h3", "h1")
+    publisher.send("PUBLISH", "t", "b")
+    hubs.settle()
+    return payloads(client)
+
+
+def test_a_hub_that_is_greeted_late_is_waited_for() -> None:
+    assert after_a_late_greeting() == [b"b"]
+
+
+def test_without_waiting_for_it_a_client_of_the_dead_home_gets_a_message_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Failover, "greeted", lambda self, link: None)
+    assert after_a_late_greeting() == [b"a", b"b"]

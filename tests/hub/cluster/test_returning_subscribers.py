@@ -1,4 +1,4 @@
-"""A plain subscriber that leaves a topic and comes back, at hubs that lag behind the home."""
+"""A plain subscriber that leaves a topic and comes back, there or at another hub, while hubs lag behind the home."""
 
 from __future__ import annotations
 
@@ -58,3 +58,35 @@ def test_on_one_connection_no_message_comes_twice_and_none_before_an_earlier_one
     got += payloads(subscriber)
     assert len(got) == len(set(got)), f"twice: {sorted(one for one in set(got) if got.count(one) > 1)}"
     assert got[-1] == b"last"
+
+
+def test_a_hub_that_is_to_be_the_home_answers_a_subscriber_once_it_is() -> None:
+    """
+    1. c follows the topic at a, which sends its last messages over a link that is cut.
+    2. The topic moves to b and on to c. A subscriber of b gets everything.
+    3. It comes to c, which still waits for what a has sent: it must not get that again.
+    """
+    hubs = Hubs(*NAMES)
+    hubs.replicate("t", Mode.SINGLE, "a")
+    settled, subscriber = hubs["c"].client(), hubs["b"].client()
+    for client in (settled, subscriber):
+        client.send("SUBSCRIBE", "t")
+    hubs.settle()
+    hubs.held.add(("a", "c"))
+    publisher = hubs["b"].client()
+    publisher.send("PUBLISH", "t", "1")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "b")
+    publisher.send("PUBLISH", "t", "2")
+    hubs.settle()
+    hubs.replicate("t", Mode.SINGLE, "c")
+    assert payloads(subscriber) == [b"1", b"2"]
+    returned = hubs["c"].client()
+    returned.send("SUBSCRIBE", "t")
+    hubs.settle()
+    assert returned.read() == []
+    hubs.release("a", "c")
+    publisher.send("PUBLISH", "t", "3")
+    hubs.settle()
+    assert payloads(settled) == [b"1", b"2", b"3"]
+    assert payloads(returned) == [b"3"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from equipoise.hub.cluster.link.capability import TREES
 from equipoise.hub.cluster.streams import Stream
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
@@ -69,6 +70,25 @@ def test_a_dead_parents_children_follow_the_next_above() -> None:
     assert sources(hubs, "h4") == ["h3"]
     publish(hubs, "h4", 3)
     assert heard(client) == [1, 2, 3]
+
+
+def test_a_hub_that_could_not_be_asked_along_a_tree_is_asked_once_the_topic_is_in_none() -> None:
+    """
+    1. h2 has restarted and wants a topic of a tree; h1, its home, has not said yet that it knows trees;
+    2. by the next plan the topic is in no tree: h2 asks h1 as any hub does.
+    """
+    hubs = Hubs("h1", "h2")
+    hubs.links["h2", "h1"].capabilities -= {TREES}
+    tree(hubs, "h1", "h2")
+    publish(hubs, "h1", 0)
+    client = hubs["h2"].client()
+    client.send("SUBSCRIBE", "t")
+    hubs.settle()
+    assert client.read() == []
+    hubs.move(["t"], "h1")
+    assert len(client.read()) == 1
+    publish(hubs, "h1", 1)
+    assert heard(client) == [1]
 
 
 def test_two_hubs_that_change_places_do_not_follow_each_other() -> None:

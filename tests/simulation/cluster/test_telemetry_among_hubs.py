@@ -52,7 +52,7 @@ def sums_of(world: ClusterWorld) -> dict[bytes, Counter[str]]:
         parts = [
             block.part(start, block.count) for block, start in ring.read(0) if block.kind is RecordKind.TOPIC
         ]
-        stream = b"".join((schema_message(), batch(node.name, ring.incarnation, parts), END))
+        stream = schema_message(ring.filled) + batch(node.name, ring.incarnation, parts, ring.filled) + END
         for record in read_stream(stream):
             numbers = {name: value for name, value in record.items() if isinstance(value, int)}
             sums.setdefault(record["topic"], Counter()).update({**numbers, record["role"]: 1})

@@ -191,9 +191,10 @@ def _rows(data: bytes, topic: bytes) -> list[_Arrival]:
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types, and takes long to import
 
     with pa.ipc.open_stream(io.BytesIO(data)) as stream:
-        table = stream.read_all().select(
-            ["kind", "topic", "time", "publisher", "messages", "publisher_group"]
-        )
+        table = stream.read_all()
+    wanted = ["kind", "topic", "time", "publisher", "messages", "publisher_group"]
+    # A stream without arrivals has no columns of them.
+    table = table.select([name for name in wanted if name in table.column_names])
     return [
         _Arrival(
             round(row["time"].timestamp() * 1e6),

@@ -45,6 +45,12 @@ class LinkSubscription(Generic[ChannelT]):
         self.migration: tuple[bytes, ...] = ()
         self.is_live = False
 
+    @property
+    def has_lanes(self) -> bool:
+        """Whether the topic has had streams beside its trunk."""
+        channel = self.channel
+        return isinstance(channel, TopicChannel) and len(channel.merge.streams) > 1
+
     def leave(self) -> None:
         self.table.leave(self)
 

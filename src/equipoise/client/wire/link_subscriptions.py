@@ -174,9 +174,9 @@ class LinkSubscriptions:
             self._on_refused(connection, subscription, error)
 
         self._request(connection, _SUBSCRIBE[subscription.kind], subscription, refuse)
-        if subscription.kind != PATTERN and connection.is_among:
+        if subscription.kind != PATTERN and (connection.is_among or subscription.has_lanes):
             # Behind its answer the hub names the topic's streams; the answer to a ping says that it has named them all.
-            # That matters to later subscriptions at other hubs, which may know of more.
+            # Lanes that have ended are not among them; and later subscriptions at other hubs may learn of more.
             connection.submit(SyncRequest(_PING, lambda: self._on_greeted(subscription)))
 
     def _request(

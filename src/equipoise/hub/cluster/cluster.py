@@ -340,6 +340,7 @@ class Cluster:
         link.capabilities, before = announcement.capabilities, link.differences
         self.counts.meet(link)
         self.failover.introduce(link)
+        self.failover.greeted(link)
         self.trees.greeted(link.hub)
         link.differences = Announcement.of(self.core.limits).differences(announcement, self.name, link.hub)
         if link.differences and link.differences != before:

@@ -119,6 +119,14 @@ class Failover:
             if peer != life[0] and link.can(RESEND) and life not in self._heard.get(peer, ())
         }
 
+    def greeted(self, link: OutLink) -> None:
+        """The hub has said that it says RESENT, which was not known of it when those lives ended."""
+        heard = self._heard.get(link.hub, ())
+        if link.can(RESEND):
+            for life, awaited in self._awaited.items():
+                if life[0] != link.hub and life not in heard:
+                    awaited.add(link.hub)
+
     def report(self, stream: Stream, home: str | None = None) -> None:
         """Say to the hubs whose messages came from a home that is dead which of them this hub has seen.
 

@@ -152,5 +152,9 @@ class Stream(RelayMerge):
 
     @property
     def is_ready(self) -> bool:
-        """Whether a subscriber that comes now misses nothing from now on."""
-        return self.state.is_home or (self.source is not None and self.position >= self.again)
+        """Whether a subscriber that comes now misses nothing from now on.
+
+        While opening, a source may still bring what the former home has numbered: newcomers begin with the next epoch.
+        """
+        is_followed = self.state is State.REMOTE and self.source is not None
+        return self.state.is_home or (is_followed and self.position >= self.again)

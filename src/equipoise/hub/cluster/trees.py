@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FollowTarget", "Trees"]
 
+# In place of the version that a hub was asked under: the question could not be sent yet. Below any version.
+NOT_ASKED = -1
+
 
 class FollowTarget(NamedTuple):
     """Where a stream is to be followed."""
@@ -82,8 +85,8 @@ class Trees:
                 JoinFrame(name, stream.ticket, target.version, target.is_home)
             )
             if not is_sent:
-                # It is asked when it has said that it understands.
-                stream.asked_under = 0
+                # It is asked when it has said that it understands, or when a later plan has the topic in no tree.
+                stream.asked_under = NOT_ASKED
         else:
             cluster.tell(target.hub, AttachFrame(name, stream.ticket))
         cluster.interests.attached(stream, target.hub)

@@ -107,7 +107,9 @@ class TelemetryReply:
         self.reply = Reply(wait_s=None)
         self._ring = core.metering.ring
         self._first = self._next = first
-        self._bytes_left = bytes_max - len(schema_message()) - len(END)
+        self._bytes_left = bytes_max - len(END)
+        # Of the stream; known when reading begins.
+        self._columns: frozenset[str] = frozenset()
         self._batches: list[bytes] = []
         # What the last batch has taken per record.
         self._row_bytes = 0
@@ -138,12 +140,16 @@ class TelemetryReply:
     def _done(self) -> None:
         if self.reply.is_wanted:
             # In pieces: putting them together would take as long as sending them.
-            self.reply.complete(*_reply(self._ring, self._first, self._next, self._batches))
+            reply = _reply(self._ring, self._first, self._next, self._batches, self._columns)
+            self.reply.complete(*reply)
 
     def _write(self) -> Iterator[None]:
         """Batches of records until no more fit. A batch has one kind: else each kind would pay for all columns."""
         parts: list[Part] = []
         count, until = 0, self._first
+        # Of the blocks that are read below: those that come meanwhile are not.
+        self._columns = self._ring.filled
+        self._bytes_left -= len(schema_message(self._columns))
         for block, start in self._ring.read(self._first):
             if parts and (count >= BATCH or block.kind is not parts[0].kind):
                 is_whole = self._add(parts, until)
@@ -185,7 +191,8 @@ class TelemetryReply:
 
     def _encode(self, parts: Sequence[Part], rows: int) -> bytes:
         """The first so many records of the parts."""
-        return batch(self._core.settings.name, self._ring.incarnation, _heads(parts, rows))
+        name, incarnation = self._core.settings.name, self._ring.incarnation
+        return batch(name, incarnation, _heads(parts, rows), self._columns)
 
     def _judge(self, block: Block, start: int, rows: list[int]) -> Iterator[None]:
         """Find the rows that the client may see; the hub's own are not among them."""
@@ -211,9 +218,16 @@ def _heads(parts: Sequence[Part], rows: int) -> list[Part]:
     return heads
 
 
-def _reply(ring: TelemetryRing, first: int, until: int, batches: Sequence[bytes]) -> list[bytes]:
+def _reply(
+    ring: TelemetryRing,
+    first: int,
+    until: int,
+    batches: Sequence[bytes],
+    columns: frozenset[str] = frozenset(),
+) -> list[bytes]:
     """In pieces, the batches as they are: a stream is long, and each copy of it takes time."""
     numbers = b"".join(map(integer, (ring.incarnation, first, until)))
-    size = len(schema_message()) + sum(map(len, batches)) + len(END)
-    head = b"*5\r\n%b$%d\r\n%b" % (numbers, size, schema_message())
+    schema = schema_message(columns)
+    size = len(schema) + sum(map(len, batches)) + len(END)
+    head = b"*5\r\n%b$%d\r\n%b" % (numbers, size, schema)
     return [head, *batches, b"%b\r\n%b" % (END, integer(ring.end))]

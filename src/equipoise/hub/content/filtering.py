@@ -34,13 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FILTER_WORD", "Filtering", "denied", "read_request", "streams_of"]
 
-FILTER_WORD = b"$filter "
+FILTER_WORD = b"$filter"
 
 
 def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
     """The request, or why it cannot be read, with a byte of the whole text."""
+    begin = len(FILTER_WORD) + 1
     try:
-        topic, at = read_name(text, len(FILTER_WORD))
+        if text[begin - 1 : begin] != b" ":
+            raise FilterError(begin - 1, "a space, the name of a topic, a space, and a filter")
+        topic, at = read_name(text, begin)
         if len(topic) > topic_bytes_max:
             return f"ERR topic name longer than {topic_bytes_max} bytes (topic_bytes_max)"
         return FilterRequest(topic, parse_filter(text, at))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.audience import Audience
     from equipoise.hub.data.losses import Losses
     from equipoise.hub.data.other_hubs import OtherHubs
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.subscriber import Subscriber
     from equipoise.hub.data.topic_specs import TopicSpecs
@@ -84,8 +85,9 @@ class DurableTopic:
         self._logs = logs
         # Whether `Topic.n` is the number of the last message that subscribers here have got, or need not get.
         self.is_numbered = False
-        # Who waits for that, and whether they have waited for long enough.
+        # Who waits for that, since when the home came here; and whether they have waited for long enough.
         self.waiters: list[Callable[[], None]] = []
+        self._patience: Timer | None = None
         self._is_overdue = False
         # Whether it will be looked soon whether the log is open here.
         self._is_looking = False
@@ -211,6 +213,8 @@ class DurableTopic:
 
         What the log has behind that is sent once it is open here.
         """
+        self._end_patience()
+        self._is_overdue = False
         if not self._topic.has_followers:
             # What this hub knows is of the time when it last followed.
             self.is_numbered = False
@@ -219,6 +223,8 @@ class DurableTopic:
             self._number()
         if self.is_numbered:
             self.home_lost()
+        elif self.waiters:
+            self._be_patient()
         self._look_later(0)
         return self._topic.n
 
@@ -325,18 +331,41 @@ class DurableTopic:
     @property
     def may_begin(self) -> bool:
         """Whether a subscriber may be told where the topic stands; else `waiters` are called when it may."""
-        if self.is_numbered or self._is_overdue:
-            return True
-        if not self.waiters:
+        is_known = self.is_numbered or self._is_overdue
+        if not is_known:
             self._look_later(0)
-            self._logs.call_later(PATIENCE_S, self._give_up)
-        return False
+            self._be_patient()
+        return is_known
+
+    @property
+    def may_subscribe(self) -> bool:
+        """The same for a client of the home, which also waits until the home has sent what its log has.
+
+        A client of the former home may have received that, and come here: it must not receive it again.
+        """
+        if not self.may_begin:
+            return False
+        if self._topic in self._logs.unfilled:
+            self._look_later(0)
+            return False
+        return True
 
     def _number(self) -> None:
         self.is_numbered = True
+        self._end_patience()
         self.wake()
 
+    def _be_patient(self) -> None:
+        if self._patience is None:
+            self._patience = self._logs.call_later(PATIENCE_S, self._give_up)
+
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def _give_up(self) -> None:
+        self._patience = None
         self._is_overdue = True
         self.wake()
 

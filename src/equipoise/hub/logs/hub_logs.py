@@ -109,6 +109,7 @@ class HubLogs:
         self.durable: DurableTopics | None = None
         # Of those, the ones that lost their home, until they have got here what their logs have.
         self.unfilled: dict[Topic, DurableTopic] = {}
+        self._fill_timers: dict[Topic, Timer] = {}
         # Reads that wait, in the order in which they came.
         self.waiting: dict[WaitingRead, None] = {}
         # Those that other sessions may join, by request (`SharedRead.key`).
@@ -144,12 +145,15 @@ class HubLogs:
 
     def await_fill(self, topic: Topic, log: DurableTopic, patience_s: float) -> None:
         """The topic's home is lost, or is here since: its log may have what has not come here."""
+        if (former := self._fill_timers.pop(topic, None)) is not None:
+            former.cancel()
         self.unfilled[topic] = log
-        self._shell.call_later(patience_s, lambda: self.filled(topic))
+        self._fill_timers[topic] = self._shell.call_later(patience_s, lambda: self.filled(topic))
 
     def filled(self, topic: Topic) -> None:
         """The topic has got here what its log has, which the home sends before anything else; or it takes too long."""
         if (found := self.unfilled.pop(topic, None)) is not None:
+            self._fill_timers.pop(topic).cancel()
             found.wake()
 
     def at_hand(self, name: bytes) -> LiveLog | None:

@@ -167,7 +167,9 @@ class Gauges:
 
 
 def _edge_columns(edge: EdgePlace) -> dict[str, Values]:
-    """What this hub measures as an edge of content topics, and how its latest session turned out."""
+    """What an edge of content topics measures, and how its latest session turned out; nothing of other hubs."""
+    if not edge.state:
+        return {}
     columns: dict[str, Values] = {
         "content_state": EDGE_STATES.index(edge.state),
         "content_session": edge.session_compared or None,

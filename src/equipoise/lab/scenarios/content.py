@@ -178,7 +178,7 @@ _ROUTED = _case(
 _DURABLE = replace(
     _ROUTED,
     name="content-durable",
-    summary="The faults of content-everything, and one topic is durable.",
+    summary="The faults of content-routed, and one topic is durable.",
     durable=("a",),
     expectation=replace(QUIET, properties=(*QUIET.properties, "kept")),
     is_large=True,
