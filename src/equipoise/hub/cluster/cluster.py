@@ -74,8 +74,7 @@ class Cluster:
         self.router = Router(self.name, core.incarnation)
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
-        self.failover = Failover(self)
-        self.feeders = Feeders(self)
+        self.failover, self.feeders = Failover(self), Feeders(self)
         self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = RelayedStreams(self, settings.pending_bytes_max)
@@ -89,8 +88,7 @@ class Cluster:
         self.moves = HandoverThrottle(self, settings.moves_max, settings.handover_retry_s)
         self.news = PeerEvents()
         self.patterns = PatternSync(self)
-        self.barrier = Barrier(self)
-        self.limits = RateLimits(self)
+        self.barrier, self.limits = Barrier(self), RateLimits(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
         self.asking, self.named = PositionQueries(self), NamedPositions(self)
