@@ -125,7 +125,7 @@ MENDED = [
     # A hub that was to be the home answered a subscriber where its old source was, behind another hub.
     ("cluster-routed-everything", 20003),
     # A new home gave up waiting for its log when an earlier wait would have ended, or did not wait for what it had.
-    *[("cluster-store-durable", seed) for seed in (67, 135, 187)],
+    *[("cluster-store-durable", seed) for seed in (39, 67, 135, 187)],
     # A smart client without redirects waited for a lane that had ended while it was away.
     ("cluster-everything", 207),
     # A hub that had come back opened a topic of its former life before a hub that it had not met had sent again.

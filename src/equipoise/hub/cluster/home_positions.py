@@ -3,7 +3,7 @@
 A home lets a hub follow at its present position; a hub of a tree lets another follow where it has got to itself. So an
 edge may be far behind another one. A subscriber that comes from there would get again what it had, and one that comes
 after a message was acknowledged would get that message. So an edge answers a subscriber only once it is as far as the
-home was after the subscriber had come.
+home was after the subscriber had come. The home of a durable topic may have yet to send what its log has.
 
 Always true: an answer is to a question that was sent after all that wait for it had come.
 """
@@ -67,10 +67,18 @@ class HomePositions:
         def heard(epoch: int, n: int) -> None:
             self._heard(topic, answer, (epoch, n))
 
-        self._cluster.asking.position(topic, TRUNK, heard, lambda: True)
+        self._cluster.asking.position(topic, TRUNK, heard, lambda: self._is_known(topic))
+
+    def _is_known(self, topic: Topic) -> bool:
+        """Whether the topic is still there, as it is while a client waits. If not, the question is dropped."""
+        if self._cluster.core.index.topics.get(topic.name) is topic:
+            return True
+        self._asked.pop(topic, None)
+        self._next.pop(topic, None)
+        return False
 
     def _heard(self, topic: Topic, answer: HomeAnswer, at: tuple[int, int]) -> None:
-        del self._asked[topic]
+        self._asked.pop(topic, None)
         stream = topic.stream
         if stream is not None and not stream.state.is_home and stream.position < at:
             stream.again = max(stream.again, at)

@@ -96,7 +96,8 @@ class PositionQueries:
 
     def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
         """A hub asks for the position of a stream. It asks again if the stream is not numbered here."""
-        is_here = topic is not None and topic.is_home
+        # A home that has yet to send what its log has is further than its position says.
+        is_here = topic is not None and topic.is_home and (topic.log is None or topic.log.may_subscribe)
         if topic is not None and topic.hub_filters is not None:
             topic.hub_filters.account(topic)
         at = (topic.epoch, topic.n) if topic is not None else (0, 0)

@@ -201,9 +201,11 @@ class SubscriptionBarrier:
             wait.join(topic.log.waiters)
 
     def _await_home(self, name: bytes, wait: Wait, answers: dict[bytes, HomeAnswer]) -> None:
-        """Of a content topic, wait until this hub is as far as the home was when the subscription came."""
+        """Of a content or a durable topic, wait until this hub is as far as the home was when the subscription came."""
         topic = self._cluster.core.index.topics.get(name)
-        if topic is None or topic.is_home or not self._cluster.router.is_content(name):
+        if topic is None or topic.is_home:
+            return
+        if topic.log is None and not self._cluster.router.is_content(name):
             return
         if name not in answers:
             answers[name] = self._cluster.home_positions.ask(topic)

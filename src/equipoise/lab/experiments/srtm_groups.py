@@ -255,7 +255,7 @@ def _experiment(
         figures=(partial(_figure, name=name, title=f"{title} (figure {figure})", by_spread=by_spread),),
         parameters=lambda seen: split_parameters(seen.scale.split_scale),
         notes=lambda seen: (GROUPS_NOTE,),
-        takes=("30 seconds", "10 minutes"),
+        takes=("30 seconds", "4 minutes"),
     )
 
 

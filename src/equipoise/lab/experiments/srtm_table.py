@@ -255,5 +255,5 @@ TABLE_1 = Experiment(
         ),
     ),
     notes=lambda seen: (GROUPS_NOTE,),
-    takes=("a minute", "15 minutes"),
+    takes=("a minute", "3 minutes"),
 )
