@@ -14,6 +14,8 @@ from equipoise.ledger.wire import (
     AddAnswer,
     AddRequest,
     AuthAnswer,
+    BatchAnswer,
+    BatchRequest,
     Code,
     Flag,
     ReadAnswer,
@@ -55,7 +57,7 @@ class Rig:
                 self.engine.segments.write(group.offset, group.data)
             answers += [answer for _, answer in self.engine.commit(group)]
         found = [decode_answer(answer[4:]) for answer in answers]
-        return [answer for answer in found if not isinstance(answer, AuthAnswer)]
+        return [answer for answer in found if not isinstance(answer, AuthAnswer | BatchAnswer)]
 
     def add(
         self,
@@ -73,6 +75,16 @@ class Rig:
         (answer,) = self.ask(ReadRequest(ledger, entry, None, Flag(0)))
         assert isinstance(answer, ReadAnswer)
         return answer.code, answer.body
+
+    def read_batch(
+        self, ledger: int, first: int, count_max: int = 100, bytes_max: int = 1 << 20
+    ) -> tuple[Code, list[bytes]]:
+        frame = self.engine.submit(None, BatchRequest(ledger, first, 9, count_max, bytes_max))
+        assert frame is not None
+        answer = decode_answer(frame[4:])
+        assert isinstance(answer, BatchAnswer)
+        assert (answer.ledger, answer.first, answer.ticket) == (ledger, first, 9)
+        return answer.code, answer.bodies
 
     def fence(self, ledger: int, key: bytes = KEY) -> tuple[Code, bytes]:
         (answer,) = self.ask(ReadRequest(ledger, LAST_ENTRY, key, Flag.FENCE))

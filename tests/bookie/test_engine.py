@@ -39,6 +39,23 @@ def test_what_is_added_is_read_now_and_after_a_restart(disk: Disk) -> None:
         assert each.read(8, 0) == (Code.NO_LEDGER, b"")
 
 
+def test_a_batch_ends_where_an_entry_lacks_or_the_size_is_reached(disk: Disk) -> None:
+    rig = Rig(disk)
+    for entry in (0, 1, 2, 3, 5):
+        assert rig.add(7, entry, b"x" * 100) == Code.OK
+    bodies = [stored(7, entry, b"x" * 100) for entry in range(4)]
+    for each in (rig, Rig(disk)):
+        assert each.read_batch(7, 0) == (Code.OK, bodies)
+        assert each.read_batch(7, 1, count_max=2) == (Code.OK, bodies[1:3])
+        assert each.read_batch(7, 1, bytes_max=2 * len(bodies[0])) == (Code.OK, bodies[1:3])
+        # The first comes whatever its size.
+        assert each.read_batch(7, 2, count_max=0, bytes_max=0) == (Code.OK, bodies[2:3])
+        assert each.read_batch(7, 4) == (Code.NO_ENTRY, [])
+        assert each.read_batch(7, 6) == (Code.NO_ENTRY, [])
+        assert each.read_batch(7, -1) == (Code.BAD_REQUEST, [])
+        assert each.read_batch(8, 0) == (Code.NO_LEDGER, [])
+
+
 def test_many_segments_are_read_through_their_indexes_and_rebuilt_without_them(disk: Disk) -> None:
     rig = Rig(disk)
     payload = bytes(700)

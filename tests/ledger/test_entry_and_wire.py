@@ -23,6 +23,8 @@ from equipoise.ledger.wire import (
     AddRequest,
     AuthAnswer,
     AuthRequest,
+    BatchAnswer,
+    BatchRequest,
     Code,
     Flag,
     FrameReader,
@@ -34,6 +36,8 @@ from equipoise.ledger.wire import (
     encode_add_answer,
     encode_auth,
     encode_auth_answer,
+    encode_batch,
+    encode_batch_answer,
     encode_read,
     encode_read_answer,
 )
@@ -67,6 +71,21 @@ def test_a_read_carries_its_key_exactly_if_it_fences() -> None:
     assert decode_answer(answer[4:]) == ReadAnswer(Code.OK, 7, 3, b"body")
 
 
+def test_a_batch_read_and_its_answer_are_those_of_the_original() -> None:
+    request = BatchRequest(7, 3, 5, 100, 1 << 20)
+    frame = encode_batch(request)
+    numbers = "0000000000000007 0000000000000003 0000000000000005"
+    assert frame.hex(" ") == bytes.fromhex(f"00000028 02070000 {numbers} 00000064 0000000000100000").hex(" ")
+    assert decode_request(frame[4:]) == request
+    answer = encode_batch_answer(Code.OK, request, [b"one", b""])
+    assert answer == bytes.fromhex(f"0000002b 02070000 00000000 {numbers} 00000003") + b"one" + bytes(4)
+    assert decode_answer(answer[4:]) == BatchAnswer(Code.OK, 7, 3, 5, [b"one", b""])
+    for cut in range(8, len(answer)):
+        if cut not in (36, 43):
+            with pytest.raises(ProtocolError):
+                decode_answer(answer[4:cut])
+
+
 def test_an_unknown_code_is_neither_yes_nor_no() -> None:
     frame = bytearray(ANSWER_FRAME[4:])
     frame[7] = 99
@@ -91,6 +110,7 @@ def test_a_login_is_read_as_it_was_written() -> None:
         (b"\x02\x01\x00\x00" + bytes(20), "no room"),
         (b"\x02\x02\x00\x00" + bytes(15), "not the size"),
         (b"\x02\x02\x00\x01" + bytes(16), "not the size"),
+        (b"\x02\x07\x00\x00" + bytes(35), "not the size"),
     ],
 )
 def test_a_frame_that_is_none_is_named(frame: bytes, reason: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from equipoise.coordinates import ClientGroup, Coordinate
 from equipoise.coordinates.centroid import expected_worst_s, worst_s
-from equipoise.plan.latency import CentroidEstimate, PairsEstimate, place_topics, rank
+from equipoise.model import Durability, Specs, TopicSpec
+from equipoise.plan.latency import CentroidEstimate, LatencyLimits, PairsEstimate, place_topics, rank
 from equipoise.view import HubView, TopicView, View
 from equipoise.view.view import places_of
 from plan.near import SmallWorld, at, hub, near
@@ -209,3 +212,23 @@ def test_a_report_of_a_home_is_below_what_is_expected_of_it() -> None:
     assert made.latency_s_worst == pytest.approx(0.006)
     worst = CentroidEstimate(View.of(1.0, [made], hubs)).worst_s(np.array([0]))[0]
     assert worst[0] >= made.latency_s_worst
+
+
+def test_the_time_of_a_commit_counts_for_durable_topics_where_the_bookies_are() -> None:
+    hubs = [replace(hub("a", 0), commit_s=0.02), hub("b", 1)]
+    topics = [near(name, 0.1, "a", [at(0)], [at(0)], hubs) for name in ("d", "t")]
+    view = View.of(1.0, topics, hubs)
+    specs = Specs(
+        [
+            TopicSpec(pattern=b"d", latency_ms=10.0, durability=Durability(1, 1, 1)),
+            TopicSpec(pattern=b"t", latency_ms=10.0),
+        ]
+    )
+    limits = LatencyLimits.of_specs(view, specs, np.zeros(2))
+    plain = CentroidEstimate(view).worst_s(np.array([0, 1]))
+    assert limits.estimate.worst_s(np.array([0, 1])) - plain == pytest.approx(
+        np.array([[0.02, 0.0], [0.0, 0.0]])
+    )
+    assert limits.is_within(0, [0]) is False
+    assert limits.is_within(0, [1]) is True
+    assert limits.is_within(1, [0]) is True

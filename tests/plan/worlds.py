@@ -303,6 +303,7 @@ class World:
             is_releasable=np.array([hub.is_releasable for hub in hubs]),
             carries_content=np.ones(len(hubs), np.bool_),
             bookies=np.array([hub.bookies for hub in hubs], np.int64),
+            commit_s=np.array([hub.commit_s for hub in hubs], np.float64),
             incarnation=np.array([hub.incarnation for hub in hubs], np.int64),
             plan_version=np.full(count, self._applied.version, np.int64),
             cpu_ratio=cpu,

@@ -172,6 +172,18 @@ def test_whoever_waits_too_long_is_not_waited_for() -> None:
     assert topic.merge.awaits is None
 
 
+def test_a_seat_with_a_backlog_that_still_brings_messages_is_waited_for() -> None:
+    """Balancing moved subscribers off an overloaded edge: each lost what that edge brought after ten seconds."""
+    topic = Topic()
+    new = topic.change(at=(1, 3))
+    topic.send(new, 4, "d")
+    awaited = topic.merge.awaits
+    topic.send(new, 5, "e")
+    assert topic.merge.awaits == awaited, "what the new seat brings does not count"
+    topic.send(topic.old, 1, "a")
+    assert topic.merge.awaits not in (awaited, None)
+
+
 def test_a_seat_that_does_not_answer_is_not_hurried_to() -> None:
     topic = Topic()
     topic.change()

@@ -206,6 +206,7 @@ class Bookie:
             directory=facts.directory if directory is None else directory,
             is_read_only=self.server.engine.is_read_only,
             is_secured=self._security is not None,
+            has_batches=True,
         )
 
     async def _register(self) -> None:

@@ -36,10 +36,12 @@ from equipoise.ledger.entry import NO_ENTRY
 from equipoise.ledger.wire import (
     LAST_ENTRY,
     AddRequest,
+    BatchRequest,
     Code,
     Flag,
     ReadRequest,
     encode_add_answer,
+    encode_batch_answer,
     encode_read_answer,
 )
 
@@ -47,6 +49,9 @@ __all__ = ["BookieEngine", "Group", "KeepMark"]
 
 Token = TypeVar("Token")
 
+# What one batch read gets at most: its turn of the loop holds up adds of other clients for some milliseconds.
+BATCH_COUNT_MAX = 512
+BATCH_BYTES_MAX = 1024 * 1024
 _PRIVILEGED = Flag.RECOVERY | Flag.HIGH_PRIORITY
 
 
@@ -143,8 +148,12 @@ class BookieEngine(Generic[Token]):
 
     # --- requests
 
-    def submit(self, token: Token, request: AddRequest | ReadRequest | KeepMark) -> bytes | None:
+    def submit(
+        self, token: Token, request: AddRequest | ReadRequest | BatchRequest | KeepMark
+    ) -> bytes | None:
         """Take a request: its answer, or None if that comes with the commit of a group."""
+        if isinstance(request, BatchRequest):
+            return self._read_batch(request)
         if isinstance(request, ReadRequest):
             return self._submit_read(token, request)
         if isinstance(request, AddRequest):
@@ -180,6 +189,25 @@ class BookieEngine(Generic[Token]):
     def _read(self, request: ReadRequest) -> bytes:
         code, body = self._look_up(request.ledger, request.entry)
         return encode_read_answer(code, request.ledger, request.entry, body)
+
+    def _read_batch(self, request: BatchRequest) -> bytes:
+        """Entries up to the first one that is not here, or cannot be read."""
+        if request.first < 0:
+            return encode_batch_answer(Code.BAD_REQUEST, request)
+        code, body = self._look_up(request.ledger, request.first)
+        if code is not Code.OK:
+            return encode_batch_answer(code, request)
+        bodies, size = [body], len(body)
+        bytes_max = min(request.bytes_max, BATCH_BYTES_MAX)
+        last = self._ledgers[request.ledger].last
+        end = min(request.first + min(request.count_max, BATCH_COUNT_MAX), last + 1)
+        for entry in range(request.first + 1, end):
+            code, body = self._look_up(request.ledger, entry)
+            size += len(body)
+            if code is not Code.OK or size > bytes_max:
+                break
+            bodies.append(body)
+        return encode_batch_answer(Code.OK, request, bodies)
 
     def _look_up(self, ledger: int, entry: int) -> tuple[Code, bytes]:
         known = self._ledgers.get(ledger)

@@ -28,6 +28,7 @@ from equipoise.errors import DiskFullError, EquipoiseError, ProtocolError
 from equipoise.ledger.wire import (
     AddRequest,
     AuthRequest,
+    BatchRequest,
     FrameReader,
     ReadRequest,
     decode_request,
@@ -82,7 +83,7 @@ class BookieConnection(asyncio.Protocol):
             self.send(answers)
         self._server.wake()
 
-    def _log_in(self, request: AddRequest | ReadRequest | AuthRequest) -> None:
+    def _log_in(self, request: AddRequest | ReadRequest | BatchRequest | AuthRequest) -> None:
         """Raises ProtocolError if it is no login, or a second one."""
         judge = self._server.judge
         if not isinstance(request, AuthRequest) or self._judging is not None or judge is None:

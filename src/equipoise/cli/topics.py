@@ -244,13 +244,17 @@ def set_spec(
         ):
             if text is not None:
                 given[field] = read(text) if text else None
+        bookies = await metadata.bookies.load()
         spec = await operations.change_spec(
             metadata.specs,
             pattern.encode(),
             given,
             plan=await metadata.plans.load(),
             hubs=await metadata.hubs.load(),
+            bookies=bookies,
         )
+        for compromise in () if spec is None else operations.durability_compromises(spec, bookies):
+            typer.echo(f"equipoise: {pattern}: {compromise}", err=True)
         await _wait_for_hubs(metadata, pattern, timeout)
         if spec is None:
             show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)

@@ -172,7 +172,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 8 * MIB
     merge_timeout_s: Annotated[
         float,
-        Meta(gt=0, description="How long the old home has to catch up before it is abandoned likewise."),
+        Meta(gt=0, description="How long the old home may bring nothing before it is abandoned likewise."),
     ] = 10.0
     coordinate_enabled: Annotated[
         bool,

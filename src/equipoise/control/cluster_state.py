@@ -134,6 +134,7 @@ def hub_views(
                 is_releasable=name in releasable,
                 carries_content=seen.facts.carries_content,
                 bookies=sum(_is_usable(bookie, seen.facts.site) for bookie in bookies),
+                commit_s=_commit_s(bookies, seen.facts.site),
             )
         )
     return views
@@ -141,6 +142,12 @@ def hub_views(
 
 def _sites(bookies: Iterable[BookieFacts]) -> Counter[str]:
     return Counter(bookie.site for bookie in bookies if not bookie.is_read_only)
+
+
+def _commit_s(bookies: Iterable[BookieFacts], site: str) -> float:
+    """How long a commit of a durable topic takes at a site; 0 if there is no bookie, or none has synced yet."""
+    found = sorted(bookie.sync_us_p99 for bookie in bookies if _is_usable(bookie, site))
+    return found[(len(found) - 1) // 2] / 1e6 if found else 0.0
 
 
 def _is_usable(bookie: BookieFacts, site: str) -> bool:

@@ -14,7 +14,10 @@ from typing import Any
 import msgspec
 
 from equipoise.errors import NotEmptyError, PlanError, PlanRaceError, SettingsError
+from equipoise.ledger.placement import place_ensemble
+from equipoise.ledger.registration import BookieFacts
 from equipoise.model import (
+    Durability,
     Entry,
     Member,
     Mode,
@@ -36,6 +39,7 @@ __all__ = [
     "change_spec",
     "deal_by",
     "drain",
+    "durability_compromises",
     "forget",
     "hubs_without_content",
     "hubs_without_limits",
@@ -237,11 +241,12 @@ async def change_spec(
     *,
     plan: Plan | None = None,
     hubs: Mapping[str, HubSeen] | None = None,
+    bookies: Mapping[str, BookieFacts] | None = None,
 ) -> TopicSpec | None:
     """Change these fields of a pattern's spec and no others; None takes one back, and a rate takes its burst along.
 
-    `plan` and `hubs`: as they are, for what a rate limit needs of them. Returns the spec as it is then; None if nothing
-    is left of it and it was removed. Raises SettingsError, also for what no hub enforces yet.
+    `plan`, `hubs` and `bookies`: as they are, for what limits and durability need of them. Returns the spec as it is
+    then; None if nothing is left of it and it was removed. Raises SettingsError, also for what no hub enforces yet.
     """
     if not given:
         raise SettingsError("nothing to change: give a latency, a rate or a site")
@@ -255,6 +260,8 @@ async def change_spec(
         raise SettingsError(
             f"these hubs run a release without durable topics: {', '.join(unable)}. Upgrade them first"
         )
+    if bookies is not None and (durability := given.get("durability")) is not None:
+        _check_bookies(durability, bookies)
 
     others = [one for one in (await specs.load()).all if one.pattern != pattern]
 
@@ -280,6 +287,33 @@ async def change_spec(
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
 
     return await specs.change(pattern, make)
+
+
+def _check_bookies(durability: Durability, bookies: Mapping[str, BookieFacts]) -> None:
+    """Raises SettingsError if no ledger of such topics could be made."""
+    writable = [name for name, facts in sorted(bookies.items()) if not facts.is_read_only]
+    if len(writable) >= durability.ensemble:
+        return
+    read_only = sorted(bookies.keys() - set(writable))
+    there_are = f"there {'is' if len(writable) == 1 else 'are'} {len(writable)}"
+    names = f" ({', '.join(writable)})" if writable else ""
+    closed = f"; read-only: {', '.join(read_only)}" if read_only else ""
+    raise SettingsError(
+        f"{_spelled(durability)} needs {durability.ensemble} writable bookies, {there_are}{names}{closed}: start more "
+        "with `equipoise bookie`, or give a smaller quorum"
+    )
+
+
+def durability_compromises(spec: TopicSpec, bookies: Mapping[str, BookieFacts]) -> tuple[str, ...]:
+    """What the ledgers of such topics cannot have with these bookies: bookies at the site, or on racks of their own."""
+    if spec.durability is None:
+        return ()
+    found = place_ensemble(bookies, spec.durability.ensemble, site=spec.site or "", draw=lambda: 0.0)
+    return () if found is None else found.compromises
+
+
+def _spelled(durability: Durability) -> str:
+    return f"{durability.ensemble}/{durability.write_quorum}/{durability.ack_quorum}"
 
 
 def hubs_without_logs(hubs: Mapping[str, HubSeen]) -> list[str]:

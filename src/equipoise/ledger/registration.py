@@ -46,6 +46,8 @@ class BookieFacts:
     is_read_only: bool = False
     # Whether it speaks TLS and asks for a login.
     is_secured: bool = False
+    # Whether it answers batch reads. Earlier releases close the connection.
+    has_batches: bool = False
 
 
 # Where a bookie has a Unix socket beside its port: the same clients as by TCP reach it there, at less CPU.
@@ -79,6 +81,7 @@ def encode_facts(facts: BookieFacts) -> bytes:
         "sync": str(facts.sync_us_p99),
         "directory": facts.directory,
         "secured": "1" if facts.is_secured else "",
+        "batches": "1" if facts.has_batches else "",
     }
     return bytes_field(6, endpoint) + b"".join(
         bytes_field(7, bytes_field(1, name.encode()) + bytes_field(2, value.encode()))
@@ -112,6 +115,7 @@ def decode_facts(name: str, data: bytes, *, is_read_only: bool) -> BookieFacts:
             directory=properties.get("directory", ""),
             is_read_only=is_read_only,
             is_secured=bool(properties.get("secured", "")),
+            has_batches=bool(properties.get("batches", "")),
         )
     except (MalformedError, ValueError, UnicodeDecodeError) as error:
         raise DamagedError(f"registration of bookie {name}", str(error)) from error

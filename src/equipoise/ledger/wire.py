@@ -22,6 +22,8 @@ __all__ = [
     "AddRequest",
     "AuthAnswer",
     "AuthRequest",
+    "BatchAnswer",
+    "BatchRequest",
     "Code",
     "Flag",
     "FrameReader",
@@ -35,6 +37,8 @@ __all__ = [
     "encode_add_answer",
     "encode_auth",
     "encode_auth_answer",
+    "encode_batch",
+    "encode_batch_answer",
     "encode_read",
     "encode_read_answer",
     "stored_entry",
@@ -54,6 +58,8 @@ class Operation(IntEnum):
     READ = 2
     # Who the client is. In BookKeeper's form; the content is that of a plugin, here our own.
     AUTH = 3
+    # Several entries, one after the other.
+    BATCH = 7
 
 
 class Flag(IntFlag):
@@ -98,6 +104,16 @@ class ReadRequest(NamedTuple):
     flags: Flag
 
 
+class BatchRequest(NamedTuple):
+    ledger: int
+    first: int
+    # Comes back with the answer.
+    ticket: int
+    # The first entry comes whatever its size.
+    count_max: int
+    bytes_max: int
+
+
 class AuthRequest(NamedTuple):
     user: str
     password: str
@@ -123,6 +139,16 @@ class ReadAnswer(NamedTuple):
     body: bytes
 
 
+class BatchAnswer(NamedTuple):
+    # Of the first entry.
+    code: Code
+    ledger: int
+    first: int
+    ticket: int
+    # The stored entries from the first on, without a gap; empty unless the code is OK.
+    bodies: list[bytes]
+
+
 _CODES = {int(code): code for code in Code}
 _OPERATIONS = {int(operation): operation for operation in Operation}
 
@@ -132,6 +158,10 @@ _LENGTH = struct.Struct(">I")
 _IDS = struct.Struct(">qq")
 _ANSWER = struct.Struct(">IIiqq")
 _ANSWER_BODY = struct.Struct(">iqq")
+_BATCH = struct.Struct(">qqqiq")
+_BATCH_ANSWER = struct.Struct(">IIiqqq")
+_TICKET = struct.Struct(">q")
+_SIZE = struct.Struct(">i")
 
 
 def _header(operation: Operation, flags: int = 0) -> int:
@@ -162,6 +192,10 @@ def encode_read(ledger: int, entry: int, *, key: bytes | None = None, flags: Fla
         return _HEAD.pack(20, _header(Operation.READ, flags)) + _IDS.pack(ledger, entry)
     head = _HEAD.pack(20 + KEY_BYTES, _header(Operation.READ, flags | Flag.FENCE))
     return b"".join((head, _IDS.pack(ledger, entry), key))
+
+
+def encode_batch(request: BatchRequest) -> bytes:
+    return _HEAD.pack(4 + _BATCH.size, _header(Operation.BATCH)) + _BATCH.pack(*request)
 
 
 def encode_auth(user: str, password: str) -> bytes:
@@ -197,7 +231,16 @@ def encode_read_answer(code: Code, ledger: int, entry: int, body: bytes = b"") -
     return _ANSWER.pack(_ANSWER_BYTES + len(body), _READ_ANSWER_HEADER, code, ledger, entry) + body
 
 
-def decode_request(frame: bytes) -> AddRequest | ReadRequest | AuthRequest:
+def encode_batch_answer(code: Code, request: BatchRequest, bodies: Iterable[bytes] = ()) -> bytes:
+    parts = [part for body in bodies for part in (_SIZE.pack(len(body)), body)]
+    size = _BATCH_ANSWER.size - _LENGTH.size + sum(map(len, parts))
+    head = _BATCH_ANSWER.pack(
+        size, _header(Operation.BATCH), code, request.ledger, request.first, request.ticket
+    )
+    return b"".join((head, *parts))
+
+
+def decode_request(frame: bytes) -> AddRequest | ReadRequest | BatchRequest | AuthRequest:
     """Read a frame without its length word. Raises ProtocolError for anything but an add, a read or a login."""
     is_plain_add = frame[:4] == _ADD_HEADER_BYTES
     operation, flags = (Operation.ADD, _NO_FLAGS) if is_plain_add else _operation_of(frame)
@@ -210,6 +253,10 @@ def decode_request(frame: bytes) -> AddRequest | ReadRequest | AuthRequest:
         body = memoryview(frame)[4 + KEY_BYTES :]
         ledger, entry = _IDS.unpack_from(body)
         return AddRequest(ledger, entry, frame[4 : 4 + KEY_BYTES], flags, body)
+    if operation is Operation.BATCH:
+        if len(frame) != 4 + _BATCH.size:
+            raise ProtocolError(f"a batch read of {len(frame)} bytes, which is not the size of one")
+        return BatchRequest(*_BATCH.unpack_from(frame, 4))
     is_fencing = bool(flags & Flag.FENCE)
     if len(frame) != 4 + _IDS.size + (KEY_BYTES if is_fencing else 0):
         raise ProtocolError(f"a read of {len(frame)} bytes, which is not the size of a read")
@@ -217,7 +264,7 @@ def decode_request(frame: bytes) -> AddRequest | ReadRequest | AuthRequest:
     return ReadRequest(ledger, entry, frame[4 + _IDS.size :] if is_fencing else None, flags)
 
 
-def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | AuthAnswer:
+def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | BatchAnswer | AuthAnswer:
     """Read an answer without its length word. Raises ProtocolError; an unknown code counts as UNKNOWN."""
     operation = Operation.ADD if frame[:4] == _ADD_HEADER_BYTES else _operation_of(frame)[0]
     if operation is Operation.AUTH:
@@ -228,7 +275,24 @@ def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | AuthAnswer:
     code = _CODES.get(number, Code.UNKNOWN)
     if operation is Operation.ADD:
         return AddAnswer(code, ledger, entry)
+    if operation is Operation.BATCH:
+        return _batch_answer(code, ledger, entry, frame)
     return ReadAnswer(code, ledger, entry, frame[4 + _ANSWER_BODY.size :])
+
+
+def _batch_answer(code: Code, ledger: int, first: int, frame: bytes) -> BatchAnswer:
+    at, bodies = 4 + _ANSWER_BODY.size + _TICKET.size, list[bytes]()
+    if len(frame) < at:
+        raise ProtocolError(f"an answer of {len(frame)} bytes is shorter than its fields")
+    (ticket,) = _TICKET.unpack_from(frame, at - _TICKET.size)
+    while at < len(frame):
+        begin = at + _SIZE.size
+        size = _SIZE.unpack_from(frame, at)[0] if begin <= len(frame) else -1
+        at = begin + size
+        if size < 0 or at > len(frame):
+            raise ProtocolError("an answer to a batch read ends within an entry")
+        bodies.append(frame[begin:at])
+    return BatchAnswer(code, ledger, first, ticket, bodies)
 
 
 def stored_entry(data: bytes) -> tuple[int, int] | None:

@@ -16,6 +16,8 @@ from equipoise.errors import DisconnectedError, ProtocolError
 from equipoise.ledger.wire import (
     AddAnswer,
     AuthAnswer,
+    BatchAnswer,
+    BatchRequest,
     Code,
     Flag,
     FrameReader,
@@ -23,6 +25,7 @@ from equipoise.ledger.wire import (
     add_head,
     decode_answer,
     encode_auth,
+    encode_batch,
     encode_read,
     stored_entry,
 )
@@ -43,6 +46,9 @@ class BookieLink(asyncio.Protocol):
         self._reader = FrameReader()
         self._adds: dict[tuple[int, int], deque[Callable[[Code], None]]] = {}
         self._reads: dict[tuple[int, int], deque[asyncio.Future[ReadAnswer]]] = {}
+        # By ticket.
+        self._batches: dict[int, tuple[BatchRequest, asyncio.Future[BatchAnswer]]] = {}
+        self._last_ticket = 0
         self._login: asyncio.Future[AuthAnswer] | None = None
         # Frames of this turn of the loop, sent together at its end. Not on uvloop, where a frame leaves at once: a turn
         # more costs as much as a write.
@@ -86,6 +92,20 @@ class BookieLink(asyncio.Protocol):
         self._send(encode_read(ledger, entry, key=key, flags=flags))
         return future
 
+    def ask_batch(
+        self, ledger: int, first: int, *, count_max: int, bytes_max: int
+    ) -> asyncio.Future[BatchAnswer]:
+        """Send a batch read, which the bookie must support. The future may be cancelled."""
+        future: asyncio.Future[BatchAnswer] = self._loop.create_future()
+        self._last_ticket += 1
+        request = BatchRequest(ledger, first, self._last_ticket, count_max, bytes_max)
+        if not self.is_open:
+            future.set_result(_unknown(request))
+            return future
+        self._batches[request.ticket] = request, future
+        self._send(encode_batch(request))
+        return future
+
     async def log_in(self, user: str, password: str) -> None:
         """Before anything else, where the bookie asks for it. Raises DisconnectedError if it refuses."""
         self._login = self._loop.create_future()
@@ -126,6 +146,10 @@ class BookieLink(asyncio.Protocol):
             self._login.set_result(AuthAnswer("it closed the connection"))
         adds, self._adds = self._adds, {}
         reads, self._reads = self._reads, {}
+        batches, self._batches = self._batches, {}
+        for request, batch in batches.values():
+            if not batch.done():
+                batch.set_result(_unknown(request))
         for callbacks in adds.values():
             for callback in callbacks:
                 callback(Code.UNKNOWN)
@@ -136,7 +160,12 @@ class BookieLink(asyncio.Protocol):
 
     # --- inside
 
-    def _answered(self, answer: AddAnswer | ReadAnswer | AuthAnswer) -> None:
+    def _answered(self, answer: AddAnswer | ReadAnswer | BatchAnswer | AuthAnswer) -> None:
+        if isinstance(answer, BatchAnswer):
+            _, batch = self._batches.pop(answer.ticket, (None, None))
+            if batch is not None and not batch.done():
+                batch.set_result(answer)
+            return
         if isinstance(answer, AuthAnswer):
             if self._login is not None and not self._login.done():
                 self._login.set_result(answer)
@@ -182,10 +211,15 @@ class BookieLink(asyncio.Protocol):
     def _check_silence(self) -> None:
         """A bookie that owes answers and has said nothing for so long counts as lost."""
         self._timer = None
-        if not self._adds and not self._reads:
+        if not self._adds and not self._reads and not self._batches:
             return
         left_s = self._heard_at + self._timeout_s - self._loop.time()
         if left_s <= 0:
             self.abort()
         else:
             self._timer = self._loop.call_later(left_s, self._check_silence)
+
+
+def _unknown(request: BatchRequest) -> BatchAnswer:
+    """What a bookie that does not answer has said."""
+    return BatchAnswer(Code.UNKNOWN, request.ledger, request.first, request.ticket, [])

@@ -1,5 +1,8 @@
 """Read entries of a ledger from any member with a valid copy, and repair members without one.
 
+Where each member has all entries, one of them is asked for many at once (a batch read). Entries that it does not have,
+or has no valid copy of, are read one by one, as are those of bookies that know no batch reads.
+
 Always true: an entry is returned only if its digest is right; damage, silence and errors lead to the next member, never
 to "no such entry".
 """
@@ -20,6 +23,9 @@ __all__ = ["read_copy", "read_entries", "write_copy"]
 # Entries that are asked for at once: enough to fill a connection, few enough to stop in time; and where they are short.
 _WINDOW = 32
 _WINDOW_MAX = 1024
+# Of one batch read: a bookie answers within some milliseconds.
+_BATCH = 512
+_BATCH_BYTES = 1024 * 1024
 _REPAIR = Flag.RECOVERY | Flag.HIGH_PRIORITY
 
 
@@ -30,15 +36,52 @@ async def read_entries(
     found: list[bytes] = []
     size, count = 0, _WINDOW
     while first <= last:
-        window = range(first, min(first + count, last + 1))
-        for entry in await _read_window(pool, metadata, window):
+        entries = await _read_batch(pool, metadata, first, last, bytes_max - size)
+        is_batch = bool(entries)
+        if not is_batch:
+            window = range(first, min(first + count, last + 1))
+            entries = await _read_window(pool, metadata, window)
+        for entry in entries:
             size += len(entry.payload)
             if found and size > bytes_max:
                 return found
             found.append(entry.payload)
-        first = window.stop
-        # As many as are likely to fit.
-        count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
+        first += len(entries)
+        if not is_batch:
+            # As many as are likely to fit.
+            count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
+    return found
+
+
+async def _read_batch(
+    pool: BookiePool, metadata: LedgerMetadata, first: int, last: int, bytes_max: int
+) -> list[LedgerEntry]:
+    """Entries from the first on that one member has, as far as they are valid; none: read them one by one."""
+    quorum = metadata.quorum
+    bookie = _members(pool, metadata, first)[0]
+    facts = pool.known.get(bookie)
+    if first == last or quorum.ensemble != quorum.write or facts is None or not facts.has_batches:
+        return []
+    link = await _link(pool, bookie)
+    if link is None:
+        return []
+    # Later segments may have other members.
+    end = min((each.first for each in metadata.segments if each.first > first), default=last + 1)
+    count = min(_BATCH, last + 1 - first, end - first)
+    asked = link.ask_batch(
+        metadata.ledger, first, count_max=count, bytes_max=max(0, min(bytes_max, _BATCH_BYTES))
+    )
+    await asyncio.wait([asked], timeout=pool.settings.answer_timeout_s)
+    if not asked.done() or not link.is_open:
+        asked.cancel()
+        pool.note_silent(bookie)
+        return []
+    found: list[LedgerEntry] = []
+    for body in asked.result().bodies[:count]:
+        try:
+            found.append(decode_entry(body, ledger=metadata.ledger, entry=first + len(found)))
+        except DamagedError:
+            break
     return found
 
 

@@ -80,9 +80,10 @@ class TopicMerge:
 
     @property
     def awaits(self) -> object:
-        """What a change, or a stream, waits for; None: nothing."""
+        """What a change, or a stream, waits for, and how far it is; None: nothing. The same again: nothing has come."""
         if self._is_changing or self._waiting.intakes:
-            return (frozenset(self.sources), tuple(intake.start for intake in self._waiting.intakes))
+            starts = tuple(intake.start for intake in self._waiting.intakes)
+            return (frozenset(self.sources), starts, self.streams.reached)
         return self.trunk.cursor.behind
 
     def give_up_waiting(self) -> None:

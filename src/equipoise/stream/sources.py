@@ -69,6 +69,11 @@ class MergedStream:
     def is_served(self) -> bool:
         return any(intake.is_caught_up for intake in self.intakes.values())
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a source brings it from a position on that it has not come to."""
+        return not all(intake.is_caught_up for intake in self.intakes.values())
+
     def is_awaited_from(self, sources: Iterable[Source]) -> bool:
         """Whether one of these has yet to bring the lane, and may do so from an earlier position than the others."""
         return bool(self.name) and any(
@@ -101,6 +106,11 @@ class MergedStreams(dict[bytes, MergedStream]):
         floor = self._floors.get(name)
         made = self[name] = MergedStream(name, Cursor() if floor is None else Cursor(floor=floor))
         return made
+
+    @property
+    def reached(self) -> tuple[tuple[int, int], ...]:
+        """Positions of the streams that are waited for: a hub with a backlog brings more of them, though late."""
+        return tuple(stream.cursor.position for stream in self.values() if stream.is_awaited)
 
     def give_up(self, lanes: Iterable[MergedStream]) -> None:
         """A hub did not name these lanes, which have been ended. If it only lags, they go on where they stood."""

@@ -267,6 +267,7 @@ _FACTS = (
     "is_releasable",
     "carries_content",
     "bookies",
+    "commit_s",
     "incarnation",
 )
 

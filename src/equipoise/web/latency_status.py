@@ -49,7 +49,10 @@ def standings(
 ) -> list[LatencyStatus]:
     """Of these topics, each with its homes and its spec."""
     rows = np.array(topics, np.int64)
-    estimate = CentroidEstimate(view)
+    durable = [
+        topic for topic, spec in zip(topics, specs, strict=True) if spec is not None and spec.durability
+    ]
+    estimate = CentroidEstimate(view, durable=durable)
     is_located = estimate.is_located[rows] if len(rows) else rows
     expected = estimate.worst_s(rows) if len(rows) and bool(is_located.any()) else None
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from equipoise.hub.cluster.counters import cluster_counters
+from equipoise.hub.cluster.link.frames import DetachFrame
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient
@@ -139,3 +140,36 @@ def test_a_hub_that_was_offered_a_topic_has_the_one_that_keeps_it_number_the_los
     hubs.settle()
     pushes = [push for push in subscriber.read() if push[0] == b"eq.message"]
     assert [(push[3], push[-1]) for push in pushes] == [(3, b"next")]
+
+
+def test_a_hub_that_follows_a_topic_of_a_home_without_room_is_taken_in_once_there_is_room() -> None:
+    """The question was ignored, and subscribers at the other hub waited for ever."""
+    hubs = at_home("h1")
+    fill(hubs, "h1")
+    subscriber = hubs["h2"].client()
+    subscriber.send("SUBSCRIBE", "t")
+    hubs.settle()
+    assert subscriber.read() == []
+    hubs["h1"].core.index.topics_max += 1
+    hubs["h1"].shell.advance(1.0)
+    hubs.settle()
+    assert subscriber.read() == [[b"subscribe", b"t", 1]]
+    hubs.publish_first("h3", "t")
+    assert subscriber.read() == [[b"message", b"t", b"first"]]
+
+
+def test_a_hub_that_follows_no_longer_or_is_dead_is_not_taken_in_later() -> None:
+    hubs = at_home("h1")
+    fill(hubs, "h1")
+    for hub in ("h2", "h3"):
+        hubs[hub].client().send("SUBSCRIBE", "t")
+    hubs.settle()
+    followers = hubs["h1"].cluster.followers
+    assert {link.hub for link, _ in followers._roomless} == {"h2", "h3"}
+    hubs.kill("h3")
+    assert {link.hub for link, _ in followers._roomless} == {"h2"}
+    hubs["h1"].cluster.frames.execute("h2", DetachFrame(b"t"))
+    hubs["h1"].core.index.topics_max += 1
+    hubs["h1"].shell.advance(1.0)
+    hubs.settle()
+    assert followers._roomless == {} and b"t" not in hubs["h1"].core.index.topics

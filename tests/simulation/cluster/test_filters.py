@@ -48,6 +48,7 @@ SESSION_CASES = [
     "clusters",
     "clusters-deaths",
     "publishers",
+    "planned",
 ]
 
 

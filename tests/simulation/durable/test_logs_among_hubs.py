@@ -10,6 +10,7 @@ from typing import Any
 import hiredis
 import pytest
 
+from equipoise.hub.cluster import log_giving
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.scenarios.durable import LogScenario
 from equipoise.lab.simulation.cluster.old_release import without_logs
@@ -104,14 +105,21 @@ class Story:
         region.commit(replace(region.plan, entries=entries))
         assert await self.sim.until(lambda: region.plan.version > before and region.is_settled(), 30.0)
 
+    def is_open(self, hub: str, topic: str) -> bool:
+        """Whether the hub runs commands on the log."""
+        node = self.world.region.hubs[hub].hub
+        assert node is not None and node.core.logs is not None
+        live = node.core.logs.by_name.get(topic.encode())
+        return live is not None and live.is_open and not live.is_sealing
+
     def has(self, hub: str, topic: str) -> bool:
         """Whether the hub has the log open."""
         node = self.world.region.hubs[hub].hub
         return node is not None and node.core.logs is not None and topic.encode() in node.core.logs.by_name
 
 
-def play(tell: Callable[[Story], Awaitable[None]], *, old_hubs: int = 0) -> None:
-    scenario = LogScenario(name="story", summary="", hubs=2, is_durable=True, old_hubs=old_hubs)
+def play(tell: Callable[[Story], Awaitable[None]], *, hubs: int = 2, old_hubs: int = 0) -> None:
+    scenario = LogScenario(name="story", summary="", hubs=hubs, is_durable=True, old_hubs=old_hubs)
     with Simulation(seed=1, topology=Lan()) as sim:
         world = LogsWorld(sim, scenario, History())
 
@@ -199,6 +207,63 @@ def test_a_read_that_waits_survives_moves_of_its_topic() -> None:
         assert (await story.ask("h1", "XPENDING", "t", "g"))[0] == 1
 
     play(tell)
+
+
+def test_the_former_home_answers_until_it_gives_the_log_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tell(story: Story) -> None:
+        hubs = ("h1", "h2", "h3")
+        first = await story.ask("h3", "XADD", "t", "*", "n", "first")
+        # Its turn does not come.
+        monkeypatch.setattr(log_giving, "SEALED_MAX", 0)
+        await story.move("t", "h2")
+        ids = [first]
+        for number in range(4):
+            for hub in hubs:
+                ids += await story.many(hub, *[("XADD", "t", "*", "n", f"{number}") for _ in range(3)])
+        assert story.is_open("h1", "t")
+        assert not story.is_open("h2", "t")
+        for hub in hubs:
+            assert [at for at, _ in await story.ask(hub, "XRANGE", "t", "-", "+")] == ids
+        replies = await story.many("h3", ("MULTI",), ("XADD", "t", "*", "n", "m"), ("XLEN", "t"), ("EXEC",))
+        assert replies[-1][-1] == len(ids) + 1
+        # A crash of the former home: what was under way is uncertain, and the next home goes on.
+        story.world.region.hubs["h1"].crash(silent=True)
+        assert str(await story.ask("h3", "XADD", "t", "*", "n", "doubt")).startswith("UNCERTAIN")
+        assert isinstance(await story.ask("h3", "XADD", "t", "*", "n", "last"), bytes)
+        assert story.is_open("h2", "t")
+
+    play(tell, hubs=3)
+
+
+def test_many_logs_that_move_at_once_are_sealed_a_few_at_a_time() -> None:
+    async def tell(story: Story) -> None:
+        region, topics = story.world.region, [f"m{number}" for number in range(24)]
+        places = {topic.encode(): Entry(topic.encode(), ("h1",)) for topic in topics}
+        region.commit(replace(region.plan, entries={**region.plan.entries, **places}))
+        await story.many("h1", *[("XADD", topic, "*", "n", "1") for topic in topics])
+        most = 0
+
+        async def look() -> None:
+            nonlocal most
+            node = region.hubs["h1"].hub
+            assert node is not None and node.core.logs is not None
+            while True:
+                logs = node.core.logs.by_name.values()
+                most = max(most, sum(live.is_sealing for live in logs))
+                await asyncio.sleep(0.000_5)
+
+        story.keep(look())
+        places = {topic.encode(): Entry(topic.encode(), ("h2",)) for topic in topics}
+        region.commit(replace(region.plan, entries={**region.plan.entries, **places}))
+        for _ in range(20):
+            replies = await story.many("h3", *[("XADD", topic, "*", "n", "2") for topic in topics])
+            assert all(isinstance(reply, bytes) for reply in replies)
+        for topic in topics:
+            assert await story.ask("h3", "XLEN", topic) == 21
+            assert story.is_open("h2", topic)
+        assert 0 < most <= log_giving.SEALED_MAX
+
+    play(tell, hubs=3)
 
 
 def test_the_next_home_goes_on_after_a_crash() -> None:

@@ -17,6 +17,7 @@ import typer
 from equipoise.cli.support.failures import exit_on_failure
 from equipoise.errors import SettingsError, StoreUnavailableError
 from equipoise.store.contract import Store, StoreSettings
+from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.records.specs import SpecsStore
@@ -52,6 +53,7 @@ class ClusterRecords:
     hubs: HubsStore
     specs: SpecsStore
     users: UsersStore
+    bookies: BookiesStore
 
     async def living(self) -> dict[str, HubSeen]:
         return {name: seen for name, seen in (await self.hubs.load()).items() if seen.alive is not None}
@@ -112,6 +114,7 @@ async def opened(url: str, region: str, *, patience_s: float) -> AsyncIterator[C
             HubsStore(store, tree),
             SpecsStore(store, tree),
             UsersStore(store, tree),
+            BookiesStore(store, tree),
         )
     finally:
         await store.close()

@@ -241,6 +241,7 @@ class Cluster:
         self.handover.forget_offers(name)
         self.core.index.remove_pattern_relays(link)
         self.lanes.followers.link_gone(link)
+        self.followers.link_gone(link)
         self.asking.peer_gone(name)
         self.severing.peer_gone(name)
         self.calls.peer_gone(name)
@@ -390,7 +391,7 @@ class Cluster:
     def close(self) -> None:
         self._is_over = True
         timed = (self._stream_gc, self.asked, self.interests, self.limits, self.moves, self.redirects)
-        for part in (*timed, self.edge, self.counts, self.calls, self.control):
+        for part in (*timed, self.followers, self.edge, self.counts, self.calls, self.control):
             part.close()
         for link in list(self.out.values()):
             link.end_for_good()

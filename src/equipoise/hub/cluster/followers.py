@@ -33,9 +33,14 @@ from equipoise.hub.cluster.streams import FollowRequest, State, Stream
 if TYPE_CHECKING:
     from equipoise.content.filter import Filter
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["Followers"]
+
+# How often a hub that is full of topics looks whether there is room for those that others follow; how many it keeps.
+ROOM_S = 0.5
+ROOMLESS_MAX = 10_000
 
 
 class _PeerFilters(Protocol):
@@ -93,6 +98,11 @@ class Followers:
         self._cluster = cluster
         # Hubs that wait for what this hub itself has asked for.
         self._uncovered: set[tuple[Stream, OutLink]] = set()
+        # Questions about topics for which there is no room here, by who asks and the topic.
+        self._roomless: dict[tuple[OutLink, bytes], AttachFrame | JoinFrame] = {}
+        # Tickets of hubs that are taken in once the topic's log has begun.
+        self._late: dict[tuple[OutLink, bytes], int] = {}
+        self._timer: Timer | None = None
 
     def handlers(
         self, find: Callable[[bytes, bool], Topic | None]
@@ -103,15 +113,43 @@ class Followers:
             topic, link = find(frame.topic, True), self._cluster.out.get(peer)
             if topic is not None and link is not None:
                 self._asked(topic, link, frame)
+            elif link is not None and not isinstance(frame, RenewFrame):
+                self._wait_for_room(link, frame, ask_again)
 
         def detach(peer: str, frame: DetachFrame) -> None:
             topic, link = find(frame.key, False), self._cluster.out.get(peer)
             if link is not None:
+                self._roomless.pop((link, frame.key), None)
                 self._cluster.lanes.followers.receive_detach(link, frame.key)
                 if topic is not None:
                     self._left(topic, link)
 
+        def ask_again() -> None:
+            self._timer = None
+            waiting, self._roomless = self._roomless, {}
+            for (link, _), frame in waiting.items():
+                asking(link.hub, frame)
+
         return {AttachFrame: asking, JoinFrame: asking, RenewFrame: asking, DetachFrame: detach}
+
+    def link_gone(self, link: OutLink) -> None:
+        """The hub is dead, or asks again."""
+        self._roomless = {key: frame for key, frame in self._roomless.items() if key[0] is not link}
+        self._late = {key: ticket for key, ticket in self._late.items() if key[0] is not link}
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait_for_room(
+        self, link: OutLink, frame: AttachFrame | JoinFrame, ask_again: Callable[[], None]
+    ) -> None:
+        """The hub asks once: its subscribers would wait for ever."""
+        if len(self._roomless) >= ROOMLESS_MAX:
+            del self._roomless[next(iter(self._roomless))]
+        self._roomless[link, frame.topic] = frame
+        if self._timer is None:
+            self._timer = self._cluster.core.shell.call_later(ROOM_S, ask_again)
 
     # What hubs say.
 
@@ -140,6 +178,7 @@ class Followers:
             self._look(stream, link, request)
 
     def _left(self, topic: Topic, link: OutLink) -> None:
+        self._late.pop((link, topic.name), None)
         self._cluster.asked.forget(topic, link)
         if topic.relays and link in topic.relays:
             self._cluster.core.index.remove_relay(topic, link)
@@ -200,6 +239,7 @@ class Followers:
 
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None:
         if topic.log is not None and not topic.log.may_begin:
+            self._late[link, topic.name] = ticket
             topic.log.waiters.append(lambda: self._take_in_late(topic, link, ticket))
             return
         self._cluster.core.index.add_relay(topic, link)
@@ -208,5 +248,12 @@ class Followers:
         self._cluster.tags.greet(topic, link)
 
     def _take_in_late(self, topic: Topic, link: OutLink, ticket: int) -> None:
-        if topic.is_home and self._cluster.out.get(link.hub) is link:
+        if self._late.get((link, topic.name)) != ticket:
+            # It is dead, has left, or has asked again.
+            return
+        del self._late[link, topic.name]
+        if topic.is_home:
             self.take_in(topic, link, ticket)
+        elif topic.stream is not None:
+            # As those who ask a hub that is not the home: until it is.
+            topic.stream.relays_waiting.setdefault(link, FollowRequest(ticket))

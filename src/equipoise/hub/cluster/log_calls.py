@@ -5,11 +5,14 @@ if the home is here and the log is open; else all that wait go to the home as on
 answered. So no command overtakes another, whichever way they go, and a pipeline costs two round trips.
 
 A hub that is not the home of a log sends a batch back; it has run nothing of it, and the batch goes to the next home.
+In a move the former home runs commands until it gives the log up (`log_giving`). Until then the next home passes on to
+it what it is asked, for its own clients and for other hubs.
 If the home is lost with a batch under way its reads are run again. Its writes may or may not be stored: UNCERTAIN.
 
 Always true:
     of one hub at most one batch is under way for a log;
-    a log that is open or being sealed here is not asked for elsewhere.
+    a log that is open or being sealed here is not asked for elsewhere;
+    only the home of a log passes on commands of other hubs, and only to the hub that owns the log.
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from equipoise.hub.cluster.link.capability import LOGS
 from equipoise.hub.cluster.link.log_frames import AnswerFrame, CallFrame
+from equipoise.hub.cluster.log_giving import LogGiving
+from equipoise.hub.cluster.log_queue import CallQueue, WaitingCall, take_batch
 from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.data.reply import REPLY_S, Reply
@@ -36,53 +42,16 @@ from equipoise.hub.logs.log_request import (
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.logs.hub_logs import HubLogs
 
 __all__ = ["LogCalls"]
 
-# What is sent as one batch, unless it is a transaction; and the pieces of its answer.
-BATCH_BYTES = 1024 * 1024
+# The pieces of an answer.
 _PIECE_BYTES = 1024 * 1024
 # A hub that holds a batch says so this long before the hub that sent it gives up.
 _MARGIN_S = 0.5
 _OLD_HOME = "ERR hub {} is the home of the topic and runs a release without logs: upgrade it"
-
-
-class _Call:
-    """Commands that are run together: one of a client of this hub, or a batch of another hub's."""
-
-    __slots__ = ("due_at", "is_sent", "is_wanted", "origin", "requests", "tell")
-
-    def __init__(
-        self,
-        requests: list[LogRequest],
-        tell: Callable[[list[bytes] | None], object],
-        is_wanted: Callable[[], bool],
-        due_at: float,
-        origin: str = "",
-    ) -> None:
-        self.requests = requests
-        # Called once, with the replies; None: nothing was run here.
-        self.tell = tell
-        self.is_wanted = is_wanted
-        self.due_at = due_at
-        # The hub that sent it; empty: this one.
-        self.origin = origin
-        self.is_sent = False
-
-
-class _Queue:
-    """The commands on one log."""
-
-    __slots__ = ("batch", "calls", "is_scheduled", "peer", "ticket")
-
-    def __init__(self) -> None:
-        self.calls: deque[_Call] = deque()
-        # What is under way, to which hub, and the number of the question; 0: nothing is.
-        self.batch: list[_Call] = []
-        self.peer = ""
-        self.ticket = 0
-        self.is_scheduled = False
 
 
 class LogCalls:
@@ -91,7 +60,8 @@ class LogCalls:
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
         self.watches = LogWatches(cluster, self)
-        self._queues: dict[bytes, _Queue] = {}
+        self._giving = LogGiving(cluster)
+        self._queues: dict[bytes, CallQueue] = {}
         # By ticket: the log of a batch that is under way, and the pieces of its answer so far.
         self._asked: dict[int, tuple[bytes, list[bytes]]] = {}
         # The hub stops: it claims nothing more.
@@ -126,7 +96,7 @@ class LogCalls:
             if reply.is_wanted:
                 reply.complete(replies[0])
 
-        call = _Call([request], tell, lambda: reply.is_wanted, self._cluster.core.now() + REPLY_S)
+        call = WaitingCall([request], tell, lambda: reply.is_wanted, self._cluster.core.now() + REPLY_S)
         self._put(key, call)
         return reply
 
@@ -145,18 +115,24 @@ class LogCalls:
         """The plan, or the hubs that are alive, have changed."""
         if self._logs is None:
             return
-        for live in list(self._logs.by_name.values()):
-            if not self._is_home(live.name) and self._home(live.name) is not None:
-                self._logs.seal(live)
+        self._giving.routed(
+            [
+                live
+                for live in self._logs.by_name.values()
+                if not self._is_home(live.name) and self._home(live.name) is not None
+            ]
+        )
         for key in list(self._queues):
             self._schedule(key)
 
     def sealed(self, key: bytes) -> None:
+        self._giving.sealed(key)
         self._schedule(key)
 
     def close(self) -> None:
         """This life of the hub is over, and its clients are gone."""
         self._is_leaving = True
+        self._giving.close()
         self._queues.clear()
         self._asked.clear()
         self.watches.close()
@@ -164,6 +140,7 @@ class LogCalls:
     def leave(self) -> None:
         """The hub stops: give all logs up."""
         self._is_leaving = True
+        self._giving.close()
         if self._logs is not None:
             for live in list(self._logs.by_name.values()):
                 self._logs.seal(live)
@@ -187,7 +164,7 @@ class LogCalls:
                         call.is_sent = False
                         queue.calls.appendleft(call)
                     else:
-                        call.tell([uncertain(key)])
+                        call.tell([uncertain(key)] * len(call.requests))
             self._schedule(key)
         self.watches.peer_gone(peer)
 
@@ -196,15 +173,16 @@ class LogCalls:
     def called(self, peer: str, frame: CallFrame) -> None:
         """A hub asks for commands to be run. Raises ProtocolError."""
         requests, tell = unpack_requests(frame.calls), partial(self._answer, peer, frame.ticket)
-        if self._logs is None or not self._is_home(frame.topic):
+        is_here = self._is_home(frame.topic) or self._giving.is_waiting(frame.topic)
+        if self._logs is None or not is_here:
             tell(None)
             return
         now, wait_s = self._cluster.core.now(), max(0.0, frame.wait_ms / 1_000 - _MARGIN_S)
-        call = _Call(requests, tell, lambda: True, now + wait_s, peer)
+        call = WaitingCall(requests, tell, lambda: True, now + wait_s, peer)
         self._put(frame.topic, call)
         self._cluster.core.shell.call_later(wait_s, self._give_up, frame.topic, call)
 
-    def _give_up(self, key: bytes, call: _Call) -> None:
+    def _give_up(self, key: bytes, call: WaitingCall) -> None:
         """The log could not be opened in time: nothing was run."""
         queue = self._queues.get(key)
         if queue is not None and call in queue.calls:
@@ -235,15 +213,21 @@ class LogCalls:
         queue, data = self._queues[key], b"".join(pieces)
         batch, queue.batch, queue.peer, queue.ticket = queue.batch, [], "", 0
         if data:
-            replies = unpack_replies(data)
-            for call, reply in zip(batch, replies, strict=False):
-                call.tell([reply])
+            replies = iter(unpack_replies(data))
+            for call in batch:
+                call.tell(list(islice(replies, len(call.requests))))
             self._schedule(key)
             return
         for call in batch:
             call.is_sent = False
         queue.calls.extendleft(reversed(batch))
-        self._schedule(key, AGAIN_S)
+        live = None if self._logs is None else self._logs.by_name.get(key)
+        if live is not None and live.owner.hub:
+            # The owner has begun to give it up.
+            live.owner.found("")
+            self._schedule(key)
+        else:
+            self._schedule(key, AGAIN_S)
 
     # Queues.
 
@@ -254,12 +238,13 @@ class LogCalls:
         return not self._is_leaving and self._home(key) == self._cluster.name
 
     def is_open_here(self, key: bytes, live: LiveLog) -> bool:
-        return live.stage is LogStage.OPEN and not live.is_sealing and self._is_home(key)
+        is_here = self._is_home(key) or self._giving.is_waiting(key)
+        return live.stage is LogStage.OPEN and not live.is_sealing and is_here
 
-    def _put(self, key: bytes, call: _Call) -> None:
+    def _put(self, key: bytes, call: WaitingCall) -> None:
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue()
+            queue = self._queues[key] = CallQueue()
         queue.calls.append(call)
         self._schedule(key)
 
@@ -281,7 +266,8 @@ class LogCalls:
         if not queue.calls or logs is None:
             del self._queues[key]
             return
-        if self._is_home(key):
+        live = logs.by_name.get(key)
+        if self._is_home(key) or (live is not None and self.is_open_here(key, live)):
             self._run_here(key, queue, logs)
         elif key in logs.by_name:
             # Closed once what is in flight is committed: then `sealed` is called.
@@ -291,9 +277,16 @@ class LogCalls:
         else:
             self._send(key, queue)
 
-    def _run_here(self, key: bytes, queue: _Queue, logs: HubLogs) -> None:
+    def _run_here(self, key: bytes, queue: CallQueue, logs: HubLogs) -> None:
         live = logs.of(key)
         if live.stage is not LogStage.OPEN or live.is_sealing:
+            owner = self._cluster.out.get(live.owner.hub)
+            if owner is not None and self._takes_calls(owner) and owner.can(LOGS):
+                self._send_batch(key, queue, owner)
+                return
+            if not queue.is_awaiting:
+                queue.is_awaiting = True
+                live.owner.when_known(partial(self._wake, key, queue))
             self._schedule(key, AGAIN_S)
             return
         calls = queue.calls
@@ -302,7 +295,14 @@ class LogCalls:
         for call in calls:
             _gather([logs.perform(live, request) for request in call.requests], call.tell)
 
-    def _send(self, key: bytes, queue: _Queue) -> None:
+    def _wake(self, key: bytes, queue: CallQueue) -> None:
+        queue.is_awaiting = False
+        self._cluster.core.shell.call_later(0, self._drain, key)
+
+    def _takes_calls(self, link: OutLink) -> bool:
+        return link.is_connected and not link.is_full
+
+    def _send(self, key: bytes, queue: CallQueue) -> None:
         """Send what waits to the home; other hubs have to send theirs there themselves."""
         for call in [call for call in queue.calls if call.origin]:
             queue.calls.remove(call)
@@ -312,7 +312,7 @@ class LogCalls:
         if not queue.calls:
             del self._queues[key]
             return
-        if link is None or link.is_full or not link.is_connected:
+        if link is None or not self._takes_calls(link):
             self._schedule(key, AGAIN_S)
             return
         if not link.can(LOGS):
@@ -320,7 +320,10 @@ class LogCalls:
                 call.tell([error(_OLD_HOME.format(home))])
             del self._queues[key]
             return
-        queue.batch = _take_batch(queue.calls)
+        self._send_batch(key, queue, link)
+
+    def _send_batch(self, key: bytes, queue: CallQueue, link: OutLink) -> None:
+        queue.batch = take_batch(queue.calls)
         queue.peer, queue.ticket = link.hub, self._cluster.new_ticket()
         self._asked[queue.ticket] = key, []
         for call in queue.batch:
@@ -328,15 +331,6 @@ class LogCalls:
         left_s = min(call.due_at for call in queue.batch) - self._cluster.core.now()
         requests = [request for call in queue.batch for request in call.requests]
         link.send(CallFrame(key, queue.ticket, max(0, int(left_s * 1_000)), pack_requests(requests)))
-
-
-def _take_batch(calls: deque[_Call]) -> list[_Call]:
-    batch = [calls.popleft()]
-    size = batch[0].requests[0].size
-    while calls and (calls[0].requests[0].is_joined or size < BATCH_BYTES):
-        batch.append(calls.popleft())
-        size += batch[-1].requests[0].size
-    return batch
 
 
 def _gather(outcomes: Iterable[bytes | Reply], tell: Callable[[list[bytes]], object]) -> None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from equipoise.errors import LedgerError, LimitError
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.logs.log_counters import LogCounters
+from equipoise.hub.logs.log_owner import LogOwner
 from equipoise.hub.logs.log_refusals import late, not_open, uncertain
 from equipoise.log.errors import LogCommandError
 from equipoise.log.records import LogRecord, encode_run
@@ -60,8 +61,6 @@ _LEASE_S = 0.05
 
 # A command on the log: the reply that is due once its changes are committed. Raises LogCommandError.
 Work = Callable[[TopicLog], bytes]
-
-
 # The log, the ledger to follow, and what the next one begins with.
 RollLog: TypeAlias = "Callable[[LiveLog, OpenLedger, LogSnapshot], None]"
 
@@ -114,6 +113,7 @@ class LiveLog:
         # The highest epoch in which this hub has claimed the topic, or has tried to: released with the log.
         self.claimed = 0
         self.problem = ""  # Why it could not be opened the last time.
+        self.owner = LogOwner()
         self.log = TopicLog()
         self._ledger: OpenLedger | None = None
         self._shell = shell
@@ -163,6 +163,7 @@ class LiveLog:
         self._is_rolling = False
         self.problem = ""
         self.stage = LogStage.OPEN
+        self.owner.opened()
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             call()

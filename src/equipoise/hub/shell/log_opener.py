@@ -57,8 +57,10 @@ T = TypeVar("T")
 _RELEASE_AGAIN_S = 0.2
 # Ledgers of one log whose first entries are read together. A log that has moved often has many short ones.
 _LEDGERS_AT_ONCE = 8
-# How long a claim waits for the present owner to release the topic: longer than a move takes.
-_RELEASED_S = 0.5
+# How long a claim waits for the present owner to release the topic: longer than a move of many topics takes; and how
+# often it looks whether the owner is still alive.
+_RELEASED_S = 3.0
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,18 +220,22 @@ class LogOpener:
                 self.on_rolled(live.name)
 
     async def _claim(self, live: LiveLog) -> StoredLog:
-        """Own the topic. An owner that is alive is given a moment to release it: in a move it is about to."""
-        topic = live.name
+        """Own the topic. An owner that is alive is given some time to release it: in a move it is about to."""
+        topic, now = live.name, asyncio.get_running_loop().time
+        patient_until = now() + _RELEASED_S
         while True:
             known = await self._records.load(topic)
             node = known.node
             is_own = node.owner == self._hub and node.incarnation == self._incarnation()
             if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
-                if not live.is_sealing and await self._records.changed(topic, known.version, _RELEASED_S):
+                live.owner.found(node.owner)
+                if not live.is_sealing and now() < patient_until:
+                    await self._records.changed(topic, known.version, _LOOK_S)
                     continue
                 raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
             if live.is_sealing:
                 raise _OwnedElsewhereError("another hub is to own the topic")
+            live.owner.found("")
             # Noted first: where the reply is lost the claim may stand all the same.
             self._last_epoch = live.claimed = max(node.epoch, self._last_epoch, self._new_epoch() - 1) + 1
             claim = msgspec.structs.replace(

@@ -92,11 +92,15 @@ _SESSIONS = {
 
 
 def _case(name: str, summary: str, workload: Workload, **fields: object) -> ClusterScenario:
-    """Edges that share subscribers by themselves, with times short enough for a run of half a minute."""
+    """Edges that share subscribers by themselves, with times short enough for a run of half a minute.
+
+    The story has the name of the case, unless `fields` name another.
+    """
     made = ClusterScenario(
         name=f"content-{name}",
         summary=summary,
         workload=workload,
+        story=name,
         hubs=("h0", "h1", "h2", "h3"),
         duration_s=30.0,
         is_routing=True,
@@ -120,6 +124,10 @@ _CLUSTERS = {
     "write_s": {"h2": 0.003, "h3": 0.003, "h4": 0.003, "h5": 0.003},
 }
 
+# Seconds per write: the second edge is twice as strong as the first, the third four times.
+_UNEVEN = {"h1": 0.003, "h2": 0.0015, "h3": 0.00075}
+_DEADLY = replace(LOUD, properties=(*LOUD.properties, "balance"))
+
 # With it all three are overloaded, though their processors keep up.
 _FULL = OverloadThresholds(lower=0.05, higher=0.06)
 
@@ -128,30 +136,27 @@ SESSION_SCENARIOS = (
         "shares",
         "Edges with capacities 1 : 2 : 4 balance subscribers that all connected to the first edge.",
         _seated(h1=36),
-        story="shares",
         write_s={"h1": 0.0008, "h2": 0.0004, "h3": 0.0002},
     ),
     _case(
         "steady",
         "Edges with capacities 1 : 2 : 4 balance a few subscribers and move few of them twice.",
         _seated(h1=8),
-        story="steady",
         duration_s=20.0,
-        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+        write_s=_UNEVEN,
     ),
     _case(
         "sessions",
         "Edges balance subscribers without a controller, and hubs crash during a session.",
         _seated(h1=8),
         story="deaths",
-        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
-        expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),
+        write_s=_UNEVEN,
+        expectation=_DEADLY,
     ),
     _case(
         "full",
         "All edges are overloaded, one of them more than the rest; subscribers stay where they are.",
         _seated(h1=6, h2=3, h3=3),
-        story="full",
         duration_s=18.0,
         content_settings={**_SESSIONS, "input": _FULL},
         write_s={"h1": 0.003, "h2": 0.003, "h3": 0.003},
@@ -160,7 +165,6 @@ SESSION_SCENARIOS = (
         "overloaded",
         "An edge with eight times the load that it can serve answers its head and other edges within three seconds.",
         _seated(interval_s=0.02, h1=8),
-        story="overloaded",
         duration_s=24.0,
         # It keeps its subscribers, and says nothing unless asked.
         content_settings={
@@ -171,24 +175,45 @@ SESSION_SCENARIOS = (
         reads_all=True,
     ),
     _case(
+        "planned",
+        "The planner adds an edge to overloaded edges that balance subscribers, and leaves those in a session alone.",
+        _seated(h1=12, h2=9),
+        duration_s=60.0,
+        hubs=("h0", "h1", "h2", "h3"),
+        has_store=True,
+        session_s=6.0,
+        cluster_settings={"link_silence_s": 2.0, "link_timeout_s": 4.0},
+        has_controller=True,
+        # It sees an overload within seconds, and could add an edge in the middle of the first session.
+        planner_settings={
+            "replication_wait_s": 4.0,
+            "content_session_wait_s": 40.0,
+            "plan_wait_s": 2.0,
+            "hits": 6,
+            "severe_ratio": 3.0,
+            "accept_ratio": 0.3,
+            "safe_ratio": 0.4,
+            "crowded_ratio": 0.45,
+            "high_ratio": 0.5,
+        },
+        write_s={"h1": 0.0025, "h2": 0.0025, "h3": 0.0025},
+    ),
+    _case(
         "drained",
         "Edges balance subscribers without a controller, and one edge of a session stops being an edge.",
         _seated(h1=8),
-        story="drained",
-        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+        write_s=_UNEVEN,
     ),
     _case(
         "misheard",
         "Edges balance subscribers while their control messages are lost, delayed or duplicated.",
         _seated(h1=8),
-        story="misheard",
-        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+        write_s=_UNEVEN,
     ),
     _case(
         "comers",
         "subscribers that come to hubs that are no edges go to the edges with most room",
         _seated(h1=1, h2=1, h3=1),
-        story="comers",
         hubs=("h0", "h1", "h2", "h3", "h4"),
         comers=(*_thirds("head", "h0", 8), *_thirds("stranger", "h4", 8)),
         duration_s=16.0,
@@ -199,22 +224,20 @@ SESSION_SCENARIOS = (
             "local_ratio_trigger": 1.0,
             "local_delay_trigger": 1.0,
         },
-        write_s={"h1": 0.003, "h2": 0.0015, "h3": 0.00075},
+        write_s=_UNEVEN,
     ),
     _case(
         "clusters",
         "Two clusters balance subscribers that all connected to one edge.",
         _seated(h2=8),
-        story="clusters",
         **_CLUSTERS,
     ),
     _case(
         "publishers",
         "A head with more load than the head of another cluster sends it publishers, in order; heads crash.",
         _publishing(12),
-        story="publishers",
         duration_s=24.0,
-        expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),
+        expectation=_DEADLY,
         hubs=("h0", "h1", "h2", "h3", "h4", "h5"),
         content_settings={
             **_SESSIONS,
@@ -230,7 +253,7 @@ SESSION_SCENARIOS = (
         "Two clusters balance subscribers without a controller while heads and edges crash.",
         _seated(h2=8),
         story="cluster-deaths",
-        expectation=replace(LOUD, properties=(*LOUD.properties, "balance")),
+        expectation=_DEADLY,
         **_CLUSTERS,
     ),
 )

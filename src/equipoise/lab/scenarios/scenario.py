@@ -99,10 +99,14 @@ class ClusterScenario(Scenario):
     # With a store: whether the real controller plans beside the operator. It crashes and comes back, or does not hear
     # the store for a while.
     has_controller: bool = False
+    # Fields of the planner's settings, by name.
+    planner_settings: Mapping[str, float] = field(default_factory=dict)
     controller_crashes: Times = NEVER
     controller_cuts: Times = NEVER
     # Without a store: how late a hub hears of a change, at most.
     lag_s: float = 0.05
+    # With a store: how long a hub may be silent, in seconds. One that is overloaded is slow to say that it is alive.
+    session_s: float = 1.0
     # Whether smart clients follow redirects.
     is_routing: bool = False
     # The wall clock of a hub is wrong by up to this, another way after each restart.

@@ -24,6 +24,7 @@ from equipoise.lab.scenarios import ClusterScenario, Scenario
 from equipoise.lab.scenarios.durable import DurableScenario, LogScenario
 from equipoise.lab.simulation.checkers import CHECKERS, Violation
 from equipoise.lab.simulation.cluster.faults import play
+from equipoise.lab.simulation.cluster.planned_edges import PLANNED_STORIES
 from equipoise.lab.simulation.cluster.session_stories import SESSION_STORIES
 from equipoise.lab.simulation.cluster.stories import STORIES, TappedWire, begin_story, tapped
 from equipoise.lab.simulation.cluster.world import ClusterWorld
@@ -92,7 +93,7 @@ def run_seed(
         world = _world(sim, scenario, history)
         if isinstance(world, ClusterWorld):
             if story:
-                begin_story(world, wire, {**STORIES, **SESSION_STORIES}[story])
+                begin_story(world, wire, {**STORIES, **SESSION_STORIES, **PLANNED_STORIES}[story])
             if prepare is not None:
                 prepare(world)
         try:

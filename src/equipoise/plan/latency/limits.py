@@ -1,9 +1,10 @@
 """Latency of topics by way of each hub, latency limits, and the hubs that meet them.
 
 ePulsar 3.4.1: W(t, b) is the way from the publishers' centroid to the hub, from the hub to the subscribers' centroid,
-and what the farthest of both are beyond their centroids. To that comes the time that messages spend in the hub, so that
-there is one definition of latency. All of it is one way; distances of coordinates are round trips. A side of a topic
-without coordinates counts nothing: then W is a bound from below. A hub whose coordinate is not known takes for ever.
+and what the farthest of both are beyond their centroids. To that comes the time that messages spend in the hub, and
+that of a commit if the topic is durable, so that there is one definition of latency. All of it is one way; distances
+of coordinates are round trips. A side of a topic without coordinates counts nothing: then W is a bound from below. A
+hub whose coordinate is not known takes for ever.
 
 `CentroidEstimate` has that from a view, whatever the number of clients. `PairsEstimate` has every client's own
 coordinate and is exact as far as coordinates are: the paper's baseline, which no large system can afford.
@@ -17,7 +18,7 @@ messages that wait for a subscriber that lags, no move changes (`excess_s`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -65,14 +66,20 @@ class LatencyEstimate(Protocol):
 class CentroidEstimate:
     """From the centroids of a view."""
 
-    def __init__(self, view: View, doubt: Floats | None = None) -> None:
-        """`doubt`: by how much of itself the way to each hub may be longer than its coordinate says."""
+    def __init__(self, view: View, doubt: Floats | None = None, durable: Collection[int] = ()) -> None:
+        """`doubt`: by how much of itself the way to each hub may be longer than its coordinate says.
+
+        `durable`: the topics whose messages are committed before subscribers get them.
+        """
         topics, hubs = view.topics, view.hubs
         self._doubt = None if doubt is None or not doubt.any() else 1.0 + doubt
         self._sides = (topics.publishers_at, topics.subscribers_at)
         self._hubs = hubs.coordinate
         self._deviation_s = np.nan_to_num(topics.deviation_s)
         self._residence_s = hubs.loop_lag_s
+        self._commit_s = hubs.commit_s
+        self._is_durable = np.zeros(topics.count, np.bool_)
+        self._is_durable[list(durable)] = True
         # What of all hubs is needed again and again.
         self._are_hubs_known = hubs.count > 0 and bool(is_known(self._hubs).all())
         self._right = _right(self._hubs)
@@ -93,6 +100,8 @@ class CentroidEstimate:
             worst *= self._doubt[None, :]
         worst += self._deviation_s[topics][:, None]
         worst += self._residence_s[None, :]
+        if (is_durable := self._is_durable[topics]).any():
+            worst[is_durable] += self._commit_s[None, :]
         return worst
 
     def _is_plain(self, side: Places) -> bool:
@@ -209,7 +218,8 @@ class LatencyLimits:
         found = specs_asking(view, specs, lambda spec: spec.latency_ms is not None)
         limit_s = {topic: spec.latency_ms / 1_000 for topic, spec in found.items() if spec.latency_ms}
         present_s = present_latency_s(view.topics, {topic: spec.quantile for topic, spec in found.items()})
-        return cls(view, limit_s, CentroidEstimate(view, doubt), present_s)
+        durable = specs_asking(view, specs, lambda spec: spec.durability is not None)
+        return cls(view, limit_s, CentroidEstimate(view, doubt, durable), present_s)
 
     def __bool__(self) -> bool:
         return bool(self.limit_s)

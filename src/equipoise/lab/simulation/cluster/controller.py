@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import hiredis
@@ -82,12 +82,15 @@ def run_controller(
     return host.spawn(run(), name="control")
 
 
-def start_controller(region: Region, host: Host) -> None:
-    """Run a controller in a world of a few seconds: it plans by load, and starts no hubs."""
+def start_controller(region: Region, host: Host, planning: Mapping[str, float]) -> None:
+    """Run a controller in a world of a few seconds: it plans by load, and starts no hubs.
+
+    `planning`: settings of the planner, by name.
+    """
     if not host.is_up:
         host.restart()
     settings = ControllerSettings(name=host.name, period_s=0.5, urgent_period_s=0.2)
-    policy = Planner(PlannerSettings(dead_wait_s=DEAD_WAIT_S))
+    policy = Planner(PlannerSettings(**{"dead_wait_s": DEAD_WAIT_S, **planning}))  # type: ignore[arg-type]  # by name
     run_controller(region, policy, TelemetryViews(lambda: region.alive, host.clock.time), settings, host)
 
 

@@ -26,6 +26,7 @@ from equipoise.hub.content.edge_rooms import EdgeRooms
 from equipoise.lab.simulation.ablation import Ablation, replaced
 from equipoise.lab.simulation.checkers import balance, needless_gap, once
 from equipoise.lab.simulation.cluster.content_ablations import arrived_when_answered
+from equipoise.plan.steps import content as content_step
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.parts import FilteredRun
 from equipoise.stream.sources import MergedStream
@@ -130,6 +131,13 @@ EDGE_ABLATIONS = (
         balance.NAME,
         "content-publishers",
         lambda: replaced(content_publishers, "choose_move", lambda own, others, trigger: None),
+    ),
+    Ablation(
+        "planner-sessions",
+        "The planner changes no edges of a topic while one of them is in a session.",
+        balance.NAME,
+        "content-planned",
+        lambda: replaced(content_step, "_in_session_s", lambda draft: {}),
     ),
     Ablation(
         "edge-first",

@@ -71,7 +71,9 @@ class ClusterWorld:
         self._controlled: Incarnation | None = None
         self.directory: Directory | Region
         if scenario.has_store:
-            sessions = StoreSettings(session_timeout_s=SESSION_S, request_timeout_s=SESSION_S)
+            sessions = StoreSettings(
+                session_timeout_s=scenario.session_s, request_timeout_s=scenario.session_s
+            )
             self.directory = Region(sim, sessions=sessions)
         else:
             self.directory = Directory(
@@ -100,7 +102,7 @@ class ClusterWorld:
         scenario = self.scenario
         cluster = {**scenario.cluster_settings, "filtered_links": name not in scenario.whole_links}
         fields = scenario.hub_limits, cluster, scenario.content_settings
-        settings = hub_settings(name, *(tuple(each.items()) for each in fields), session_s=SESSION_S)
+        settings = hub_settings(name, *(tuple(each.items()) for each in fields), session_s=scenario.session_s)
         if name in scenario.write_s:
             self.sim.host(
                 name, cpu=CpuSpec(written_chunk_s=scenario.write_s[name]), reads_all=scenario.reads_all
@@ -210,7 +212,7 @@ class ClusterWorld:
 
         host = self.sim.host(CONTROLLER)
         if self._controlled is not host.incarnation or not host.is_up:
-            start_controller(self.region, host)
+            start_controller(self.region, host, self.scenario.planner_settings)
             self._controlled = host.incarnation
 
     def _attend(self) -> None:

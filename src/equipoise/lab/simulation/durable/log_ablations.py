@@ -117,8 +117,8 @@ def _overtaking() -> Iterator[None]:
     drain = LogCalls._drain
 
     def drain_each(calls: LogCalls, key: bytes) -> None:
-        queue = calls._queues[key]
-        queue.calls.reverse()
+        if (queue := calls._queues.get(key)) is not None:
+            queue.calls.reverse()
         drain(calls, key)
 
     with replaced(LogCalls, "_drain", drain_each):

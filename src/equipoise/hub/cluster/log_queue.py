@@ -1,0 +1,65 @@
+"""Commands on one log that wait at a hub, in the order in which they came."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from equipoise.hub.logs.log_request import LogRequest
+
+__all__ = ["BATCH_BYTES", "CallQueue", "WaitingCall", "take_batch"]
+
+# What is sent as one batch, unless it is a transaction.
+BATCH_BYTES = 1024 * 1024
+
+
+class WaitingCall:
+    """Commands that are run together: one of a client of this hub, or a batch of another hub's."""
+
+    __slots__ = ("due_at", "is_sent", "is_wanted", "origin", "requests", "tell")
+
+    def __init__(
+        self,
+        requests: list[LogRequest],
+        tell: Callable[[list[bytes] | None], object],
+        is_wanted: Callable[[], bool],
+        due_at: float,
+        origin: str = "",
+    ) -> None:
+        self.requests = requests
+        # Called once, with the replies; None: nothing was run here.
+        self.tell = tell
+        self.is_wanted = is_wanted
+        self.due_at = due_at
+        # The hub that sent it; empty: this one.
+        self.origin = origin
+        self.is_sent = False
+
+    @property
+    def size(self) -> int:
+        return sum(request.size for request in self.requests)
+
+
+class CallQueue:
+    """The commands on one log."""
+
+    __slots__ = ("batch", "calls", "is_awaiting", "is_scheduled", "peer", "ticket")
+
+    def __init__(self) -> None:
+        self.calls: deque[WaitingCall] = deque()
+        # What is under way, to which hub, and the number of the question; 0: nothing is.
+        self.batch: list[WaitingCall] = []
+        self.peer = ""
+        self.ticket = 0
+        self.is_scheduled = False
+        # Whether the log wakes it when it is open here, or its owner is known.
+        self.is_awaiting = False
+
+
+def take_batch(calls: deque[WaitingCall]) -> list[WaitingCall]:
+    batch = [calls.popleft()]
+    size = batch[0].size
+    while calls and (calls[0].requests[0].is_joined or size < BATCH_BYTES):
+        batch.append(calls.popleft())
+        size += batch[-1].size
+    return batch
