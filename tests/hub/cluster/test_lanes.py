@@ -8,7 +8,10 @@ import pytest
 
 from equipoise.access import Users
 from equipoise.hub.cluster.lane_state import lane_key, parse_lane_key
+from equipoise.hub.cluster.position_query import ENDS_KEPT_S
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.model import Mode
+from equipoise.stream.submission import NOWHERE
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient, users
 
@@ -362,3 +365,99 @@ def test_a_lane_that_begins_anew_while_the_end_of_the_last_one_waits_is_followed
     assert payloads(client.read()) == []
     hubs.release("h1", "h3")
     assert payloads(client.read()) == [b"0", b"1", b"2"]
+
+
+def test_a_position_that_a_publisher_names_counts_in_the_stream_that_its_hub_changes_to() -> None:
+    """
+    1. A publisher's message gets its position in the trunk at h1; the link from h1 to h3 is slow.
+    2. The publisher goes on at h2 and names that position. Messages of h2's clients go to the trunk as well.
+    3. Before the publisher's next message h2 gets a lane, and its clients change to that.
+    4. The subscriber at h3 gets the next message only after the first.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.publish_first("h2", "t")
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    hubs.held.add(("h1", "h3"))
+    stream, epoch, n, _ = hubs["h1"].client().do("EQ.PUBLISH", "t", "first")
+    publisher = hubs["h2"].client()
+    assert publisher.do("EQ.AFTER", "t", stream, str(epoch), str(n)) == b"OK"
+    hubs.replicate("t", LANES, "h1", "h2")
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    assert publisher.read()[0][:1] == [b"h2"]
+    assert payloads(client.read()) == []
+    hubs.release("h1", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("is_home_alive", [True, False])
+def test_a_named_position_that_was_never_given_delays_no_change_of_streams(is_home_alive: bool) -> None:
+    hubs = Hubs("h1", "h2", "h3", "h4")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.publish_first("h2", "t")
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    publisher = hubs["h2"].client()
+    assert publisher.do("EQ.AFTER", "t", "", str(2**62), str(2**62)) == b"OK"
+    if not is_home_alive:
+        hubs.kill("h1")
+    hubs.replicate("t", LANES, "h4", "h2")
+    publisher.send("EQ.PUBLISH", "t", "x")
+    hubs.settle()
+    assert publisher.read()[0][:1] == [b"h2"]
+    assert payloads(client.read()) == [b"x"]
+
+
+def test_a_position_in_a_lane_that_is_over_here_still_counts_where_it_is_not() -> None:
+    """
+    1. A publisher's message gets its position in the lane at h2; the link from h2 to h3 is slow.
+    2. The plan ends the lane, and h1 has taken the end; h3 has not.
+    3. The publisher goes on at h1 and names the position: the subscriber at h3 gets the next message after the first.
+    """
+    hubs = spread()
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    subscribed(hubs, "h1", "SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    stream, epoch, n, _ = hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    assert not hubs["h1"].core.index.lanes
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t", stream, str(epoch), str(n))
+    hubs.settle()
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    assert [str(answer) for answer in publisher.read()[:1]] == [str(b"OK")]
+    assert payloads(client.read()) == []
+    hubs.release("h2", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+def test_the_ends_of_lanes_are_forgotten_after_a_while() -> None:
+    hubs = spread()
+    hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    asking = hubs["h2"].cluster.asking
+    assert asking._end(lane_key("h2", b"t"))[1] == 1
+    hubs["h2"].advance(ENDS_KEPT_S + ClusterSettings().unsubscribe_delay_s)
+    hubs["h2"].advance(0.1)
+    assert asking._end(lane_key("h2", b"t")) == NOWHERE
+
+
+def test_between_a_lane_and_the_next_one_of_its_hub_nothing_is_lost() -> None:
+    """
+    1. The link from h2 to h3 is slow. A plan ends the lane at h2, and the next plan names it again.
+    2. h3 has both plans when the end comes, and then the beginning of the next lane: it counts no loss.
+    """
+    hubs = spread()
+    plain, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    told, _ = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h2", "first")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    hubs.release("h2", "h3")
+    publish(hubs, "h2", "second")
+    assert payloads(plain.read()) == [b"first", b"second"]
+    assert words(told.read())[-3:] == [b"eq.opened", b"eq.lane", b"eq.lmessage"]
+    losses = hubs["h3"].core.losses
+    assert (losses.messages, losses.gaps) == (0, 0)

@@ -7,6 +7,7 @@ import pytest
 from equipoise.hub.data import reply as replies
 from equipoise.hub.data.reply import REPLY_S, OwedReplies, Reply
 from equipoise.model import Mode
+from equipoise.stream.submission import NOWHERE
 from hub.cluster.hubs import Hubs
 from hub.world import Error, FakeClient, FakeTimer, pipeline, request
 
@@ -277,7 +278,7 @@ def test_a_position_that_is_not_confirmed_in_time_holds_back_the_message_that_co
         topic = node.core.make_topic(name.encode())
         assert topic is not None
         hubs.settle()
-        if not node.cluster.ways.keep_to(topic, b"h3"):
+        if not node.cluster.named.keep_to(topic, b"h3", NOWHERE):
             break
     hubs["h3"].client().do("PUBLISH", name, "in the lane")
     hubs.held.add(("h3", "h2"))

@@ -35,6 +35,7 @@ from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
 from equipoise.hub.cluster.link.incoming import InLink, LinkId
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
+from equipoise.hub.cluster.named_positions import NamedPositions
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import PeerEvents
 from equipoise.hub.cluster.peer_filters import PeerFilters
@@ -73,8 +74,7 @@ class Cluster:
         self.router = Router(self.name, core.incarnation)
         self.out: dict[str, OutLink] = {}
         self.incoming: dict[str, InLink] = {}
-        self.failover = Failover(self)
-        self.feeders = Feeders(self)
+        self.failover, self.feeders = Failover(self), Feeders(self)
         self.leaving = Leaving(self)
         self.ingress = Ingress(self, settings.pending_bytes_max)
         self.merging = RelayedStreams(self, settings.pending_bytes_max)
@@ -88,11 +88,10 @@ class Cluster:
         self.moves = HandoverThrottle(self, settings.moves_max, settings.handover_retry_s)
         self.news = PeerEvents()
         self.patterns = PatternSync(self)
-        self.barrier = Barrier(self)
-        self.limits = RateLimits(self)
+        self.barrier, self.limits = Barrier(self), RateLimits(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
-        self.asking = PositionQueries(self)
+        self.asking, self.named = PositionQueries(self), NamedPositions(self)
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit

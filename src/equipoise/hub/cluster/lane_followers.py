@@ -11,17 +11,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.link.codec import encode
 from equipoise.hub.cluster.link.frames import OverFrame
 from equipoise.hub.cluster.ports import ClusterPort
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.lane_state import Lane
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["LaneFollowers"]
 
 
+class _Positions(Protocol):
+    def lane_ended(self, key: bytes, at: tuple[int, int]) -> None: ...
+
+
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def asking(self) -> _Positions: ...
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None: ...
 
 
@@ -49,6 +57,13 @@ class LaneFollowers:
         """The hub does not want to follow the lane any more."""
         if key in self._waiting:
             self._waiting[key].pop(link, None)
+
+    def tell_over(self, lane: Lane) -> None:
+        """A lane of this hub ends: tell the hubs that follow it, and keep the last position for those that ask."""
+        frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
+        for link in lane.relays or ():
+            link.write(frame)
+        self._cluster.asking.lane_ended(lane.key, (lane.epoch, lane.n))
 
     def link_gone(self, link: OutLink) -> None:
         for links in self._waiting.values():

@@ -69,7 +69,7 @@ class TopicLanes:
 class Lane(Topic):
     """One lane at one hub, its own or another's. Made and ended by `lanes`."""
 
-    __slots__ = ("_trunk", "asked", "deaths", "facts", "hub", "named", "told_epoch")
+    __slots__ = ("_trunk", "asked", "deaths", "facts", "has_ended", "hub", "named", "told_epoch")
 
     def __init__(self, trunk: Topic, hub: str, facts: Facts, *, epoch: int) -> None:
         super().__init__(trunk.name, epoch, is_shard=False)
@@ -83,8 +83,21 @@ class Lane(Topic):
         self.told_epoch = 0
         # Another hub's: lives of that hub that are over, and whose last messages of the lane wait here.
         self.deaths = 0
+        # Another hub's: the lane has ended, and the plan names it again. The next one begins with its first message.
+        self.has_ended = False
         # The very same: who subscribes to the topic subscribes to its lanes.
         self.members = trunk.members
+
+    def begins(self, epoch: int) -> bool:
+        """Whether this hub has not followed the lane before: then go to its first message.
+
+        A lane that has ended is another one: nothing is missing between it and this.
+        """
+        is_new = not self.epoch or self.has_ended
+        if is_new:
+            self.has_ended = False
+            self.jump(epoch, 0)
+        return is_new
 
     @property
     def trunk(self) -> Topic:

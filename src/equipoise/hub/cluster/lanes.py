@@ -30,8 +30,7 @@ from equipoise.hub.cluster.lane_state import (
     lane_push,
     parse_lane_key,
 )
-from equipoise.hub.cluster.link.codec import encode
-from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, OverFrame, SettledFrame
+from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, SettledFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.telemetry.meter import gather_lanes
@@ -39,6 +38,7 @@ from equipoise.stream.position import TRUNK
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.position_query import PositionQueries
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.submission import Budget
 
@@ -80,6 +80,8 @@ class _Routes(Protocol):
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def asking(self) -> PositionQueries: ...
     @property
     def ingress(self) -> _Ingress: ...
     @property
@@ -241,7 +243,7 @@ class Lanes:
         ):
             # The plan names it again: its hub has been asked for the next one.
             self._cluster.listening.push(lane, ended_push(lane, epoch, n))
-            stream.source, stream.joining = None, lane.hub
+            stream.source, stream.joining, lane.has_ended = None, lane.hub, True
             # Beyond all of that epoch.
             lane.epoch, lane.n, lane.audience = max(lane.epoch, (epoch or lane.epoch) + 1), 0, None
             return
@@ -295,9 +297,7 @@ class Lanes:
             return True
         if not self.returns.give_back(lane):
             return False
-        frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
-        for link in lane.relays or ():
-            link.write(frame)
+        self.followers.tell_over(lane)
         self._remove(lane, lane.epoch, lane.n)
         return True
 

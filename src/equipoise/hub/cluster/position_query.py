@@ -3,6 +3,9 @@
 A client may say that its next message comes after a position in another stream. Every subscriber would wait for that
 position, so it has to be one that was given: whatever the client says, no more is believed than the hub of that stream
 confirms.
+
+A lane that is over at one hub may still be on its way to another, and messages there have to wait for it. So the hub of
+the lane goes on to answer for a while, with the position where the lane ended.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from equipoise.hub.cluster.lane_state import lane_key
 from equipoise.hub.cluster.link.frames import AskFrame, AtFrame
 from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.stream.submission import NOWHERE
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.link import OutLink
@@ -24,6 +29,8 @@ __all__ = ["PositionQueries"]
 AGAIN_S = 0.05
 # A hub that was declared dead has heard so by then, unless it is cut off from clients and hubs alike.
 STALE_S = 5.0
+# How long the end of a lane is kept: longer than a hub that lacks its last messages goes unnoticed (6 s by default).
+ENDS_KEPT_S = 15.0
 
 
 class Query(NamedTuple):
@@ -31,7 +38,7 @@ class Query(NamedTuple):
 
     trunk: Topic
     stream: bytes
-    # Called with epoch and n; epoch 0 if the stream is over.
+    # Called with epoch and n; epoch 0 if there is no such stream, or its hub is dead.
     answer: Callable[[int, int], object]
     # Whether the answer still matters; if not, the question is not repeated.
     is_wanted: Callable[[], bool]
@@ -54,11 +61,13 @@ class PositionQueries:
         # By hub and key, the questions that are not answered. Each is sent by itself, since the answer to an earlier
         # one may be older than what a client knows; answers come in order.
         self._asked: dict[tuple[str, bytes], deque[Query]] = {}
+        # Of this hub's lanes that are over, by key: the last position, and until when it is kept. The oldest first.
+        self._ends: dict[bytes, tuple[tuple[int, int], float]] = {}
 
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None:
-        """Find the last position of a stream of a topic: at once if it is numbered here, or over."""
+        """Find the last position of a stream of a topic: at once if it is numbered here."""
         self._ask(Query(trunk, stream, answer, is_wanted))
 
     def await_epoch(
@@ -84,15 +93,40 @@ class PositionQueries:
             return
         found = self._cluster.tags.find(query.trunk, query.stream)
         if found is None:
-            query.answer(0, 0)
+            self._ask_end(query)
         elif found.stream is None or found.stream.state.is_home:
             query.answer(found.epoch, found.n)
         elif found.stream.peer is None or found.stream.peer not in self._cluster.out:
             self._ask_again(query)
         else:
-            peer = found.stream.peer
-            self._asked.setdefault((peer, found.key), deque()).append(query)
-            self._cluster.tell(peer, AskFrame(found.key))
+            self._tell(found.stream.peer, found.key, query)
+
+    def _ask_end(self, query: Query) -> None:
+        """The lane is over here. If its hub is alive, ask where it ended."""
+        hub = query.stream.decode("utf-8", "replace")
+        key = lane_key(hub, query.trunk.name)
+        if hub in self._cluster.out:
+            self._tell(hub, key, query)
+        else:
+            query.answer(*self._end(key))
+
+    def _tell(self, peer: str, key: bytes, query: Query) -> None:
+        self._asked.setdefault((peer, key), deque()).append(query)
+        self._cluster.tell(peer, AskFrame(key))
+
+    def lane_ended(self, key: bytes, at: tuple[int, int]) -> None:
+        """A lane of this hub is over, and this was its last position."""
+        self._ends.pop(key, None)
+        self._ends[key] = at, self._cluster.core.now() + ENDS_KEPT_S
+
+    def tidy(self) -> None:
+        """Forget the ends that have been kept for long enough."""
+        now = self._cluster.core.now()
+        while self._ends and (first := next(iter(self._ends.items())))[1][1] <= now:
+            del self._ends[first[0]]
+
+    def _end(self, key: bytes) -> tuple[int, int]:
+        return self._ends[key][0] if key in self._ends else NOWHERE
 
     def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
         """A hub asks for the position of a stream. It asks again if the stream is not numbered here."""
@@ -100,8 +134,8 @@ class PositionQueries:
         is_here = topic is not None and topic.is_home and (topic.log is None or topic.log.may_subscribe)
         if topic is not None and topic.hub_filters is not None:
             topic.hub_filters.account(topic)
-        at = (topic.epoch, topic.n) if topic is not None else (0, 0)
-        self._cluster.tell(peer, AtFrame(key, *at, is_here))
+        at = (topic.epoch, topic.n) if topic is not None else self._end(key)
+        self._cluster.tell(peer, AtFrame(key, *at, is_here or (topic is None and at != NOWHERE)))
 
     def answered(self, peer: str, key: bytes, at: tuple[int, int], *, is_there: bool) -> None:
         waiting = self._asked.get((peer, key))
@@ -112,6 +146,8 @@ class PositionQueries:
             del self._asked[peer, key]
         if is_there:
             query.answer(*at)
+        elif self._cluster.tags.find(query.trunk, query.stream) is None:
+            query.answer(0, 0)
         else:
             self._ask_again(query)
 

@@ -66,7 +66,12 @@ class _Lanes(Protocol):
 
 
 class _Dependencies(Protocol):
+    def find(self, trunk: Topic, stream: bytes) -> Topic | None: ...
     def marks_of(self, topic: Topic) -> list[Dependency]: ...
+
+
+class _NamedPositions(Protocol):
+    def are_confirmed(self, topic: Topic) -> bool: ...
 
 
 class _Cluster(ClusterPort, Protocol):
@@ -76,6 +81,8 @@ class _Cluster(ClusterPort, Protocol):
     def ingress(self) -> _Ingress: ...
     @property
     def lanes(self) -> _Lanes: ...
+    @property
+    def named(self) -> _NamedPositions: ...
     @property
     def receipts(self) -> ClientAcks: ...
     @property
@@ -123,7 +130,7 @@ class PublishRouting:
             return True
         if stream.admission.routing or (stream.admission.gates and () in stream.admission.waiting):
             return False
-        found = topic if stream.way is None else self._find(topic, stream.way.now) or topic
+        found = topic if stream.way is None else self._cluster.tags.find(topic, stream.way.now) or topic
         return found.stream is None or self._cluster.ingress.is_vouched(found.stream)
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
@@ -168,7 +175,8 @@ class PublishRouting:
             stream = self._cluster.handover.new_stream(topic)
         way = stream.way = stream.way or PublishRoute()
         way.target = target
-        self._cluster.lanes.returns.recall(stream, way, self._find(topic, way.now))
+        self._may_leave(topic, way)
+        self._cluster.lanes.returns.recall(stream, way, self._cluster.tags.find(topic, way.now))
         self._cluster.handover.review(stream)
 
     def progressed(self, trunk: Topic) -> None:
@@ -176,7 +184,7 @@ class PublishRouting:
         stream = trunk.stream
         if stream is None or (way := stream.way) is None:
             return
-        if not way.is_settled and self._is_settled(trunk, way.now):
+        if not way.is_settled and self._is_settled(trunk, way.now) and self._may_leave(trunk, way):
             if way.now != way.target:
                 self._note(trunk, way)
                 way.change()
@@ -207,16 +215,10 @@ class PublishRouting:
         if way is not None and way.now == topic.lane:
             way.is_due = bool(way.after)
 
-    def keep_to(self, trunk: Topic, stream: bytes) -> bool:
-        """Whether the messages of our clients go to this stream, so that they come after all that it has."""
-        if trunk.stream is None or (way := trunk.stream.way) is None:
-            return stream == TRUNK
-        return way.is_settled and way.now == stream and not trunk.stream.admission.routing
-
     def stream_now(self, trunk: Topic) -> Topic:
         """The stream that messages of our clients go to; the trunk if there is no other."""
         way = None if trunk.stream is None else trunk.stream.way
-        return trunk if way is None else self._find(trunk, way.now) or trunk
+        return trunk if way is None else self._cluster.tags.find(trunk, way.now) or trunk
 
     def position(self, trunk: Topic) -> Tag:
         """How far the messages of our clients have come, in the stream that the last of them went to."""
@@ -224,9 +226,7 @@ class PublishRouting:
         if way is not None and way.is_unused and way.after:
             name = next(reversed(way.after))
             return Tag(name, *way.after[name])
-        found = None if way is None else self._find(trunk, way.now)
-        if found is None:
-            found = trunk
+        found = self.stream_now(trunk)
         return Tag(found.lane, *self._reached(found))
 
     def after(self, trunk: Topic) -> tuple[Tag, ...]:
@@ -241,7 +241,7 @@ class PublishRouting:
             way.is_due = False
             item = item._replace(after=(*item.after, *self.after(stream.topic)))
         way.is_unused = False
-        return self._cluster.ingress.submit(self._find(stream.topic, way.now) or stream.topic, item)
+        return self._cluster.ingress.submit(self.stream_now(stream.topic), item)
 
     def _target(self, topic: Topic) -> bytes:
         cluster = self._cluster
@@ -256,22 +256,22 @@ class PublishRouting:
         """What this hub draws for a home: the greatest wins, so a home that comes or goes moves few publishers."""
         return xxh3_64_intdigest(b"%b %b " % (self._cluster.name.encode(), home.encode()) + topic.name), home
 
-    def _find(self, trunk: Topic, name: bytes) -> Topic | None:
-        if name == TRUNK:
-            return trunk
-        return None if trunk.beside is None else trunk.beside.lanes.get(name.decode())
-
     def _is_settled(self, trunk: Topic, name: bytes) -> bool:
         """Whether all messages of our clients in a stream have their positions, or never will."""
-        found = self._find(trunk, name)
+        found = self._cluster.tags.find(trunk, name)
         stream = None if found is None else found.stream
         if stream is None:
             return True
         return stream.admission.is_settled(())
 
+    def _may_leave(self, trunk: Topic, way: PublishRoute) -> bool:
+        """Whether it is known what the next message comes after in the stream that is left."""
+        found = None if way.now == way.target else self._cluster.tags.find(trunk, way.now)
+        return found is None or self._cluster.named.are_confirmed(found)
+
     def _note(self, trunk: Topic, way: PublishRoute) -> None:
         """Keep the position that we have reached in the stream that we leave."""
-        found = self._find(trunk, way.now)
+        found = self._cluster.tags.find(trunk, way.now)
         if found is None:
             return
         at = self._reached(found)
@@ -285,11 +285,11 @@ class PublishRouting:
             del way.after[next(iter(way.after))]
 
     def _reached(self, topic: Topic) -> tuple[int, int]:
-        """The position of the last message of our clients in a stream: one that it has if it is numbered here."""
+        """The position that the next message of our clients comes after: the last one if it is numbered here."""
         stream = topic.stream
         if stream is None or stream.state.is_home:
             return topic.epoch, topic.n
-        return stream.admission.numbered_at
+        return max(stream.admission.numbered_at, stream.confirmed)
 
 
 # Links that an account remembers before it forgets those that have nothing under way.

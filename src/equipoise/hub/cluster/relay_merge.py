@@ -289,13 +289,13 @@ class RelayedStreams:
                 self._cluster.tags.mark(stream.topic, (part,))
             case Begun(epoch, n):
                 stream.begun(origin)
-                has_begun = stream.topic.epoch > 0
-                self._jump(stream, epoch, n if has_begun else 0)
+                is_new = isinstance(stream.topic, Lane) and stream.topic.begins(epoch)
+                self._jump(stream, epoch, 0 if is_new else n)
                 self._cluster.lanes.began(stream)
-                if not has_begun and stream.topic.trunk.has_subscribers:
+                if is_new and stream.topic.trunk.has_subscribers:
                     # They were here before the lane was: what lies before is lost, and they see how much.
                     self._jump(stream, epoch, n)
-                elif not has_begun:
+                elif is_new:
                     stream.topic.n = n
             case Ended(epoch, n):
                 if epoch > stream.topic.epoch > 0:

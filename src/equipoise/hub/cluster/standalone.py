@@ -111,7 +111,7 @@ class _NoLinks:
 
 
 class _OneRoute:
-    def keep_to(self, topic: Topic, stream: bytes) -> bool:
+    def keep_to(self, trunk: Topic, stream: bytes, at: tuple[int, int]) -> bool:
         return True
 
     def refuse_waiting(self, topic: Topic) -> None: ...
@@ -187,7 +187,7 @@ class Standalone:
         self.interests, self.edge = _NoInterests(), _NoEdge()
         self.receipts = _AtOnce()
         self.severing = _NoLinks()
-        self.ways = self.asking = _OneRoute()
+        self.ways = self.asking = self.named = _OneRoute()
         self.limits = _NoLimits()
 
     def can_probe(self, peer: str) -> bool:

@@ -45,11 +45,17 @@ class _Relays(Protocol):
     def unfollow(self, stream: Stream) -> None: ...
 
 
+class _Positions(Protocol):
+    def tidy(self) -> None: ...
+
+
 class _Patterns(Protocol):
     def tidy(self, claimed: set[bytes]) -> None: ...
 
 
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def asking(self) -> _Positions: ...
     @property
     def failover(self) -> _Failover: ...
     @property
@@ -91,6 +97,7 @@ class StreamGc:
 
     def _rest(self) -> None:
         _, patterns = self._cluster.listening.claimed()
+        self._cluster.asking.tidy()
         self._cluster.lanes.settle()
         self._cluster.patterns.tidy(patterns)
         self._timer = self._cluster.core.shell.call_later(self._interval_s, self._begin)

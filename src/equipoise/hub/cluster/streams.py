@@ -75,9 +75,11 @@ class Stream(RelayMerge):
         "admission",
         "again",
         "asked_version",
+        "confirmed",
         "ending",
         "interest",
         "is_kept",
+        "named",
         "peer",
         "pending_offer",
         "preparer",
@@ -105,6 +107,8 @@ class Stream(RelayMerge):
         self.pending_offer: tuple[str, int] | None = None
         self.term = 0
         self.admission = Admission(budget, topic.key)
+        # What the next messages of this hub's clients come after in this stream: see NamedPositions.
+        self.named = self.confirmed = NOWHERE
         # On the way out. The number of the last ATTACH.
         self.ticket = 0
         # Messages up to this position may repeat what clients of a dead home have got: newcomers begin behind.

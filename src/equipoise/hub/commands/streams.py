@@ -45,7 +45,7 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     topic = core.topic_to_publish(session, command[1])
     if isinstance(topic, str):
         return topic
-    is_kept_to = core.cluster.ways.keep_to(topic, command[2])
+    is_kept_to = core.cluster.named.keep_to(topic, command[2], (epoch, n))
     if is_kept_to and not (command[2] == TRUNK and topic.is_home and epoch > topic.epoch):
         return OK
     tags = session.tags = session.tags or {}

@@ -186,11 +186,13 @@ class SeveredLinks(Protocol):
 class PublishRoutes(Protocol):
     """Which stream of a topic the clients of this hub publish to."""
 
-    def keep_to(self, topic: Topic, stream: bytes) -> bool:
-        """Whether what the client publishes next comes after that stream anyway."""
-
     def refuse_waiting(self, topic: Topic) -> None:
         """Give up messages of this hub's clients that have no position yet."""
+
+
+class NamedDependencies(Protocol):
+    def keep_to(self, trunk: Topic, stream: bytes, at: tuple[int, int]) -> bool:
+        """Whether what a client publishes next comes after that position of the stream anyway."""
 
 
 class StreamPositions(Protocol):
@@ -280,6 +282,8 @@ class OtherHubs(Protocol):
     def ways(self) -> PublishRoutes: ...
     @property
     def asking(self) -> StreamPositions: ...
+    @property
+    def named(self) -> NamedDependencies: ...
     @property
     def limits(self) -> LimitedTopics: ...
     def can_probe(self, peer: str) -> bool:

@@ -16,6 +16,8 @@ from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.link.frames import PreparedFrame
 from equipoise.hub.cluster.link.link import OutLink, Send
+from equipoise.hub.cluster.named_positions import NamedPositions
+from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
@@ -321,5 +323,21 @@ CLUSTER_ABLATIONS = (
         order.NAME,
         "cluster-lanes-roving",
         replacing(RovingPublisher, "is_careless", True),
+    ),
+    Ablation(
+        "named-positions",
+        "A hub that changes streams keeps the positions that its clients have named.",
+        order.NAME,
+        "cluster-lanes-roving",
+        replacing(NamedPositions, "are_confirmed", lambda *words: True),
+        seed=20004,
+    ),
+    Ablation(
+        "lane-ends",
+        "The hub of a lane that is over confirms positions in it.",
+        order.NAME,
+        "cluster-lanes-roving",
+        replacing(PositionQueries, "_ask_end", lambda self, query: query.answer(0, 0)),
+        seed=20087,
     ),
 )
