@@ -63,6 +63,16 @@ def test_the_next_one_is_for_the_party_that_was_refused_first() -> None:
     assert reserve.party == "bob"
 
 
+def test_a_party_that_waits_needs_no_token_kept() -> None:
+    bucket, reserve = empty()
+    reserve.keep("ann", 0, bucket, 0, PATIENCE_NS)
+    reserve.keep("bob", 0, bucket, 0, PATIENCE_NS)
+    reserve.leave("ann")
+    assert reserve.kept(S) == 0
+    reserve.keep("cat", 0, bucket, S, PATIENCE_NS)
+    assert reserve.party == "bob"
+
+
 def test_a_long_line_is_bounded() -> None:
     bucket, reserve = empty()
     for number in range(1000):

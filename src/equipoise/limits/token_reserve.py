@@ -2,7 +2,8 @@
 
 A party is refused when no token comes within the time that it may wait. Where a token takes longer to come than that,
 a party that always comes a moment behind one, while others come just ahead of the next, would be refused every time. So
-behind those that wait already, the next token is kept for it until it comes back. The error says when to do that.
+behind those that wait already, the next token is kept for it until it comes back. The error says when to do that; a
+party that comes back too early keeps its token.
 Other parties that are refused meanwhile stand in line: the next token that is kept is for the first of them, not for
 the party that has just had one and is refused again.
 
@@ -81,8 +82,10 @@ class TokenReserve(Generic[Party]):
         return until_ns if behind_ns is None else min(behind_ns, until_ns)
 
     def leave(self, party: Party) -> None:
-        """The party need not stand in line: a token comes soon enough."""
+        """The party waits: no token need be kept for it, and it need not stand in line."""
         self._line.pop(party, None)
+        if party == self.party:
+            self.party = None
 
     def end(self) -> None:
         """The party has had its token, or has gone."""

@@ -461,3 +461,30 @@ def test_between_a_lane_and_the_next_one_of_its_hub_nothing_is_lost() -> None:
     assert words(told.read())[-3:] == [b"eq.opened", b"eq.lane", b"eq.lmessage"]
     losses = hubs["h3"].core.losses
     assert (losses.messages, losses.gaps) == (0, 0)
+
+
+def test_what_waits_of_a_lane_that_is_over_keeps_the_trunk_for_subscribers_by_pattern() -> None:
+    """
+    1. A client of h2 publishes to the trunk at h1, which is slow to get to h3, and then to its lane.
+    2. The plan ends the lane. At h3, where a client has a pattern alone, the lane waits for the trunk, end and all.
+    3. However often h3 looks for streams that are not wanted any more, it does not let the trunk go.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.move(["t"], "h1")
+    client, _ = subscribed(hubs, "h3", "PSUBSCRIBE", "*")
+    publish(hubs, "h1", "zero")
+    hubs.held.add(("h1", "h3"))
+    publish(hubs, "h2", "first")
+    hubs.replicate("t", LANES, "h1", "h2")
+    publish(hubs, "h2", "second")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    for _ in range(3):
+        hubs["h3"].advance(ClusterSettings().unsubscribe_delay_s)
+    hubs.settle()
+    assert [push[-1] for push in client.read()] == [b"zero"]
+    hubs.release("h1", "h3")
+    assert [push[-1] for push in client.read()] == [b"first", b"second"]
+    for _ in range(3):
+        hubs["h3"].advance(ClusterSettings().unsubscribe_delay_s)
+    stream = hubs["h3"].core.index.topics[b"t"].stream
+    assert stream is None or not stream.is_kept

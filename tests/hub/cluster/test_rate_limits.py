@@ -129,6 +129,23 @@ def test_a_client_that_is_refused_finds_a_token_when_it_comes_again() -> None:
     assert limit.admitted == 7
 
 
+@pytest.mark.parametrize("is_relay", [False, True])
+@pytest.mark.parametrize("period", [3, 5, 6, 7])
+def test_a_client_that_comes_back_too_early_keeps_its_token(period: int, is_relay: bool) -> None:
+    """Else two clients that ignore the time to retry lose it to each other, and one never has a turn."""
+    hubs = placed("h1", "h2", rate=1.0, burst=1, wait_ms=100.0)
+    node = hubs["h2" if is_relay else "h1"]
+    clients, admitted = [node.client(), node.client()], [0, 0]
+    for step in range(200):
+        for number, client in enumerate(clients):
+            if step % period == number:
+                client.send("PUBLISH", "x", "again")
+        pass_time(hubs, 0.05)
+        admitted = [had + client.read().count(0) for had, client in zip(admitted, clients, strict=True)]
+    assert min(admitted) >= 3
+    assert sum(admitted) >= 8
+
+
 def test_a_token_is_not_kept_for_a_client_that_has_gone() -> None:
     hubs, node = home(rate=1.0, burst=1, wait_ms=100.0)
     assert node.client().do("PUBLISH", "x", "0") == 0

@@ -137,6 +137,14 @@ MENDED = [
     ("cluster-lanes", 20031),
     *[("cluster-lanes-plain", seed) for seed in (20014, 20046)],
     ("cluster-lanes-roving", 20096),
+    # A refused publisher that came back too early lost the token that was kept for it, every time.
+    ("cluster-everything", 358),
+    # A lane that was over waited for the trunk, which the hub, where a client had a pattern alone, did not follow any
+    # more: the lane did not wait any longer, and the trunk's old messages came behind it.
+    ("cluster-replication", 253),
+    # The subscriber by hand did not wait for a lane that another hub than its base had named first: the subscriber's
+    # fault.
+    ("cluster-lanes-roving", 184),
 ]
 
 

@@ -134,11 +134,10 @@ class LimitedClients:
         found, session = target.limit or limit, topic.publisher or 0
         if not self.kept(found) or found.reserve.party != session or count != 1:
             return None
+        if session in limit.client_turns or not self._passes(topic, limit, 1, is_claim=True):
+            return None  # Too early: the token stays reserved.
         found.reserve.end()
-        has_older = target.stream is not None and () in target.stream.admission.waiting
-        if has_older or session in limit.client_turns:
-            return None
-        return found if target.is_home and self._tokens.has_token(found) else None
+        return found
 
     def kept(self, limit: TopicLimit) -> int:
         """Tokens that are kept for a connection that was refused."""
@@ -149,16 +148,17 @@ class LimitedClients:
             reserve.end()
         return reserve.kept(self._tokens.now())
 
-    def _passes(self, topic: Topic, limit: TopicLimit, count: int) -> bool:
-        """Whether so many messages may go at once: numbered here, or towards the home."""
+    def _passes(self, topic: Topic, limit: TopicLimit, count: int, *, is_claim: bool = False) -> bool:
+        """Whether so many messages may go at once: numbered here, or towards the home. `is_claim`: by a kept token."""
         target = self._cluster.ways.stream_now(topic)
         if target.is_home and target.limit is not None:
-            waits = target.stream is not None and () in target.stream.admission.waiting
-            return not waits and self._tokens.room(target) >= count
+            if target.stream is not None and () in target.stream.admission.waiting:
+                return False
+            return self._tokens.has_token(target.limit) if is_claim else self._tokens.room(target) >= count
         ahead, remote = self._ahead(topic, target), target.limit or limit
         limit.note_acked(ahead)
         now, has_room = self._tokens.now(), ahead + count <= limit.window(remote.remote_share)
-        if not has_room or remote.mirror.tokens(now) < count + self.kept(remote):
+        if not has_room or remote.mirror.tokens(now) < count + (0 if is_claim else self.kept(remote)):
             return False
         remote.mirror.take(count, now)
         remote.reserve.passed(count)

@@ -286,12 +286,13 @@ class SubscriptionBarrier:
         """Whether the stream is followed though no client may listen here by name.
 
         So is a trunk at the homes that subscribers are sent to; and so are all streams of a topic with lanes where it
-        is heard by a pattern.
+        is heard by a pattern. A lane that has ended counts while its last messages wait here: they wait for the trunk.
         """
         name = topic.name
         if not topic.lane and self._cluster.router.is_follower(name):
             return True
-        return bool(topic.lane or name in self._cluster.lanes.known) and self.hears(name)
+        has_lanes = topic.lane or name in self._cluster.lanes.known or self._cluster.lanes.of(topic)
+        return bool(has_lanes) and self.hears(name)
 
     # Subscribers that get some of a topic's streams elsewhere.
 

@@ -46,6 +46,8 @@ class LaneTopic:
         self.queues: dict[tuple[bytes, str], deque[Item]] = {}
         # By lane, the last epoch that has ended: other hubs may still bring some of it.
         self.over: dict[bytes, int] = {}
+        # Lanes that other hubs than the base have named, each with the hub and its epoch: the base may do so later.
+        self.named: dict[tuple[bytes, str], int] = {}
         # By lane, where its own hub took us in, until we are as far.
         self.joining: dict[bytes, Position] = {}
         # Lanes that we get from their own hubs and no longer from the base.
@@ -74,7 +76,9 @@ class LaneTopic:
         known = self.at.get(stream)
         if item.mark is not None:
             other, at = item.mark
-            return self.owner.is_careless or other not in self.at or self.at[other] >= at
+            if self.owner.is_careless:
+                return True
+            return self.at[other] >= at if other in self.at else not self._is_awaited(other, hub, at[0])
         if 0 < item.at[0] <= self.over.get(stream, 0):
             return True
         if item.is_end:
@@ -105,6 +109,10 @@ class LaneTopic:
         self.owner.receive(asyncio.get_running_loop().time(), self.name.decode(), item.payload)
         return True
 
+    def _is_awaited(self, lane: bytes, hub: str, epoch: int) -> bool:
+        """Whether the base has yet to say that the lane began: this hub, which has it, was faster."""
+        return self.over.get(lane, 0) < epoch >= self.named.get((lane, hub), epoch + 1)
+
     def _start(self, stream: bytes, known: Position | None, at: Position) -> bool:
         if known is not None and known[0] == at[0] and known < at:
             # The base gives it again, after a while in which its own hub did not.
@@ -134,6 +142,7 @@ class LaneTopic:
         """The connection to a hub is gone: its lane comes from the base again."""
         for key in [key for key in self.queues if key[1] == hub]:
             del self.queues[key]
+        self.named = {key: epoch for key, epoch in self.named.items() if key[1] != hub}
         lane = hub.encode()
         self.joining.pop(lane, None)
         if lane in self.gathered:
@@ -282,11 +291,14 @@ class LaneConnection(PushConnection):
         topic.put(b"", self.hub, Item((epoch, n), is_start=True))
 
     def on_lane(self, topic: LaneTopic, lane: bytes, epoch: int, n: int) -> None:
-        # What another hub says of lanes the base says, too.
         if self.hub == self.owner.base:
             topic.put(lane, self.hub, Item((epoch, n), is_start=True))
+        else:
+            # The base says it, too: perhaps later, and what depends on the lane waits until then.
+            topic.named[lane, self.hub] = epoch
 
     def on_ended(self, topic: LaneTopic, lane: bytes, epoch: int, n: int) -> None:
+        topic.named.pop((lane, self.hub), None)
         topic.put(lane, self.hub, Item((epoch, n), is_end=True))
 
     def on_after(self, topic: LaneTopic, stream: bytes, other: bytes, epoch: int, n: int) -> None:

@@ -47,16 +47,6 @@ async def _claim_in_the_same_epoch(opener: LogOpener, live: LiveLog) -> StoredLo
             return saved
 
 
-def _release_opened_logs(
-    opener: LogOpener, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]
-) -> None:
-    """Release no claim after which the log could not be opened."""
-    if live.epoch:
-        _release(opener, live, ledger, done)
-    else:
-        done()
-
-
 async def _look_only(ledgers: BookieLedgers, ledger: int) -> int:
     """The last entry that a bookie has, while the writer goes on."""
     last = 0
@@ -170,8 +160,6 @@ async def _never(membership: Membership, plan: Plan, seen: Mapping[str, HubSeen]
     return False
 
 
-_release = LogOpener.release
-
 LOG_ABLATIONS = (
     Ablation(
         "log-claim",
@@ -179,14 +167,6 @@ LOG_ABLATIONS = (
         log_views.ONE_EPOCH,
         "durable-moves",
         replacing(LogOpener, "_claim", _claim_in_the_same_epoch),
-    ),
-    Ablation(
-        "log-release",
-        "A hub that gives up a log releases its claim, also if it could not open the log.",
-        kept.NAME,
-        "durable-sites",
-        replacing(LogOpener, "release", _release_opened_logs),
-        seed=20_000,
     ),
     Ablation(
         "log-fencing",
