@@ -1,4 +1,4 @@
-"""Which publishers a head sends to the head of a neighbouring cluster. Pure; not in the paper.
+"""Choose the publishers that a head transfers to the head of a neighbouring cluster. Pure; not in the paper.
 
 The home numbers every message, wherever it was published. What moves with a publisher is its ingress: a head receives
 its messages, answers it, and passes them on in batches. How much of a head's processor that is, is not known. So the

@@ -1,4 +1,4 @@
-"""Control links: what edges say to each other about load does not wait behind the messages of a busy link.
+"""Control links: messages between edges about load, apart from the messages of a busy link.
 
 A hub opens one to each hub that it has control messages for, beside the ordinary link. It resends what a reset has
 lost, as that does, and carries ControlFrames alone. Until it is connected, and to a hub that does not announce the

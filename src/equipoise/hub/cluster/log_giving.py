@@ -1,4 +1,4 @@
-"""Give up the logs of topics that have another home: a few at a time, so that a publisher waits for its own topic only.
+"""Give up the logs of topics with another home, a few at a time, so that publishers of other topics do not wait.
 
 A log that waits for its turn stays open here and takes commands of every hub. The next home passes on what it is asked
 meanwhile (`log_calls`).

@@ -1,4 +1,4 @@
-"""Commands on one log that wait at a hub, in the order in which they came."""
+"""Commands on one log that wait at a hub, in order."""
 
 from __future__ import annotations
 

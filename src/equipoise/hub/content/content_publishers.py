@@ -1,4 +1,4 @@
-"""Publishers of content topics at this head: how much each sends, and which of them go to another head.
+"""Publishers of content topics at this head: their rates, and the transfer of publishers to other heads.
 
 A smart client that is sent there (`eq.seat`) waits until all that it has published here has its position, then goes:
 its messages stay in order. Plain clients stay.

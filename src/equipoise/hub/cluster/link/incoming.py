@@ -1,4 +1,4 @@
-"""The receiving end of a link: which generation of it this is, how far it is executed, and what a connection needs."""
+"""The receiving end of a link: its generation and the offset up to which its frames are executed."""
 
 from __future__ import annotations
 

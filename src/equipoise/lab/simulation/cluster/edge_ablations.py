@@ -1,4 +1,4 @@
-"""The safeguards of edges that balance the subscribers of content topics."""
+"""Safeguards of edges that balance the subscribers of content topics."""
 
 from __future__ import annotations
 
