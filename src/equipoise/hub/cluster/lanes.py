@@ -297,6 +297,7 @@ class Lanes:
             return True
         if not self.returns.give_back(lane):
             return False
+        self._cluster.limits.lane_ended(lane)
         self.followers.tell_over(lane)
         self._remove(lane, lane.epoch, lane.n)
         return True
@@ -394,7 +395,6 @@ class Lanes:
             return
         absent = [session for session in lane.members if session in lane.beside.absent]
         lane.beside.absent.clear()
-        if not lane.told_epoch:
-            # It has not begun here: the other subscribers do not know it.
+        if not lane.told_epoch:  # It has not begun here: the other subscribers do not know it.
             for session in absent:
                 session.write(ended_push(lane, 0, 0))
