@@ -17,11 +17,6 @@ EXCUSED: dict[tuple[str, int], str] = {
     ("cluster-replication-everything", 20_029): (
         "a hub that has restarted announces a lane of its former incarnation in a later epoch without the lane's end"
     ),
-    (
-        "content-trees",
-        774,
-    ): "needless gap: a hub counts a loss of two messages where none is possible; not traced yet",
-    ("content-trees-crashes", 972): "progress: a publisher still waits after healing; not traced yet",
 }
 
 
