@@ -488,3 +488,34 @@ def test_what_waits_of_a_lane_that_is_over_keeps_the_trunk_for_subscribers_by_pa
         hubs["h3"].advance(ClusterSettings().unsubscribe_delay_s)
     stream = hubs["h3"].core.index.topics[b"t"].stream
     assert stream is None or not stream.is_kept
+
+
+def test_a_lane_that_is_named_again_and_whose_hub_dies_has_ended_for_all_who_know_it() -> None:
+    """
+    1. h3 has a subscriber that gets the lane of h2 here, and one that gets it at h2. A plan ends the lane, and the next
+       one names it again; the link from h2 to h3 is cut.
+    2. h2 dies before h3 has taken the end of the lane: both subscribers receive the end.
+    """
+    hubs = spread("h1", "h2", "h3", "h4")
+    told, _ = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
+    elsewhere, _ = subscribed(hubs, "h3", "EQ.OWN", "t", "ELSEWHERE", "h2")
+    hubs.held.update({("h2", "h3"), ("h2", "h1"), ("h2", "h4")})
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    hubs.kill("h2")
+    ended = [b"eq.ended", b"t", b"h2", 0, 0]
+    assert (told.read().count(ended), elsewhere.read().count(ended)) == (1, 1)
+
+
+def test_a_lane_that_never_began_at_a_hub_ends_there_for_those_who_had_it_elsewhere() -> None:
+    """
+    1. Subscribers of h3 get the lane of h2 at h2, so h3 does not follow it. A plan ends the lane, the next names it.
+    2. h2 dies before h3 follows the lane: the subscribers receive the end from h3.
+    """
+    hubs = spread("h1", "h2", "h3", "h4")
+    client, _ = subscribed(hubs, "h3", "EQ.OWN", "t", "ELSEWHERE", "h2")
+    hubs.held.update({("h2", "h3"), ("h2", "h1"), ("h2", "h4")})
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    hubs.kill("h2")
+    assert client.read() == [[b"eq.ended", b"t", b"h2", 0, 0]]

@@ -37,18 +37,22 @@ class LaneAnnouncements:
         self._cluster = cluster
 
     def begun(self, lane: Lane) -> None:
-        """The lane stands here. Once per epoch."""
-        if lane.told_epoch != lane.epoch:
+        """The lane stands here. Once per epoch, and again for subscribers that had left it out."""
+        if lane.told_epoch != lane.epoch or lane.due:
             lane.told_epoch = lane.epoch
+            lane.due.clear()
             self._cluster.announce_loss(lane.trunk)
             self._cluster.listening.push(lane, lane_push(lane))
 
     def begins_anew(self, lane: Lane) -> None:
-        """The plan names a lane that another one had ended: who gets it elsewhere may not get this one there."""
+        """The plan names a lane that another one had ended: who gets it elsewhere may not get this one there.
+
+        The other subscribers know the lane, and receive its end if it does not begin again.
+        """
         if lane.beside is not None and lane.beside.absent:
+            lane.due.update(lane.beside.absent)
             lane.beside.absent.clear()
             lane.audience = None
-            lane.told_epoch = 0
             if lane.hub == self._cluster.name:
                 self.begun(lane)
 
@@ -63,11 +67,11 @@ class LaneAnnouncements:
 
     def hub_died(self, lane: Lane) -> None:
         """Subscribers that got the lane from its own hub receive its end from no other hub."""
-        if lane.beside is None or not lane.beside.absent:
-            return
-        absent = [session for session in lane.members if session in lane.beside.absent]
-        lane.beside.absent.clear()
+        absent = set() if lane.beside is None else lane.beside.absent
+        left_out = [session for session in lane.members if session in absent or session in lane.due]
+        absent.clear()
+        lane.due.clear()
         if not lane.told_epoch:
             # It has not begun here: the other subscribers do not know it.
-            for session in absent:
+            for session in left_out:
                 session.write(ended_push(lane, 0, 0))

@@ -14,9 +14,6 @@ EXCUSED: dict[tuple[str, int], str] = {
         "order: the reply to EQ.SEVER names no position, so the first message of a publisher at its next hub has no "
         "dependency on those before it"
     ),
-    ("cluster-replication-everything", 20_029): (
-        "a hub that has restarted announces a lane of its former incarnation in a later epoch without the lane's end"
-    ),
     (
         "content-trees",
         774,
