@@ -284,6 +284,69 @@ def test_a_publisher_says_what_its_next_message_comes_after() -> None:
     assert payloads(client.read()) == [b"first", b"second"]
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_publisher_that_lost_its_hub_comes_after_all_streams(*, is_over: bool) -> None:
+    """The link from h2 to h3 is slow; the publisher goes from h2 to h1, where it knows no position in the lane of h2.
+
+    Nor does it if the lane is over at h1 by then, and not at h3.
+    """
+    hubs = spread()
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h2", "first")
+    if is_over:
+        hubs.replicate("t", Mode.SINGLE, "h1")
+        assert not hubs["h1"].core.index.lanes
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t")
+    hubs.settle()
+    assert publisher.read() == [b"OK"]
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    assert payloads(client.read()) == []
+    hubs.release("h2", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+def test_a_publisher_that_comes_after_all_streams_does_so_if_its_hub_changes_streams_before_the_message() -> None:
+    """The link from h1 to h3 is slow, and the publisher goes from h1 to h2, which is given a lane."""
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    subscribed(hubs, "h2", "SUBSCRIBE", "t")
+    hubs.held.add(("h1", "h3"))
+    publish(hubs, "h1", "first")
+    publisher = hubs["h2"].client()
+    publisher.send("EQ.AFTER", "t")
+    hubs.settle()
+    hubs.replicate("t", LANES, "h1", "h2")
+    assert publisher.read() == [b"OK"]
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    assert publisher.read()[0][0] == b"h2"
+    assert payloads(client.read()) == []
+    hubs.release("h1", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+def test_a_hub_knows_which_lanes_have_been_over_for_a_while() -> None:
+    hubs = spread()
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    asking = hubs["h1"].cluster.asking
+    topic = hubs["h1"].core.make_topic(b"t")
+    assert topic is not None
+    assert asking.streams_of(topic) == [b"", b"h2"]
+    hubs["h1"].advance(ENDS_KEPT_S + ClusterSettings().unsubscribe_delay_s)
+    hubs["h1"].advance(0.1)
+    assert asking.streams_of(topic) == [b""]
+
+
+def test_a_publisher_at_a_hub_alone_comes_after_all_that_it_has() -> None:
+    client = Hubs("h1")["h1"].client()
+    assert client.do("EQ.AFTER", "t") == b"OK"
+    assert str(client.do("EQ.AFTER", "t", "h2")).startswith("ERR syntax error: EQ.AFTER")
+
+
 @pytest.mark.parametrize("stream", ["h2", "", "nowhere"])
 def test_nobody_waits_for_a_position_that_was_never_given(stream: str) -> None:
     hubs = spread()

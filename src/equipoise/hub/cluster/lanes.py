@@ -309,6 +309,7 @@ class Lanes:
             if facts.dropped and facts.dropped <= version:
                 del known[hub]
                 facts.is_over = True
+                self._cluster.asking.lane_over(name, hub)
                 lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
                 # One that is followed waits for its end, which has come but may have to wait for something.
                 if lane is not None and not (lane.stream is not None and lane.stream.pending):
