@@ -200,11 +200,15 @@ async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_
         await waiting
         assert b"4" in base.payloads()
         sent = [request[:2] for request in base.last.requests if request[0] in (b"EQ.AFTER", b"EQ.PUBLISH")]
-        assert sent[-2:] == [[b"EQ.AFTER", b"a"], [b"EQ.PUBLISH", b"a"]], "it comes after all that has a position"
+        assert sent[-2:] == [[b"EQ.AFTER", b"a"], [b"EQ.PUBLISH", b"a"]], (
+            "it comes after all that has a position"
+        )
 
 
 @on_loop
-async def test_what_a_message_comes_after_is_said_again_if_it_was_not_sent_before_the_connection_was_lost() -> None:
+async def test_what_a_message_comes_after_is_said_again_if_it_was_not_sent_before_the_connection_was_lost() -> (
+    None
+):
     async with hubs() as (base, home, _), connect(base.url, settings=QUICK, in_flight_messages_max=1) as bus:
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)

@@ -308,7 +308,9 @@ def test_a_publisher_that_lost_its_hub_comes_after_all_streams(*, is_over: bool)
     assert payloads(client.read()) == [b"first", b"second"]
 
 
-def test_a_publisher_that_comes_after_all_streams_does_so_if_its_hub_changes_streams_before_the_message() -> None:
+def test_a_publisher_that_comes_after_all_streams_does_so_if_its_hub_changes_streams_before_the_message() -> (
+    None
+):
     """The link from h1 to h3 is slow, and the publisher goes from h1 to h2, which is given a lane."""
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h1")
