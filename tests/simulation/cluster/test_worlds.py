@@ -149,6 +149,10 @@ MENDED = [
     # The subscriber by hand did not wait for a lane that another hub than its base had named first: the subscriber's
     # fault.
     ("cluster-lanes-roving", 184),
+    # A lane was named again before its end had come to a hub, whose subscribers then heard of no end when its hub died.
+    ("cluster-replication-everything", 20029),
+    # A publisher that had lost its hub did not know in which stream, and where, its last message was.
+    ("cluster-routed-replication-clients", 20048),
 ]
 
 
