@@ -22,8 +22,6 @@ from equipoise.hub.cluster.link.frames import (
     DoneFrame,
     EchoFrame,
     EgressFrame,
-    EndedFrame,
-    FlushFrame,
     FollowFrame,
     Frame,
     FromFrame,
@@ -123,8 +121,7 @@ class FrameDispatch:
         self._on(OpenedFrame, self._opened)
         self._on(AfterFrame, self._after)
         self._on(AgainFrame, self._again)
-        self._on(FlushFrame, self._flush)
-        self._on(EndedFrame, self._ended)
+        self._handlers.update(self._cluster.flushes.handlers(self._find))
         self._on(PatternFrame, lambda peer, frame: patterns.added(peer, frame.pattern, frame.ticket))
         self._on(NoPatternFrame, lambda peer, frame: patterns.removed(peer, frame.pattern))
         self._on(PatternedFrame, lambda peer, frame: patterns.confirmed(peer, frame.pattern, frame.ticket))
@@ -291,18 +288,6 @@ class FrameDispatch:
         if stream is not None and not stream.state.is_home:
             part = Again(frame.epoch, frame.n)
             self._cluster.merging.arrive(stream, Arrival(peer, frame.epoch, part))
-
-    def _flush(self, peer: str, frame: FlushFrame) -> None:
-        """The peer knows that the epoch is closed: all of it was written before this is."""
-        topic = self._find(frame.topic)
-        if topic is not None and topic.hub_filters is not None:
-            topic.hub_filters.account(topic)
-        self._cluster.tell(peer, EndedFrame(frame.topic, frame.epoch))
-
-    def _ended(self, peer: str, frame: EndedFrame) -> None:
-        stream = self._stream(frame.topic)
-        if stream is not None:
-            self._cluster.merging.ended(stream, peer, frame.epoch)
 
     def _follow(self, peer: str, frame: FollowFrame) -> None:
         link = self._cluster.out.get(peer)

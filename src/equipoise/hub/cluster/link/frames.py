@@ -127,7 +127,10 @@ class OpenedFrame(Frame, frozen=True):
 
 
 class FlushFrame(Frame, frozen=True):
-    """I know that this epoch of yours is closed: answer ENDED, behind all that you have written of it."""
+    """I know that this epoch is closed: answer ENDED, behind all of it that comes through you.
+
+    Epoch 0: I have left the stream.
+    """
 
     verb = b"EQ.L.FLUSH"
     topic: bytes
