@@ -42,6 +42,7 @@ from equipoise.hub.cluster.link.frames import (
     ProbeFrame,
     RecountedFrame,
     RecountFrame,
+    RemainderFrame,
     RenewedFrame,
     ResentFrame,
     RunFrame,
@@ -60,12 +61,7 @@ from equipoise.hub.cluster.link.frames import (
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.region_counts import parse_count
 from equipoise.hub.data.topics import LANE_PREFIX
-from equipoise.stream.handover_events import (
-    CancelReceived,
-    CloseReceived,
-    OpenedReceived,
-    PreparedReceived,
-)
+from equipoise.stream.handover_events import CancelReceived, CloseReceived, OpenedReceived, PreparedReceived
 from equipoise.stream.parts import Again
 from equipoise.stream.relay import Arrival
 from equipoise.stream.submission import NOWHERE, Path, Submission
@@ -145,6 +141,7 @@ class FrameDispatch:
         self._on(CancelFrame, self._cancel)
         self._on(CloseFrame, self._close)
         self._on(TokensFrame, self._tokens)
+        self._on(RemainderFrame, self._remainder)
         self._on(WaitingFrame, self._waiting)
 
     def _handle_questions(self) -> None:
@@ -343,6 +340,11 @@ class FrameDispatch:
         topic = self._find(frame.topic)
         if topic is not None:
             self._cluster.limits.receive_tokens(topic, peer, frame)
+
+    def _remainder(self, peer: str, frame: RemainderFrame) -> None:
+        topic = self._find(frame.topic)
+        if topic is not None:
+            self._cluster.limits.receive_remainder(topic, peer, frame)
 
     def _waiting(self, peer: str, frame: WaitingFrame) -> None:
         topic = self._find(frame.key)
