@@ -79,6 +79,8 @@ class Connection(asyncio.Protocol):
         self.is_among = False
         # Whether nothing that was sent here can be published any more, nor is on its way: another hub has said so.
         self.is_severed = False
+        # Whether that was a hub that orders messages by EQ.AFTER.
+        self.is_severed_by_hub = False
 
     def send(self, frame: bytes) -> None:
         """Queue a frame whose answer is entered in `in_flight`; it leaves at the end of this turn of the loop."""

@@ -14,6 +14,7 @@ from equipoise.content.groups import Found
 from equipoise.content.index import FilterIndex
 from equipoise.content.interest import InterestNode
 from equipoise.hub.cluster import interests
+from equipoise.hub.cluster.epoch_flush import EpochFlush
 from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
@@ -211,6 +212,22 @@ CONTENT_ABLATIONS = (
         "content-trees-routed",
         lambda: replaced(RelayMerge, "has_attached", lambda stream, hub: True),
         seed=174,
+    ),
+    Ablation(
+        "tree-stray",
+        "A parent that a hub leaves before it follows it brings no messages ahead of the home.",
+        needless_gap.NAME,
+        "content-trees",
+        lambda: replaced(RelayMerge, "is_void", lambda stream, arrival: False),
+        seed=774,
+    ),
+    Ablation(
+        "tree-flush",
+        "A hub opens a topic when the hubs above it in the tree have nothing more of the former epoch.",
+        progress.NAME,
+        "content-trees-crashes",
+        lambda: replaced(EpochFlush, "look", lambda flushes, stream: None),
+        seed=972,
     ),
     Ablation(
         "filter-cover",
