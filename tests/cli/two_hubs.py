@@ -26,9 +26,8 @@ TIMEOUT_S = 30.0
 class System:
     """Runs on a loop in a thread of its own, as commands bring loops of theirs. `login`: a user and a password file."""
 
-    def __init__(self, login: tuple[str, str] = ("", ""), session_timeout_s: float = 10.0) -> None:
+    def __init__(self, login: tuple[str, str] = ("", "")) -> None:
         self.url = ""
-        self._session_timeout_s = session_timeout_s
         self._login = login
         self.members: dict[str, RunningMember] = {}
         self._clients: list[redis.Redis] = []
@@ -63,7 +62,6 @@ class System:
                     site=site,
                     cluster_user=user,
                     cluster_password_file=file,
-                    session_timeout_s=self._session_timeout_s,
                 )
                 settings = HubSettings(name=name, port=0, membership=own)
                 running = await stack.enter_async_context(member(settings, Users.open()))
@@ -85,6 +83,20 @@ class System:
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
+
+    def state(self) -> dict[str, dict[str, int]]:
+        """By hub, what tells why a message did not arrive: another incarnation, messages refused or lost."""
+        found = {}
+        for name, running in self.members.items():
+            core = running.hub.core
+            found[name] = {
+                "incarnation": core.incarnation,
+                "refused": core.cluster.limits.clients.refused,
+                "lost": core.cluster.ingress.lost,
+                "dropped": core.cluster.ingress.dropped,
+                "commands": core.stats.commands,
+            }
+        return found
 
     def envelope(self, client: Any, topic: str) -> dict[str, float]:
         """What the topic's rate limit does at the hub of this client; empty if it is not known there."""
