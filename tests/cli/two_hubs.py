@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from equipoise.access import Users
 from equipoise.cli.main import app
 from equipoise.hub import HubSettings
+from equipoise.hub.cluster.cluster import Cluster
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.membership.process import RunningMember, member
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.store import MemoryStoreServer, MemoryTree
@@ -84,18 +86,16 @@ class System:
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
 
-    def state(self) -> dict[str, dict[str, int]]:
+    def state(self) -> dict[str, dict[str, float]]:
         """By hub, what tells why a message did not arrive: another incarnation, messages refused or lost."""
-        found = {}
+        found: dict[str, dict[str, float]] = {}
         for name, running in self.members.items():
             core = running.hub.core
-            found[name] = {
-                "incarnation": core.incarnation,
-                "refused": core.cluster.limits.clients.refused,
-                "lost": core.cluster.ingress.lost,
-                "dropped": core.cluster.ingress.dropped,
-                "commands": core.stats.commands,
+            counted = cluster_counters(core.cluster) if isinstance(core.cluster, Cluster) else {}
+            told = {
+                key: counted.get(key, 0) for key in ("messages_lost", "messages_dropped", "limits_refused")
             }
+            found[name] = {"incarnation": core.incarnation, **told}
         return found
 
     def envelope(self, client: Any, topic: str) -> dict[str, float]:
