@@ -18,6 +18,7 @@ __all__ = [
     "MISSED",
     "PROBE",
     "RECALL",
+    "REMAINDER",
     "RESEND",
     "RETURN",
     "SEATS",
@@ -55,6 +56,8 @@ RESEND = "resend"
 RETURN = "return"
 # Return what waits for tokens to a hub that asks for it.
 RECALL = "recall"
+# Take over the tokens that a lane still had when it ended.
+REMAINDER = "remainder"
 
 # Deal smart publishers of a split topic to its homes, and tell them.
 SEATS = "seats"
@@ -78,6 +81,7 @@ CAPABILITIES = frozenset(
         RESEND,
         RETURN,
         RECALL,
+        REMAINDER,
         SEATS,
         TREES,
     }
