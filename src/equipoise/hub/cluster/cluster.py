@@ -133,7 +133,7 @@ class Cluster:
         """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
         if life == (self.name, self.core.incarnation):
             self.declared_dead()
-        elif self.router.bury(life):
+        elif self.router.declare_dead(life):
             self._follow([life])
 
     def declared_dead(self) -> None:
@@ -154,7 +154,7 @@ class Cluster:
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
-                self._bury(name)
+                self._drop_peer(name)
         for name, facts in peers.items():
             if name not in self.out:
                 link = OutLink(name, facts.incarnation, self._settings.link_bytes_max, self._overflowed)
@@ -188,7 +188,7 @@ class Cluster:
                 self.handover.review_opening()
             self.lanes.settle()
 
-    def _bury(self, name: str) -> None:
+    def _drop_peer(self, name: str) -> None:
         link = self.out.pop(name)
         self.control.peer_gone(name)
         has_left = self.leaving.has_left(name)

@@ -71,10 +71,12 @@ class LogGiving:
 
     def _pump(self) -> None:
         logs = self._cluster.core.logs
+        if logs is None:
+            return
         while self._waiting and len(self._slots) < SEALED_MAX:
             key = next(iter(self._waiting))
             del self._waiting[key]
-            live = None if logs is None else logs.by_name.get(key)
-            if live is not None and logs is not None:
+            live = logs.by_name.get(key)
+            if live is not None:
                 self._slots[key] = self._cluster.core.shell.call_later(SLOT_S, self._end_slot, key)
                 logs.seal(live)
