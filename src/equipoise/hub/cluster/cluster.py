@@ -105,7 +105,7 @@ class Cluster:
         self.edge = ContentEdge(self)
         self.edge.head.publishers.count_for(self.redirects)
         self.counts = SubscriberCounts(core, self.out)
-        self.calls = LogCalls(self)
+        self.calls: LogCalls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False

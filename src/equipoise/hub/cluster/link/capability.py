@@ -16,6 +16,7 @@ __all__ = [
     "LOGS",
     "LOSS",
     "MISSED",
+    "OFFERS",
     "PROBE",
     "RECALL",
     "RESEND",
@@ -43,6 +44,8 @@ COUNTS = "counts"
 LIMITS = "limits"
 # Own logs of topics, and run commands on them for clients of other hubs.
 LOGS = "logs"
+# Take a log over when its owner offers it, and release one when its next owner asks.
+OFFERS = "offers"
 # Send of a stream only what filters match, and take it so.
 CONTENT = "content"
 
@@ -73,6 +76,7 @@ CAPABILITIES = frozenset(
         COUNTS,
         LIMITS,
         LOGS,
+        OFFERS,
         CONTENT,
         CONTROL,
         RESEND,
