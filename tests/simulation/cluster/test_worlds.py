@@ -110,6 +110,10 @@ MENDED = [
     ("content-trees-routed", 174),
     # A hub that had restarted could not ask the home of a tree's topic yet, and did not ask when the tree was gone.
     *[("content-trees-crashes", seed) for seed in (575, 581)],
+    # Messages of a parent that was left before it was followed went ahead of those that the home sent for a pattern.
+    ("content-trees", 774),
+    # The next home waited for the end of an epoch from its parent, which had lost its own and waited for the next home.
+    ("content-trees-crashes", 972),
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
@@ -146,6 +150,12 @@ MENDED = [
     # The subscriber by hand did not wait for a lane that another hub than its base had named first: the subscriber's
     # fault.
     ("cluster-lanes-roving", 184),
+    # A lane was named again before its end had come to a hub, whose subscribers then heard of no end when its hub died.
+    ("cluster-replication-everything", 20029),
+    # A publisher that had lost its hub did not know in which stream, and where, its last message was.
+    ("cluster-routed-replication-clients", 20048),
+    # A publisher took the late answer to an earlier question for the answer to its present one, and went on too early.
+    ("limits-seats-balance", 80),
 ]
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.dependencies import Dependencies
+from equipoise.hub.cluster.epoch_flush import EpochFlush
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.followers import Followers
@@ -81,7 +82,7 @@ class Cluster:
         self.caught_up = self.merging.wake
         self.asked = PeerFilters(self)
         self.interests = Interests(self)
-        self.trees = Trees(self)
+        self.trees, self.flushes = Trees(self), EpochFlush(self)
         self.followers: Followers = Followers(self)
         self.take_in, self.answer_waiting = self.followers.take_in, self.followers.answer_waiting
         self.handover = HandoverEngine(self)

@@ -19,6 +19,7 @@ __all__ = [
     "OFFERS",
     "PROBE",
     "RECALL",
+    "REMAINDER",
     "RESEND",
     "RETURN",
     "SEATS",
@@ -58,6 +59,8 @@ RESEND = "resend"
 RETURN = "return"
 # Return what waits for tokens to a hub that asks for it.
 RECALL = "recall"
+# Take over the tokens that a lane still had when it ended.
+REMAINDER = "remainder"
 
 # Deal smart publishers of a split topic to its homes, and tell them.
 SEATS = "seats"
@@ -82,6 +85,7 @@ CAPABILITIES = frozenset(
         RESEND,
         RETURN,
         RECALL,
+        REMAINDER,
         SEATS,
         TREES,
     }

@@ -184,7 +184,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         _without_lease,
-        seed=21,
+        seed=14,
     ),
     Ablation(
         "log-sole",
@@ -193,7 +193,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         replacing(Lease, "is_sole", Lease.is_valid),
-        seed=35,
+        seed=39,
     ),
     Ablation(
         "log-seal",
@@ -224,6 +224,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(TopicChannel, "resume_at", None),
+        seed=5,
     ),
     Ablation(
         "log-numbers",
@@ -267,6 +268,7 @@ LOG_ABLATIONS = (
         kept.NAME,
         "durable-old-hub",
         replacing(Membership, "_amends", _never),
+        seed=30,
     ),
     Ablation(
         "log-sites",

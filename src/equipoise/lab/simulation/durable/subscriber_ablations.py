@@ -64,7 +64,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
-        seed=19,
+        seed=70,
     ),
     Ablation(
         "subscriber-pending",
@@ -86,6 +86,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-groups",
         replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
+        seed=37,
     ),
     Ablation(
         "retry-last",
