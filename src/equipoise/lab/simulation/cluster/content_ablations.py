@@ -298,7 +298,7 @@ CONTENT_ABLATIONS = (
         once.NAME,
         "content-routed-comers",
         lambda: replaced(MergedStreams, "bookmark", lambda streams: MergedStreams()),
-        seed=74,
+        seed=26,
     ),
     Ablation(
         "client-close",
