@@ -89,7 +89,8 @@ MENDED = [
     # What a dead hub had passed on to the home was sent again; the shares of limits did not grow after a failover.
     ("cluster-replication-crashes", 0),
     ("limits-everything", 15),
-    # A hub that the others had buried while the store was out of its reach went on: nobody told it before it spoke.
+    # A hub that the others had declared dead while the store was out of its reach went on: it was told only once it
+    # had spoken.
     ("cluster-store-losses", 78),
     # Messages that the former home had numbered before it handed the topic over were sent again when it died: they came
     # twice, and the gap that was told of them was too large.
@@ -157,6 +158,8 @@ MENDED = [
     ("cluster-routed-replication-clients", 20048),
     # A publisher took the late answer to an earlier question for the answer to its present one, and went on too early.
     ("limits-seats-balance", 80),
+    # A home did not report a loss when a life of a hub ended that it had never known, but the former home had.
+    ("limits-zombie", 467),
 ]
 
 
