@@ -106,7 +106,7 @@ class Cluster:
         self.edge = ContentEdge(self)
         self.edge.head.publishers.count_for(self.redirects)
         self.counts = SubscriberCounts(core, self.out)
-        self.calls = LogCalls(self)
+        self.calls: LogCalls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False
@@ -134,7 +134,7 @@ class Cluster:
         """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
         if life == (self.name, self.core.incarnation):
             self.declared_dead()
-        elif self.router.bury(life):
+        elif self.router.declare_dead(life):
             self._follow([life])
 
     def declared_dead(self) -> None:
@@ -155,7 +155,7 @@ class Cluster:
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
-                self._bury(name)
+                self._drop_peer(name)
         for name, facts in peers.items():
             if name not in self.out:
                 link = OutLink(name, facts.incarnation, self._settings.link_bytes_max, self._overflowed)
@@ -189,7 +189,7 @@ class Cluster:
                 self.handover.review_opening()
             self.lanes.settle()
 
-    def _bury(self, name: str) -> None:
+    def _drop_peer(self, name: str) -> None:
         link = self.out.pop(name)
         self.control.peer_gone(name)
         has_left = self.leaving.has_left(name)
