@@ -90,7 +90,7 @@ def test_fitted_estimates_by_what_a_subscription_and_a_match_cost() -> None:
         profile_of(BITS),
         offloader=load_of(input_ratio=0.4, output_ratio=0.5, delay_s=0.04, subscription_s=1e-4, match_s=1e-3),
         acceptor=load_of(input_ratio=0.2, delay_s=0.02, subscription_s=2e-4, match_s=2e-3),
-        settings=BalancingSettings(),
+        settings=BalancingSettings(side_effect_ratio=1.0),
     )
     # Each of the four matches two messages of five; both hubs get ten messages a second.
     assert counts(found) == {NARROW: 4}
@@ -128,6 +128,53 @@ def test_a_session_about_the_input_does_not_fill_the_acceptors_output() -> None:
         settings=BalancingSettings(estimate=DelayEstimate.LINEAR, side_effect_ratio=1.0),
     )
     assert unbounded.acceptor.output_ratio > unbounded.offloader.output_ratio + 0.2
+
+
+def test_a_session_about_the_input_does_not_make_the_acceptor_slow() -> None:
+    """At a third of the rate the acceptor would have three times the delay at the same input ratio.
+
+    A session about the delay would move them back, and one about the input again, for ever.
+    """
+    narrow = [OffloadedSubscription(NARROW, 40), OffloadedSubscription(WIDE, 1, fixed=60)]
+    offloader = load_of(input_ratio=0.6, delay_s=0.06, match_s=1e-3, subscription_s=0.0)
+    acceptor = load_of(input_ratio=0.0, delay_s=0.0, match_s=3e-3, subscription_s=0.0, subscriptions=0)
+    bounded, unbounded = (
+        chosen(
+            BalancedMetric.INPUT,
+            narrow[:1],
+            profile_of(BITS),
+            offloader=offloader,
+            acceptor=acceptor,
+            settings=BalancingSettings(side_effect_ratio=ratio),
+        )
+        for ratio in (0.08, 1.0)
+    )
+    assert bounded.chosen
+    assert bounded.acceptor.delay_s - bounded.offloader.delay_s <= 0.08 * LINEAR.delay_norm_s
+    assert (
+        unbounded.acceptor.delay_s - unbounded.offloader.delay_s
+        > LINEAR.local_delay_trigger * LINEAR.delay_norm_s
+    )
+
+
+def test_a_subscriber_that_would_be_sent_back_stays() -> None:
+    """It alone is 0.3 of input: at either hub, that one differs from the other by more than the trigger."""
+    heavy = [OffloadedSubscription(WIDE, 1)]
+    offloader = load_of(input_ratio=0.3, delay_s=0.03, match_s=0.0, subscription_s=0.025, subscriptions=10)
+    acceptor = load_of(input_ratio=0.1, delay_s=0.01, match_s=0.0, subscription_s=0.025, subscriptions=10)
+    bounded, unbounded = (
+        chosen(
+            BalancedMetric.MATCH,
+            heavy,
+            profile_of(BITS, covered_bits=BITS[WIDE]),
+            offloader=offloader,
+            acceptor=acceptor,
+            settings=BalancingSettings(side_effect_ratio=ratio, delay_norm_s=0.1),
+        )
+        for ratio in (0.08, 1.0)
+    )
+    assert not bounded.chosen
+    assert not unbounded.chosen or unbounded.subscribers == 1
 
 
 def test_an_empty_acceptor_is_as_slow_as_its_profile_says() -> None:
