@@ -70,6 +70,19 @@ def test_input_offload_takes_from_the_covering_set_alone() -> None:
     assert found.acceptor.input_ratio > 0.1
 
 
+def test_input_offload_moves_silent_ones_where_a_cover_would_take_too_much_along() -> None:
+    """The only cover takes all messages along: hubs that differ by 0.15 would differ by as much the other way."""
+    found = chosen(
+        BalancedMetric.INPUT,
+        [OffloadedSubscription(WIDE, 1), OffloadedSubscription(SILENT, 50)],
+        profile_of({WIDE: 0b1111111111}),
+        offloader=load_of(input_ratio=0.45, delay_s=0.045, subscriptions=150),
+        acceptor=load_of(input_ratio=0.30, delay_s=0.030, subscriptions=100),
+    )
+    assert set(counts(found)) == {SILENT}
+    assert 0 <= found.offloader.input_ratio - found.acceptor.input_ratio < 0.15
+
+
 def test_equation_4_is_what_linear_estimates() -> None:
     found = chosen(
         BalancedMetric.MATCH,
@@ -158,23 +171,20 @@ def test_a_session_about_the_input_does_not_make_the_acceptor_slow() -> None:
 
 
 def test_a_subscriber_that_would_be_sent_back_stays() -> None:
-    """It alone is 0.3 of input: at either hub, that one differs from the other by more than the trigger."""
-    heavy = [OffloadedSubscription(WIDE, 1)]
-    offloader = load_of(input_ratio=0.3, delay_s=0.03, match_s=0.0, subscription_s=0.025, subscriptions=10)
-    acceptor = load_of(input_ratio=0.1, delay_s=0.01, match_s=0.0, subscription_s=0.025, subscriptions=10)
+    """The hub that has it is 0.15 above the other, at least: it would move to and fro for ever."""
     bounded, unbounded = (
         chosen(
             BalancedMetric.MATCH,
-            heavy,
-            profile_of(BITS, covered_bits=BITS[WIDE]),
-            offloader=offloader,
-            acceptor=acceptor,
-            settings=BalancingSettings(side_effect_ratio=ratio, delay_norm_s=0.1),
+            [OffloadedSubscription(SILENT, 1)],
+            profile_of({}),
+            offloader=load_of(delay_s=0.036, subscription_s=0.0155, subscriptions=2),
+            acceptor=load_of(delay_s=0.020, subscription_s=0.0155, subscriptions=1),
+            settings=BalancingSettings(side_effect_ratio=ratio),
         )
         for ratio in (0.08, 1.0)
     )
     assert not bounded.chosen
-    assert not unbounded.chosen or unbounded.subscribers == 1
+    assert counts(unbounded) == {SILENT: 1}
 
 
 def test_an_empty_acceptor_is_as_slow_as_its_profile_says() -> None:

@@ -180,11 +180,19 @@ class PairEstimate:
             return True
         # Silent subscribers can make up for what an output session does to the others: those move without output.
         guarded = (metric,) if metric is BalancedMetric.OUTPUT else tuple(BalancedMetric)
-        bound = -self._settings.side_effect_ratio
         return all(
-            self._difference(each, offloader, acceptor) >= min(bound, self.difference(each))
+            self._difference(each, offloader, acceptor)
+            >= min(self._bound(metric, each), self.difference(each))
             for each in guarded
         )
+
+    def _bound(self, metric: BalancedMetric, other: BalancedMetric) -> float:
+        """How far a session about a metric may put the acceptor above the other hub: not so far that it moves back."""
+        settings = self._settings
+        if settings.side_effect_ratio == 1 or metric is not other:
+            return -settings.side_effect_ratio
+        is_delay = metric is BalancedMetric.MATCH
+        return -(settings.local_delay_trigger if is_delay else settings.local_ratio_trigger)
 
     def relieves(self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int) -> bool:
         """Whether the offloading hub would be overloaded no more."""

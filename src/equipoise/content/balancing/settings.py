@@ -83,8 +83,8 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     side_effect_ratio: Annotated[
         _Ratio,
         Meta(
-            description="How far a session may put the acceptor above the offloading hub, in its own metric or "
-            "another. Below the triggers, or that one begins a session back; [1] asks for a minimal effect. 1: any."
+            description="How far a session about one metric may put the acceptor above the offloading hub in another. "
+            "Below the triggers, or that one begins a session back; [1] asks for a minimal effect. 1: any."
         ),
     ] = 0.08
     samples: Annotated[
