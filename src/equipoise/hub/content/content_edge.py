@@ -303,6 +303,7 @@ class ContentEdge:
             content_sessions=self.sessions,
             content_moved=self.moved,
             content_came=self.came,
+            content_publishers_moved=self.head.publishers.moved,
             content_nonsense=self.control.nonsense,
             content_placed=self.rooms.sent,
             content_estimated_input_ratio=estimated.input_ratio,
