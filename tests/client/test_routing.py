@@ -161,6 +161,46 @@ async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_t
 
 
 @on_loop
+async def test_a_publisher_that_asks_its_old_hub_again_waits_for_the_second_answer() -> None:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
+        base.settles = False
+        await bus.publish("a", "1")
+        publisher = bus._publishing._publishers[b"a"]
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 1)
+        base.tell(b"a", 6, base)
+        await until(lambda: publisher.question is None)
+        await bus.publish("a", "2")
+        base.tell(b"a", 7, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 2)
+        waiting = asyncio.create_task(bus.publish("a", "3"))
+        base.settle(b"a")
+        await bus.publish("b", "answered behind that")
+        assert publisher.question is not None, "the first answer says nothing about the second message"
+        base.settle(b"a")
+        await waiting
+        assert (base.payloads(), home.payloads()) == ([b"1", b"2", b"answered behind that"], [b"3"])
+
+
+@on_loop
+async def test_an_answer_is_not_for_a_question_that_was_refused() -> None:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
+        await bus.publish("a", "1")
+        base.peer.answers[b"EQ.SETTLE"] = always(b"-ERR not now\r\n")
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 1)
+        await bus.publish("a", "2")
+        base.peer.answers[b"EQ.SETTLE"] = base._settle
+        base.tell(b"a", 6, base)
+        await home.peer.until(lambda: home.asked(b"EQ.SETTLE", b"a") == 1)
+        await bus.publish("a", "3")
+        base.tell(b"a", 7, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 2)
+        await bus.publish("a", "4")
+        assert (base.payloads(), home.payloads()) == ([b"1", b"3"], [b"2", b"4"])
+
+
+@on_loop
 async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded() -> None:
     async with hubs() as (base, home, _), connect(base.url, in_flight_messages_max=2) as bus:
         base.settles = False
@@ -199,6 +239,40 @@ async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_
         base.last.send(push(b"eq.severed", name))
         await waiting
         assert b"4" in base.payloads()
+        sent = [request[:2] for request in base.last.requests if request[0] in (b"EQ.AFTER", b"EQ.PUBLISH")]
+        assert sent[-2:] == [[b"EQ.AFTER", b"a"], [b"EQ.PUBLISH", b"a"]], (
+            "it comes after all that has a position"
+        )
+
+
+@on_loop
+async def test_what_a_message_comes_after_is_said_again_if_it_was_not_sent_before_the_connection_was_lost() -> (
+    None
+):
+    async with hubs() as (base, home, _), connect(base.url, settings=QUICK, in_flight_messages_max=1) as bus:
+        await bus.publish("a", "1")
+        base.tell(b"a", 5, home)
+        await bus.publish("a", "2")
+        await until(lambda: bus._routing._misplaced == {})
+        name = next(request[1] for request in home.last.requests if request[0] == b"EQ.LINK")
+        base.severs, base.peer.answers[b"PUBLISH"] = False, always(None)
+        await home.peer.stop()
+        waiting = asyncio.create_task(bus.publish("a", "3"))
+        await base.peer.until(lambda: base.asked(b"EQ.SEVER", name) == 1)
+        uncertain = asyncio.create_task(bus.publish("b", "in flight"))
+        await base.peer.until(lambda: b"in flight" in base.payloads())
+        base.last.send(push(b"eq.severed", name))
+        publishing = bus._publishing
+        await until(lambda: publishing._publishers[b"a"].last_link is publishing._base)
+        former = base.last
+        former.reset()
+        with pytest.raises(UncertainError):
+            await uncertain
+        base.peer.answers[b"PUBLISH"] = always(b":1\r\n")
+        await waiting
+        assert base.last is not former
+        sent = [request[0] for request in base.last.requests if request[0] in (b"EQ.AFTER", b"EQ.PUBLISH")]
+        assert sent[-2:] == [b"EQ.AFTER", b"EQ.PUBLISH"]
 
 
 @on_loop

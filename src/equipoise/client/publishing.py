@@ -12,7 +12,9 @@ Then what waited is sent over the new link. A hub that knows neither command is 
 
 A topic with lanes has several streams, and another hub may give its messages to another one, under plans that this
 client has not heard of. So the answer to EQ.SETTLE names the stream and the position that was reached there, and the
-first message over the new link is tagged with it (EQ.AFTER): subscribers that get both streams see it after that.
+first message over the new link is tagged with it (EQ.AFTER): subscribers that get both streams see it after that. The
+answer to EQ.SEVER names none, and a hub that is dead could not name it: so the first message comes after the last
+positions of all of the topic's streams, as the next hub finds them.
 
 While a topic is above its rate limit its hub lets publishes wait (throttle.py). Then its next ones wait here, and it
 does not change hubs.
@@ -44,8 +46,6 @@ from equipoise.client.wire.requests import (
 from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError, UncertainError, WorldError
 
 PING = encode_request(b"PING")
-TAGS_MAX = 8
-"""Streams whose positions are sent along: the latest of them are all that can matter."""
 
 
 class Publishing:
@@ -188,7 +188,10 @@ class Publishing:
         if last is None and publisher.is_tag_due and not publisher.waiting:
             # Until there is a message to tag.
             return
-        if last is None or last is connection or last.is_severed:
+        if last is not None and last is not connection and last.is_severed_by_hub:
+            publisher.leave_unknown()
+            self._advance(publisher)
+        elif last is None or last is connection or last.is_severed:
             self._arrive(publisher, connection)
         elif not last.lost.done():
             self._settle(publisher, last)
@@ -257,15 +260,12 @@ class Publishing:
 
     def _tag(self, publisher: TopicPublisher, request: Request) -> None:
         """Say ahead of the message which positions it comes after."""
-        frame = with_position(request.frame)
-        if frame == request.frame:
-            # A ping.
+        if request.frame == PING:
             return
-        publisher.is_tag_due = False
-        request.frame = frame
-        for stream, (epoch, n) in publisher.tags.items():
-            words = (b"EQ.AFTER", publisher.topic, stream, b"%d" % epoch, b"%d" % n)
-            publisher.link.outbox.put(SyncRequest(encode_request(*words)))
+        # One that was not sent over an earlier connection has that form already.
+        request.frame = with_position(request.frame)
+        for tag in publisher.take_tags():
+            publisher.link.outbox.put(SyncRequest(tag))
 
     def _hold(self, request: Request) -> None:
         """A request waits in its publisher."""
@@ -285,24 +285,13 @@ class Publishing:
                 if push is not None or not last.lost.done():
                     publisher.last_connection = None
                 if push is not None:
-                    self._note(publisher, push)
+                    publisher.note(push)
                 self._advance(publisher)
 
         frame = encode_request(b"EQ.SETTLE", publisher.topic)
         publisher.question = question = QueryRequest(frame, (b"eq.settled", publisher.topic), answered)
         last.expect(question)
         publisher.last_link.outbox.put(question)
-
-    def _note(self, publisher: TopicPublisher, push: Push) -> None:
-        """Keep the position that was reached in the stream that the last connection led to."""
-        stream, epoch, n = push[2:5]
-        if not isinstance(stream, bytes) or not isinstance(epoch, int) or not isinstance(n, int) or not epoch:
-            return
-        publisher.tags.pop(stream, None)
-        publisher.tags[stream] = (epoch, n)
-        if len(publisher.tags) > TAGS_MAX:
-            del publisher.tags[next(iter(publisher.tags))]
-        publisher.is_tag_due = True
 
     def _sever(self, publisher: TopicPublisher, last: Connection, connection: Connection) -> None:
         if last in self._severing:
@@ -314,6 +303,7 @@ class Publishing:
             self._base.rename()
 
         def answered(push: Push | None) -> None:
+            last.is_severed_by_hub = push is not None
             last.is_severed = push is not None or not connection.lost.done()
             _, publishers = self._severing.pop(last)
             for one in publishers:
@@ -352,6 +342,7 @@ class Publishing:
             if isinstance(publisher, TopicPublisher):
                 self._hold(request)
                 publisher.waiting = {request: None, **publisher.waiting}
+                publisher.tag_again()
             else:
                 request.fail(UncertainError("the connection was lost before the answer came"))
         for publisher in list(self._publishers.values()):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from equipoise.client.throttle import TopicThrottle
+from equipoise.client.wire.codec import encode_request
 from equipoise.client.wire.connection import Connection
 from equipoise.client.wire.link import Link
-from equipoise.client.wire.requests import Request
+from equipoise.client.wire.requests import Push, Request
 
 __all__ = ["TopicPublisher"]
+
+# Streams whose positions are sent along: the latest of them are all that can matter.
+TAGS_MAX = 8
 
 
 class TopicPublisher:
     """One topic. Owned by Publishing."""
 
     __slots__ = (
+        "has_tagged",
+        "is_after_all",
         "is_tag_due",
         "last_connection",
         "last_link",
@@ -39,6 +47,42 @@ class TopicPublisher:
         # By stream, the positions reached in those used before, the latest last; and whether the next message must say.
         self.tags: dict[bytes, tuple[int, int]] = {}
         self.is_tag_due = False
+        # Whether the next message comes after the last positions of all streams, since that of the last one is unknown.
+        self.is_after_all = False
+        # Whether any message was tagged.
+        self.has_tagged = False
         # None while the topic is within its rate limit, or has none.
         self.throttle: TopicThrottle | None = None
         self.used_at = 0.0
+
+    # What the next message comes after.
+
+    def note(self, push: Push) -> None:
+        """Keep the position that was reached in the stream that the last connection led to, as `eq.settled` has it."""
+        stream, epoch, n = push[2:5]
+        if not isinstance(stream, bytes) or not isinstance(epoch, int) or not isinstance(n, int) or not epoch:
+            return
+        self.tags.pop(stream, None)
+        self.tags[stream] = (epoch, n)
+        if len(self.tags) > TAGS_MAX:
+            del self.tags[next(iter(self.tags))]
+        self.is_tag_due = True
+
+    def leave_unknown(self) -> None:
+        """The last connection is lost, and ended at its hub: what went over it has positions, which are not known."""
+        self.is_after_all = self.is_tag_due = True
+        self.last_connection = None
+
+    def tag_again(self) -> None:
+        """A message was not sent, so perhaps none behind the tags was: the hub forgets tags with the connection."""
+        if self.has_tagged:
+            self.is_after_all = self.is_tag_due = True
+
+    def take_tags(self) -> Iterator[bytes]:
+        """The requests to send ahead of the next message."""
+        self.is_tag_due, self.has_tagged = False, True
+        for stream, (epoch, n) in self.tags.items():
+            yield encode_request(b"EQ.AFTER", self.topic, stream, b"%d" % epoch, b"%d" % n)
+        if self.is_after_all:
+            self.is_after_all = False
+            yield encode_request(b"EQ.AFTER", self.topic)

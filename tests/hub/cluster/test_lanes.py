@@ -284,6 +284,71 @@ def test_a_publisher_says_what_its_next_message_comes_after() -> None:
     assert payloads(client.read()) == [b"first", b"second"]
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_publisher_that_lost_its_hub_comes_after_all_streams(*, is_over: bool) -> None:
+    """The link from h2 to h3 is slow; the publisher goes from h2 to h1, where it knows no position in the lane of h2.
+
+    Nor does it if the lane is over at h1 by then, and not at h3.
+    """
+    hubs = spread()
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h2", "first")
+    if is_over:
+        hubs.replicate("t", Mode.SINGLE, "h1")
+        assert not hubs["h1"].core.index.lanes
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t")
+    hubs.settle()
+    assert publisher.read() == [b"OK"]
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    assert payloads(client.read()) == []
+    hubs.release("h2", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+def test_a_publisher_that_comes_after_all_streams_does_so_if_its_hub_changes_streams_before_the_message() -> (
+    None
+):
+    """The link from h1 to h3 is slow, and the publisher goes from h1 to h2, which is given a lane."""
+    hubs = Hubs("h1", "h2", "h3")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    subscribed(hubs, "h2", "SUBSCRIBE", "t")
+    hubs.held.add(("h1", "h3"))
+    publish(hubs, "h1", "first")
+    publisher = hubs["h2"].client()
+    publisher.send("EQ.AFTER", "t")
+    hubs.settle()
+    hubs.replicate("t", LANES, "h1", "h2")
+    assert publisher.read() == [b"OK"]
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    assert publisher.read()[0][0] == b"h2"
+    assert payloads(client.read()) == []
+    hubs.release("h1", "h3")
+    assert payloads(client.read()) == [b"first", b"second"]
+
+
+def test_a_hub_knows_which_lanes_have_been_over_for_a_while() -> None:
+    hubs = spread()
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    asking = hubs["h1"].cluster.asking
+    topic = hubs["h1"].core.make_topic(b"t")
+    assert topic is not None
+    assert asking.streams_of(topic) == [b"", b"h2"]
+    hubs["h1"].advance(ENDS_KEPT_S + ClusterSettings().unsubscribe_delay_s)
+    hubs["h1"].advance(0.1)
+    assert asking.streams_of(topic) == [b""]
+
+
+def test_a_publisher_at_a_hub_alone_comes_after_all_that_it_has() -> None:
+    client = Hubs("h1")["h1"].client()
+    assert client.do("EQ.AFTER", "t") == b"OK"
+    assert str(client.do("EQ.AFTER", "t", "h2")).startswith("ERR syntax error: EQ.AFTER")
+
+
 @pytest.mark.parametrize("stream", ["h2", "", "nowhere"])
 def test_nobody_waits_for_a_position_that_was_never_given(stream: str) -> None:
     hubs = spread()
@@ -488,3 +553,34 @@ def test_what_waits_of_a_lane_that_is_over_keeps_the_trunk_for_subscribers_by_pa
         hubs["h3"].advance(ClusterSettings().unsubscribe_delay_s)
     stream = hubs["h3"].core.index.topics[b"t"].stream
     assert stream is None or not stream.is_kept
+
+
+def test_a_lane_that_is_named_again_and_whose_hub_dies_has_ended_for_all_who_know_it() -> None:
+    """
+    1. h3 has a subscriber that gets the lane of h2 here, and one that gets it at h2. A plan ends the lane, and the next
+       one names it again; the link from h2 to h3 is cut.
+    2. h2 dies before h3 has taken the end of the lane: both subscribers receive the end.
+    """
+    hubs = spread("h1", "h2", "h3", "h4")
+    told, _ = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
+    elsewhere, _ = subscribed(hubs, "h3", "EQ.OWN", "t", "ELSEWHERE", "h2")
+    hubs.held.update({("h2", "h3"), ("h2", "h1"), ("h2", "h4")})
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    hubs.kill("h2")
+    ended = [b"eq.ended", b"t", b"h2", 0, 0]
+    assert (told.read().count(ended), elsewhere.read().count(ended)) == (1, 1)
+
+
+def test_a_lane_that_never_began_at_a_hub_ends_there_for_those_who_had_it_elsewhere() -> None:
+    """
+    1. Subscribers of h3 get the lane of h2 at h2, so h3 does not follow it. A plan ends the lane, the next names it.
+    2. h2 dies before h3 follows the lane: the subscribers receive the end from h3.
+    """
+    hubs = spread("h1", "h2", "h3", "h4")
+    client, _ = subscribed(hubs, "h3", "EQ.OWN", "t", "ELSEWHERE", "h2")
+    hubs.held.update({("h2", "h3"), ("h2", "h1"), ("h2", "h4")})
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    hubs.replicate("t", LANES, "h1", "h2")
+    hubs.kill("h2")
+    assert client.read() == [[b"eq.ended", b"t", b"h2", 0, 0]]

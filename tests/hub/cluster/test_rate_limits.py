@@ -9,6 +9,7 @@ import pytest
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.lane_returns import LaneReturns
+from equipoise.hub.cluster.link.capability import CAPABILITIES, REMAINDER
 from equipoise.hub.cluster.topic_limit import limit_window
 from equipoise.hub.data.topics import Topic
 from equipoise.hub.settings import Limits
@@ -515,6 +516,27 @@ def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same(
     assert [client.read() for client in early] == [[0, 0]] * len(early)
     assert level(hubs["h1"]) == 2.0
     assert not hubs["h3"].core.index.lanes
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_tokens_that_a_lane_has_left_go_to_the_trunk(is_old: bool) -> None:
+    """
+    1. The topic has a full share at each of two hubs: 2 of 4 tokens.
+    2. The plan ends the lane. The trunk has all 4 tokens at once, not after 0.2 s of the rate.
+    3. A hub of the previous release does not know the frame: the gained depth is empty.
+    """
+    hubs = placed("h1", "h2", mode=Mode.ALL_SUBSCRIBERS, homes=("h1", "h2"), rate=10.0, burst=4)
+    pass_time(hubs, 1.0)
+    for node in hubs.nodes.values():
+        fill(node)
+    lane = next(lane for lane in hubs["h2"].core.index.lanes.values() if lane.is_home)
+    assert lane.limit is not None
+    lane.limit.bucket.fill(lane.limit.share.depth)
+    if is_old:
+        hubs["h2"].cluster.out["h1"].capabilities = CAPABILITIES - {REMAINDER}
+    hubs.replicate("x", Mode.SINGLE, "h1")
+    hubs.settle_now()
+    assert int(level(hubs["h1"])) == (2 if is_old else 4)
 
 
 def shares_at(hubs: Hubs) -> dict[str, tuple[float, float]]:

@@ -69,7 +69,7 @@ class TopicLanes:
 class Lane(Topic):
     """One lane at one hub, its own or another's. Made and ended by `lanes`."""
 
-    __slots__ = ("_trunk", "asked", "deaths", "facts", "has_ended", "hub", "named", "told_epoch")
+    __slots__ = ("_trunk", "asked", "deaths", "due", "facts", "has_ended", "hub", "named", "told_epoch")
 
     def __init__(self, trunk: Topic, hub: str, facts: Facts, *, epoch: int) -> None:
         super().__init__(trunk.name, epoch, is_shard=False)
@@ -81,6 +81,8 @@ class Lane(Topic):
         # Another hub's: the plan under which we have asked to follow it, and the epoch that subscribers have received.
         self.asked = 0
         self.told_epoch = 0
+        # Subscribers that left the lane out before the plan named it again: they have not received its beginning.
+        self.due: set[Subscriber] = set()
         # Another hub's: lives of that hub that are over, and whose last messages of the lane wait here.
         self.deaths = 0
         # Another hub's: the lane has ended, and the plan names it again. The next one begins with its first message.

@@ -19,15 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.lane_announcements import LaneAnnouncements
 from equipoise.hub.cluster.lane_followers import LaneFollowers
 from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.lane_state import (
     Facts,
     Lane,
     TopicLanes,
-    ended_push,
     lane_key,
-    lane_push,
     parse_lane_key,
 )
 from equipoise.hub.cluster.link.frames import FollowFrame, LaneFrame, SettledFrame
@@ -108,6 +107,7 @@ class Lanes:
         # By hub, this one included, the latest version about which it has said SETTLED.
         self.settled: dict[str, int] = {}
         self._version = 0
+        self.announcements = LaneAnnouncements(cluster)
         self.followers = LaneFollowers(cluster)
         self.returns = LaneReturns(cluster)
 
@@ -160,7 +160,7 @@ class Lanes:
             topic.renew()
             self._cluster.limits.adopt(lane, self._cluster.core.specs.of(lane))
             if is_own:
-                self.announce_begun(lane)
+                self.announcements.begun(lane)
 
     def evaluate(self, topic: Topic) -> None:
         """After a change of plan, or of who is alive, and before DONE is said about it."""
@@ -170,22 +170,13 @@ class Lanes:
         for lane in self.of(topic):
             stream = lane.stream
             if lane.named != lane.facts.since:
-                self._begin_anew(lane)
+                lane.named = lane.facts.since
+                self.announcements.begins_anew(lane)
             if stream is not None and lane.hub != self._cluster.name:
                 stream.peer = lane.hub if lane.hub in self._cluster.out else None
                 self.follow(lane)
                 self._cluster.ingress.drain(stream)
         self._cluster.ways.retarget(topic)
-
-    def _begin_anew(self, lane: Lane) -> None:
-        """The plan names a lane that another one had ended: who gets it elsewhere may not get this one there."""
-        lane.named = lane.facts.since
-        if lane.beside is not None and lane.beside.absent:
-            lane.beside.absent.clear()
-            lane.audience = None
-            lane.told_epoch = 0
-            if lane.hub == self._cluster.name:
-                self.announce_begun(lane)
 
     def of(self, topic: Topic) -> list[Lane]:
         return [] if topic.beside is None else list(topic.beside.lanes.values())
@@ -219,13 +210,7 @@ class Lanes:
         """We follow the lane."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are opened"
-        self.announce_begun(lane)
-
-    def announce_begun(self, lane: Lane) -> None:
-        if lane.told_epoch != lane.epoch:
-            lane.told_epoch = lane.epoch
-            self._cluster.announce_loss(lane.trunk)
-            self._cluster.listening.push(lane, lane_push(lane))
+        self.announcements.begun(lane)
 
     def ended(self, stream: Stream, epoch: int, n: int) -> None:
         """The lane is over, and all of it has been taken. Epoch 0: there was none."""
@@ -242,7 +227,7 @@ class Lanes:
             has_died and (lane.deaths or not facts.is_over)
         ):
             # The plan names it again: its hub has been asked for the next one.
-            self._cluster.listening.push(lane, ended_push(lane, epoch, n))
+            self.announcements.ended(lane, epoch, n)
             stream.source, stream.joining, lane.has_ended = None, lane.hub, True
             # Beyond all of that epoch.
             lane.epoch, lane.n, lane.audience = max(lane.epoch, (epoch or lane.epoch) + 1), 0, None
@@ -257,8 +242,7 @@ class Lanes:
         self._cluster.core.index.lanes.pop(lane.key, None)
         if trunk.beside is not None:
             trunk.beside.lanes.pop(lane.hub, None)
-        if lane.told_epoch:
-            self._cluster.listening.push(lane, ended_push(lane, epoch, n))
+        self.announcements.removed(lane, epoch, n)
         waiters = []
         if stream is not None:
             self._cluster.tags.forget(stream)
@@ -297,6 +281,7 @@ class Lanes:
             return True
         if not self.returns.give_back(lane):
             return False
+        self._cluster.limits.lane_ended(lane)
         self.followers.tell_over(lane)
         self._remove(lane, lane.epoch, lane.n)
         return True
@@ -325,6 +310,7 @@ class Lanes:
             if facts.dropped and facts.dropped <= version:
                 del known[hub]
                 facts.is_over = True
+                self._cluster.asking.lane_over(name, hub)
                 lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
                 # One that is followed waits for its end, which has come but may have to wait for something.
                 if lane is not None and not (lane.stream is not None and lane.stream.pending):
@@ -357,7 +343,7 @@ class Lanes:
         for lane in self._cluster.core.index.lanes.values():
             if lane.hub == self._cluster.name:
                 lane.epoch, lane.audience = self._cluster.core.new_epoch(), None
-                self.announce_begun(lane)
+                self.announcements.begun(lane)
         self.followers.introduced()
 
     def introduce(self, link: OutLink) -> None:
@@ -378,7 +364,7 @@ class Lanes:
                 del self.known[name]
         for lane in [lane for lane in self._cluster.core.index.lanes.values() if lane.hub == hub]:
             self._cluster.news.tell(lane)
-            self._tell_absent(lane)
+            self.announcements.hub_died(lane)
             stream = lane.stream
             if stream is not None and stream.pending:
                 lane.deaths += 1
@@ -387,14 +373,3 @@ class Lanes:
             else:
                 self._remove(lane, 0, 0)
                 self._cluster.tags.lane_died(lane)
-
-    def _tell_absent(self, lane: Lane) -> None:
-        """The hub of the lane is dead: those who got the lane from that hub itself hear of its end nowhere else."""
-        if lane.beside is None or not lane.beside.absent:
-            return
-        absent = [session for session in lane.members if session in lane.beside.absent]
-        lane.beside.absent.clear()
-        if not lane.told_epoch:
-            # It has not begun here: the other subscribers do not know it.
-            for session in absent:
-                session.write(ended_push(lane, 0, 0))

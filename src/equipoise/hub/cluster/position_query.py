@@ -11,12 +11,13 @@ the lane goes on to answer for a while, with the position where the lane ended.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.cluster.lane_state import lane_key
 from equipoise.hub.cluster.link.frames import AskFrame, AtFrame
 from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import NOWHERE
 
 if TYPE_CHECKING:
@@ -48,7 +49,14 @@ class _Streams(Protocol):
     def find(self, trunk: Topic, stream: bytes) -> Topic | None: ...
 
 
+class _Lanes(Protocol):
+    @property
+    def known(self) -> Mapping[bytes, Mapping[str, object]]: ...
+
+
 class _Cluster(ClusterPort, Protocol):
+    @property
+    def lanes(self) -> _Lanes: ...
     @property
     def tags(self) -> _Streams: ...
 
@@ -63,6 +71,8 @@ class PositionQueries:
         self._asked: dict[tuple[str, bytes], deque[Query]] = {}
         # Of this hub's lanes that are over, by key: the last position, and until when it is kept. The oldest first.
         self._ends: dict[bytes, tuple[tuple[int, int], float]] = {}
+        # By topic and hub, the lanes that are over here, and until when their hubs keep the ends.
+        self._over: dict[bytes, dict[str, float]] = {}
 
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
@@ -114,6 +124,15 @@ class PositionQueries:
         self._asked.setdefault((peer, key), deque()).append(query)
         self._cluster.tell(peer, AskFrame(key))
 
+    def streams_of(self, trunk: Topic) -> list[bytes]:
+        """The streams of a topic in which a message that has a position may still be on its way to a hub."""
+        lanes = {*self._cluster.lanes.known.get(trunk.name, ()), *self._over.get(trunk.name, ())}
+        return [TRUNK, *(hub.encode() for hub in sorted(lanes))]
+
+    def lane_over(self, topic: bytes, hub: str) -> None:
+        """The hub has ended its lane of the topic. Other hubs may not know yet."""
+        self._over.setdefault(topic, {})[hub] = self._cluster.core.now() + ENDS_KEPT_S
+
     def lane_ended(self, key: bytes, at: tuple[int, int]) -> None:
         """A lane of this hub is over, and this was its last position."""
         self._ends.pop(key, None)
@@ -124,6 +143,12 @@ class PositionQueries:
         now = self._cluster.core.now()
         while self._ends and (first := next(iter(self._ends.items())))[1][1] <= now:
             del self._ends[first[0]]
+        for topic, hubs in list(self._over.items()):
+            left = {hub: until for hub, until in hubs.items() if until > now}
+            if left:
+                self._over[topic] = left
+            else:
+                del self._over[topic]
 
     def _end(self, key: bytes) -> tuple[int, int]:
         return self._ends[key][0] if key in self._ends else NOWHERE

@@ -116,6 +116,9 @@ class _OneRoute:
 
     def refuse_waiting(self, topic: Topic) -> None: ...
 
+    def streams_of(self, trunk: Topic) -> list[bytes]:
+        return [TRUNK]
+
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Topics that the next messages of one connection may be tagged for: as many as it may well have open.
 TAGGED_MAX = 1_000
+# Stands for the last position of a stream, whatever it is: later than any.
+LATEST = (2**62, 2**62)
 _USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE [stream ...]]"
 
 
@@ -38,41 +40,80 @@ def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
 
 
 def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """The session's next EQ.PUBLISH to the topic comes after a position of another stream, if that has been given."""
-    epoch, n = parse_integer(command[3]), parse_integer(command[4])
-    if epoch is None or n is None or min(epoch, n) < 0:
-        return "ERR epoch and n are numbers"
+    """The session's next EQ.PUBLISH to the topic comes after a position of another stream, if that has been given.
+
+    Without a position: after the last one of each of the topic's streams.
+    """
+    positions = _named_positions(command)
+    if isinstance(positions, str):
+        return positions
     topic = core.topic_to_publish(session, command[1])
     if isinstance(topic, str):
         return topic
-    is_kept_to = core.cluster.named.keep_to(topic, command[2], (epoch, n))
-    if is_kept_to and not (command[2] == TRUNK and topic.is_home and epoch > topic.epoch):
+    is_named = positions is not None
+    if positions is None:
+        positions = dict.fromkeys(core.cluster.asking.streams_of(topic), LATEST)
+    left = {
+        stream: at
+        for stream, at in positions.items()
+        if not core.cluster.named.keep_to(topic, stream, at) or (is_named and _is_replaced(topic, stream, at))
+    }
+    if not left:
         return OK
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:
         return f"ERR more than {TAGGED_MAX} topics with EQ.AFTER and without EQ.PUBLISH on one connection"
-    stream, name = command[2], topic.name
-    # Until the position is confirmed, EQ.PUBLISH to the topic is refused: it would come too early.
-    tags.setdefault(name, {})[stream] = UNCONFIRMED
-    reply = Reply()
+    # Until the positions are confirmed, EQ.PUBLISH to the topic is refused: it would come too early.
+    tags.setdefault(topic.name, {}).update(dict.fromkeys(left, UNCONFIRMED))
+    return _confirm(core, session, topic, left)
 
-    def confirmed(given_epoch: int, given_n: int) -> None:
-        at = min((epoch, n), (given_epoch, given_n))
-        tagged = tags.get(name, {})
+
+def _confirm(core: HubCore, session: Session, topic: Topic, left: dict[bytes, tuple[int, int]]) -> Reply:
+    """Ask how far these streams are: of what the client names, no more is believed."""
+    reply, tags, name = Reply(), session.tags or {}, topic.name
+
+    def confirmed(stream: bytes, given: tuple[int, int]) -> None:
+        at, tagged = min(left.pop(stream), given), tags.get(name, {})
         if at[0]:
             tagged[stream] = at
         else:
             tagged.pop(stream, None)
         if not tagged:
             tags.pop(name, None)
-        reply.complete(OK)
+        if not left:
+            reply.complete(OK)
 
-    asking, is_wanted = core.cluster.asking, lambda: not session.is_closing
-    if is_kept_to:
-        asking.await_epoch(topic, epoch, confirmed, is_wanted)
-    else:
-        asking.position(topic, stream, confirmed, is_wanted)
+    def is_wanted() -> bool:
+        return not session.is_closing
+
+    asking = core.cluster.asking
+    for stream, at in list(left.items()):
+
+        def answer(epoch: int, n: int, stream: bytes = stream) -> None:
+            confirmed(stream, (epoch, n))
+
+        if at is not LATEST and _is_replaced(topic, stream, at):
+            asking.await_epoch(topic, at[0], answer, is_wanted)
+        else:
+            asking.position(topic, stream, answer, is_wanted)
     return reply
+
+
+def _named_positions(command: list[bytes]) -> dict[bytes, tuple[int, int]] | str | None:
+    """The position that EQ.AFTER names; None if it means the last of each stream."""
+    if len(command) == 2:
+        return None
+    if len(command) != 5:
+        return "ERR syntax error: EQ.AFTER topic [stream epoch n]"
+    epoch, n = parse_integer(command[3]), parse_integer(command[4])
+    if epoch is None or n is None or min(epoch, n) < 0:
+        return "ERR epoch and n are numbers"
+    return {command[2]: (epoch, n)}
+
+
+def _is_replaced(topic: Topic, stream: bytes, at: tuple[int, int]) -> bool:
+    """Whether another hub has opened the trunk since, if the position is one that was given."""
+    return stream == TRUNK and topic.is_home and at[0] > topic.epoch
 
 
 def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:

@@ -153,9 +153,9 @@ def _streams() -> list[CommandSpec]:
         ),
         CommandSpec(
             name="eq.after",
-            arity=5,
+            arity=-2,
             run=streams.after,
-            summary="Orders the next EQ.PUBLISH to a topic after a position of another of its streams.",
+            summary="Orders the next EQ.PUBLISH to a topic after a position of another of its streams, or of all.",
             **facts,  # type: ignore[arg-type]  # the four facts above
         ),
     ]

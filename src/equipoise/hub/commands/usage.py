@@ -35,7 +35,7 @@ USAGE = {
     "command|info": "[command-name [command-name ...]]",
     "config|get": "parameter [parameter ...]",
     "echo": "message",
-    "eq.after": "channel stream epoch n",
+    "eq.after": "channel [stream epoch n]",
     "eq.append": "channel publisher run n message [message ...]",
     "eq.arrivals": "channel ON|OFF [key]",
     "eq.link": "link-name [ROUTES]",

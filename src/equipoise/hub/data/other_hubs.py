@@ -198,6 +198,9 @@ class NamedDependencies(Protocol):
 
 
 class StreamPositions(Protocol):
+    def streams_of(self, trunk: Topic) -> list[bytes]:
+        """The streams of a topic in which a message that has a position may still be on its way to a hub."""
+
     def position(
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None: ...
