@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from equipoise.content.balancing.press import PressSampler
     from equipoise.content.balancing.settings import BalancingSettings
     from equipoise.hub.content.topic_filters import MatchedRun, TopicFilters
-    from equipoise.hub.data.ports import Timer, Turns
+    from equipoise.hub.data.ports import OutputTurns, Timer
 
 __all__ = ["EdgeProbe", "covers_of", "tagged"]
 
@@ -65,7 +65,7 @@ def covers_of(filters: Iterable[Filter]) -> tuple[str, ...]:
 
 
 class _Shell(Protocol):
-    turns: Turns
+    turns: OutputTurns
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer: ...
     def now(self) -> float: ...

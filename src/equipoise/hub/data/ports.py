@@ -96,7 +96,7 @@ def discard(data: bytes) -> None:
     """The `write` of a session without a transport."""
 
 
-class Turns(Protocol):
+class OutputTurns(Protocol):
     """Gather what is written to connections in one turn, and send it at the end of the turn."""
 
     def turn(self, work: Callable[[], object], /) -> object:
@@ -119,7 +119,7 @@ class UngatheredTurns:
 class Shell(Protocol):
     """What the core needs of the world."""
 
-    turns: Turns
+    turns: OutputTurns
 
     def now(self) -> float:
         """Monotonic seconds."""
