@@ -35,6 +35,7 @@ from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
 from equipoise.hub.cluster.link.incoming import InLink, LinkId
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
+from equipoise.hub.cluster.loss_disconnects import disconnect_on_loss
 from equipoise.hub.cluster.named_positions import NamedPositions
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import PeerEvents
@@ -97,7 +98,7 @@ class Cluster:
         self.submit, self.admit = self.ways.publish, self.ways.admit
         self.listening = SubscriptionBarrier(self)
         if settings.disconnect_on_loss:
-            core.losses.on_loss = self.listening.disconnect_plain
+            disconnect_on_loss(core)
         self.receipts = ClientAcks(self)
         self.severing = LinkSevering(self)
         self.redirects: TopicRedirects = TopicRedirects(self, settings)

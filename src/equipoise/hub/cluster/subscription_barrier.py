@@ -363,26 +363,6 @@ class SubscriptionBarrier:
         for session in told:
             session.write(frame)
 
-    def disconnect_plain(self, name: bytes | None) -> None:
-        """Messages of a topic are lost, or of any: end the connections of plain subscribers that it concerns.
-
-        They hear of a loss in no other way. In a turn of its own: this is called in the middle of deliveries.
-        """
-        self._cluster.core.shell.call_later(0, self._disconnect_plain, name)
-
-    def _disconnect_plain(self, name: bytes | None) -> None:
-        core = self._cluster.core
-        topic = None if name is None else core.index.topics.get(name)
-        patterns = core.index.patterns if name is None else core.index.patterns.matching(name)
-        groups = [(pattern.members, Kind.PATTERN) for pattern in patterns]
-        if topic is not None:
-            groups.append((topic.members, Kind.NAME))
-        content = None if topic is None else topic.content
-        filtered = frozenset() if content is None else frozenset(content.plain_sessions())
-        for session in list(core.sessions.values()):
-            if session in filtered or any(kind in members.get(session, ()) for members, kind in groups):
-                core.cut(session, "messages of its topics are lost")
-
 
 def _call_all(releases: Iterable[Callable[[], None]]) -> None:
     for release in releases:
