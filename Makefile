@@ -20,9 +20,10 @@ demo: $(STAMP)
 	$(BIN)/equipoise demo
 
 # Two workers for each core: half of the time tests wait for processes, JVMs and browsers (tests/support/schedule.py). The
-# longest tests are listed at the end. `make test KEEP=--keep-durations` writes down how long each module took.
+# longest tests are listed at the end. `make test KEEP=--keep-durations` writes down how long each module took. Compiled
+# modules are kept even where the environment says not to: tests start hundreds of processes that load 700 modules each.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=25 $(KEEP)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadgroup --durations=25 $(KEEP)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

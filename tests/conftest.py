@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support.collector import SettledCollector
 from support.cost import CostTable
 from support.leaks import LeakCheck
 from support.schedule import ByDuration, DurationKeeper
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(LeakCheck())
     config.pluginmanager.register(CostTable())
+    config.pluginmanager.register(SettledCollector())
     if config.getoption("--keep-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(DurationKeeper())
 

@@ -121,6 +121,7 @@ CIRCLE_MODULES_MAX = 6
 # A module shorter than this that one other module imports is a part of that one, unless it is listed here.
 SMALL_LINES = 60
 SMALL_MODULES = {
+    "limits/remainders": "pure arithmetic with a property of its own",
     "hub/logs/log_owner": "which hub answers while a log is opened; the log itself has no room for it",
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",

@@ -111,8 +111,8 @@ class RelayEngine(RelayMerge):
 
     def receive(self, source: str, part: Part, *, epoch: int | None = None) -> None:
         own = self._at[0] if isinstance(part, Dependency) else part.epoch
-        arrival = Arrival(source, own if epoch is None else epoch, part)
-        if not self.pending and self.is_due(self, arrival):
+        arrival = Arrival(source, own if epoch is None else epoch, part, source in self.strays)
+        if not self.pending and self.is_due(self, arrival) and not self.is_void(arrival):
             self._take(part)
         else:
             self.pending.append(arrival)
@@ -125,7 +125,8 @@ class RelayEngine(RelayMerge):
     def _take_due(self) -> bool:
         taken = 0
         for arrival in self.due(self) if self.pending else ():
-            self._take(arrival.part)
+            if not self.is_void(arrival):
+                self._take(arrival.part)
             taken += 1
         return taken > 0
 

@@ -124,6 +124,53 @@ def test_to_follow_another_home_while_one_is_joined_leaves_that_one() -> None:
     assert relay.sources == set()
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_a_parent_sends_that_was_left_before_it_was_followed_does_not_go_ahead(is_late: bool) -> None:
+    """It came before the parent was left, or after."""
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    relay.follow("h4")
+    relay.joins_parent = True
+    relay.attached("h4", 5, 12)
+    if not is_late:
+        relay.receive("h4", messages(5, 13, 2))
+    relay.unfollow()
+    if is_late:
+        relay.receive("h4", messages(5, 13, 2))
+    relay.receive("h1", messages(5, 11))
+    # That of the parent that continues is not sent twice.
+    relay.receive("h4", messages(5, 12))
+    relay.receive("h1", messages(5, 13))
+    assert relay.taken == [Position(5, n) for n in (11, 12, 13)]
+    assert not relay.pending
+
+
+def test_a_home_that_was_left_before_it_was_followed_still_sends_for_patterns() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    relay.follow("h2")
+    relay.receive("h2", messages(5, 13, 2))
+    relay.unfollow()
+    relay.advance()
+    assert relay.taken == [Position(5, 13), Position(5, 14)]
+
+
+def test_a_parent_that_has_answered_as_often_as_it_was_left_is_believed_again() -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = "h1"
+    relay.joins_parent = True
+    for _ in range(2):
+        relay.follow("h4")
+        relay.follow("h1")
+        relay.strays["h4"] += 1
+    relay.unfollow()
+    relay.confirmed_left("h4")
+    relay.receive("h4", messages(5, 12))
+    relay.confirmed_left("h4")
+    relay.receive("h4", messages(5, 13))
+    assert relay.taken == [Position(5, 13)]
+
+
 def test_a_dependency_of_the_next_home_comes_behind_the_present_epoch_and_before_its_own_messages() -> None:
     """The next home names it when it is attached to. Messages of the present epoch must not wait behind it."""
     relay = RelayEngine(Position(5, 10))

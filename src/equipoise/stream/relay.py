@@ -11,6 +11,10 @@ that position, it asks the old home to say when all of the old epoch is on its w
 for that answer, or for the death of the hub that would have to give it. Epochs are taken in their order, so this holds
 for chains of moves too.
 
+A parent in a tree sends the stream from somewhere in the middle of an epoch on. If the relay leaves it before it has
+come to that position, what the parent has sent, or still sends until it has received the DETACH, is *stray*: the relay
+gets it again from the home or from its next source, behind what is missing before it.
+
 Always true:
     what waits does so because of another hub's answer, of a lower epoch that waits, or of a dependency;
     parts of one origin are taken in the order in which it sent them.
@@ -66,6 +70,8 @@ class Arrival(NamedTuple):
     origin: str
     epoch: int
     part: Part
+    # Whether it came from a parent that was left before it was followed.
+    is_stray: bool = False
 
     @property
     def size(self) -> int:
@@ -86,13 +92,28 @@ class Switch(NamedTuple):
 class RelayMerge:
     """Which hub one stream is followed at, and what waits. A stream at a hub derives from it."""
 
-    __slots__ = ("asked_under", "flushes", "join_at", "joining", "pending", "renewing", "source", "under")
+    __slots__ = (
+        "asked_under",
+        "flushes",
+        "join_at",
+        "joining",
+        "joins_parent",
+        "pending",
+        "renewing",
+        "source",
+        "strays",
+        "under",
+    )
 
     def __init__(self) -> None:
         # The hub that is followed; the one that is attached to in its place, and where that said it begins.
         self.source: str | None = None
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
+        # Whether the next source is a parent in a tree, which does not number the stream; and by parent that was left
+        # before it was followed, how often it has yet to confirm that nothing more comes from there.
+        self.joins_parent = False
+        self.strays: dict[str, int] = {}
         # Of a content topic, versions of the plan: the one that the source lets this hub follow under, the one that it
         # was asked for beyond that, and the one that the next source was asked for, or -1 before it was asked.
         self.under = self.renewing = self.asked_under = 0
@@ -143,13 +164,24 @@ class RelayMerge:
     def is_due(self: S, rules: RelayRules[S], arrival: Arrival) -> bool:
         part = arrival.part
         if isinstance(part, Messages | FilteredRun):
-            return self.source in (None, arrival.origin) or self.continues(part.epoch, part.n)
+            is_fed = arrival.is_stray or self.source in (None, arrival.origin)
+            return is_fed or self.continues(part.epoch, part.n)
         if isinstance(part, Dependency):
             return not self.is_ahead(arrival) and rules.is_passed(self, part)
         if isinstance(part, Opened):
             return self.may_open(rules, arrival.origin, part)
         assert isinstance(part, Begun | Ended | Again), "a part is one of seven"
         return True
+
+    def is_void(self, arrival: Arrival) -> bool:
+        """Whether a part that is due is not to be taken: a stray one that does not continue what was taken.
+
+        Filters may have changed since a stray filtered run was sent, so it says nothing about what it leaves out.
+        """
+        part = arrival.part
+        if not arrival.is_stray or not isinstance(part, Messages | FilteredRun):
+            return False
+        return isinstance(part, FilteredRun) or not self.continues(part.epoch, part.n)
 
     def is_ahead(self, arrival: Arrival) -> bool:
         """Whether a hub that is not followed yet says something of an epoch that the stream has not reached.
@@ -160,7 +192,9 @@ class RelayMerge:
         return self.source not in (None, arrival.origin) and arrival.epoch > self.position[0]
 
     def due(self: S, rules: RelayRules[S]) -> Iterator[Arrival]:
-        """What waits and has become due, lower epochs first. The caller takes each before it asks for the next."""
+        """What waits and has become due, lower epochs first. The caller takes each, unless it is void, before it asks
+        for the next.
+        """
         waiting = sorted(self.pending, key=lambda arrival: arrival.epoch)
         self.pending.clear()
         blocked: set[str] = set()
@@ -194,7 +228,7 @@ class RelayMerge:
         """Follow the stream at its home; the hub to leave, if any, and whether to attach to the home."""
         left = None
         if self.joining not in (None, home):
-            left, self.joining, self.join_at = self.joining, None, None
+            left = self._leave_next()
         if self.source == home or self.joining is not None:
             return left, False
         self.joining = home
@@ -234,8 +268,8 @@ class RelayMerge:
 
     def unfollow(self) -> list[str]:
         """Follow no hub; those to leave."""
-        left = [hub for hub in (self.source, self.joining) if hub is not None]
-        self.source = self.joining = self.join_at = None
+        left = [hub for hub in (self.source, self._leave_next()) if hub is not None]
+        self.source = None
         self.under = self.renewing = 0
         return left
 
@@ -250,7 +284,25 @@ class RelayMerge:
                 key: is_ended for key, is_ended in self.flushes.items() if is_ended or key[0] != hub
             }
         if self.joining == hub:
-            self.joining = self.join_at = None
+            self._leave_next()
         if self.source == hub:
             self.source = None
             self.under = self.renewing = 0
+
+    def _leave_next(self) -> str | None:
+        """Attach no more to the hub that was to be the next source. Of a parent all that came and comes is stray."""
+        hub, self.joining, self.join_at = self.joining, None, None
+        if hub is not None and self.joins_parent:
+            self.strays.setdefault(hub, 0)
+            self.pending = deque(
+                arrival._replace(is_stray=True) if arrival.origin == hub else arrival
+                for arrival in self.pending
+            )
+        return hub
+
+    def confirmed_left(self, hub: str) -> None:
+        """Nothing that was sent before the hub was left is on its way any more, as far as one question says."""
+        if hub in self.strays:
+            self.strays[hub] -= 1
+            if self.strays[hub] <= 0:
+                del self.strays[hub]

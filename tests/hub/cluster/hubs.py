@@ -56,7 +56,7 @@ class Wires:
         return (self._name, link.hub, "control") if link.is_control else (self._name, link.hub)
 
     def declared_dead(self) -> None:
-        raise AssertionError("nobody is buried here")
+        raise AssertionError("no hub is declared dead here")
 
 
 class Hubs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from equipoise.hub.cluster.link.capability import TREES
 from equipoise.hub.cluster.streams import Stream
 from equipoise.model import Mode
@@ -201,3 +203,75 @@ def test_what_the_home_sends_for_a_pattern_is_not_left_out_when_a_parent_is_foll
     assert sources(hubs, "h3") == ["h2"]
     publish(hubs, "h1", 4)
     assert heard(client) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_parent_that_is_left_before_it_is_followed_brings_nothing_ahead_of_the_home(is_late: bool) -> None:
+    """Seed 774 of content-trees:
+
+    1. h3 has a client with a pattern and follows h1, the home; messages are on their way from there;
+    2. h3 joins h2 in the tree, which has those messages and sends later ones; h3 holds them back;
+    3. by the next plan h3 is no home and nobody there wants the topic by name: it leaves h2 and h1;
+    4. h1 goes on to send for the pattern: what h2 had sent, and still sends, is not taken ahead of that.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2")
+    client = subscribed(hubs, "h3", "PSUBSCRIBE", "t*")
+    by_name = subscribed(hubs, "h3")
+    publish(hubs, "h1", 1)
+    assert sources(hubs, "h3") == ["h1"]
+    hubs.held.add(("h1", "h3"))
+    publish(hubs, "h1", 2, 3)
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    assert (sources(hubs, "h3"), stream(hubs, "h3").joining) == (["h1"], "h2")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h1", 4)
+    if not is_late:
+        hubs.release("h2", "h3")
+        assert len(stream(hubs, "h3").pending) == 1
+    by_name.send("UNSUBSCRIBE", "t")
+    tree(hubs, "h1", "h2")
+    hubs.settle(hubs["h3"].core.settings.cluster.unsubscribe_delay_s)
+    assert (sources(hubs, "h3"), stream(hubs, "h3").joining) == ([None], None)
+    hubs.release("h2", "h3")
+    hubs.release("h1", "h3")
+    publish(hubs, "h1", 5)
+    assert heard(client) == [1, 2, 3, 4, 5]
+    assert hubs["h3"].core.losses.messages == 0
+    assert not stream(hubs, "h3").strays
+
+
+def test_the_next_home_opens_though_the_hubs_above_it_wait_for_it() -> None:
+    """Seed 972 of content-trees-crashes:
+
+    1. the chain is h1, h2, h3, h4, h5; a message is lost with h2, which was to pass it on;
+    2. by the next plan h5 is the home: h3, which has lost its source, wants to follow it;
+    3. h1 closes the epoch behind the lost message. h5 follows h4, which follows h3: it never comes from there.
+    """
+    hubs = Hubs("h1", "h2", "h3", "h4", "h5")
+    tree(hubs, "h1", "h2", "h3", "h4", "h5", parents=(0, 0, 1, 2, 3))
+    clients = [subscribed(hubs, hub) for hub in ("h3", "h4", "h5")]
+    publish(hubs, "h1", 1)
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h1", 2)
+    hubs.move(["t"], "h5")
+    hubs.kill("h2")
+    publish(hubs, "h1", 3)
+    assert [heard(client) for client in clients] == [[1, 3]] * 3
+    assert stream(hubs, "h1").peer == "h5"
+    # A subscriber by name at each of them lacks one message.
+    assert [hubs[hub].core.losses.messages for hub in ("h3", "h4", "h5")] == [1, 1, 1]
+
+
+def test_the_next_home_waits_for_the_end_of_the_epoch_while_the_hubs_above_it_have_sources() -> None:
+    hubs = Hubs("h1", "h2", "h3", "h4")
+    tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN)
+    client = subscribed(hubs, "h4")
+    hubs.held.add(("h2", "h3"))
+    publish(hubs, "h1", 1)
+    hubs.move(["t"], "h4")
+    publish(hubs, "h1", 2)
+    assert client.read() == []
+    hubs.release("h2", "h3")
+    assert heard(client) == [1, 2]
+    assert hubs["h4"].core.losses.messages == 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from equipoise.hub.cluster.barrier import Barrier
 from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.dependencies import Dependencies
+from equipoise.hub.cluster.epoch_flush import EpochFlush
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.followers import Followers
@@ -82,7 +83,7 @@ class Cluster:
         self.caught_up = self.merging.wake
         self.asked = PeerFilters(self)
         self.interests = Interests(self)
-        self.trees = Trees(self)
+        self.trees, self.flushes = Trees(self), EpochFlush(self)
         self.followers: Followers = Followers(self)
         self.take_in, self.answer_waiting = self.followers.take_in, self.followers.answer_waiting
         self.handover = HandoverEngine(self)
@@ -106,7 +107,7 @@ class Cluster:
         self.edge = ContentEdge(self)
         self.edge.head.publishers.count_for(self.redirects)
         self.counts = SubscriberCounts(core, self.out)
-        self.calls = LogCalls(self)
+        self.calls: LogCalls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False
@@ -134,7 +135,7 @@ class Cluster:
         """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
         if life == (self.name, self.core.incarnation):
             self.declared_dead()
-        elif self.router.bury(life):
+        elif self.router.declare_dead(life):
             self._follow([life])
 
     def declared_dead(self) -> None:
@@ -155,7 +156,7 @@ class Cluster:
         for name, link in list(self.out.items()):
             facts = peers.get(name)
             if facts is None or facts.incarnation != link.incarnation:
-                self._bury(name)
+                self._drop_peer(name)
         for name, facts in peers.items():
             if name not in self.out:
                 link = OutLink(name, facts.incarnation, self._settings.link_bytes_max, self._overflowed)
@@ -189,7 +190,7 @@ class Cluster:
                 self.handover.review_opening()
             self.lanes.settle()
 
-    def _bury(self, name: str) -> None:
+    def _drop_peer(self, name: str) -> None:
         link = self.out.pop(name)
         self.control.peer_gone(name)
         has_left = self.leaving.has_left(name)

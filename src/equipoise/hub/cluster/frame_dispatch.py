@@ -10,11 +10,9 @@ from equipoise.hub.cluster.filter_dispatch import filter_handlers
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
     AgainFrame,
-    AnswerFrame,
     AskFrame,
     AtFrame,
     AttachedFrame,
-    CallFrame,
     CancelFrame,
     CloseFrame,
     CountsFrame,
@@ -22,8 +20,6 @@ from equipoise.hub.cluster.link.frames import (
     DoneFrame,
     EchoFrame,
     EgressFrame,
-    EndedFrame,
-    FlushFrame,
     FollowFrame,
     Frame,
     FromFrame,
@@ -44,6 +40,7 @@ from equipoise.hub.cluster.link.frames import (
     ProbeFrame,
     RecountedFrame,
     RecountFrame,
+    RemainderFrame,
     RenewedFrame,
     ResentFrame,
     RunFrame,
@@ -54,20 +51,12 @@ from equipoise.hub.cluster.link.frames import (
     Tag,
     TearFrame,
     TokensFrame,
-    UnwatchFrame,
     WaitingFrame,
-    WatchFrame,
-    WokenFrame,
 )
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.region_counts import parse_count
 from equipoise.hub.data.topics import LANE_PREFIX
-from equipoise.stream.handover_events import (
-    CancelReceived,
-    CloseReceived,
-    OpenedReceived,
-    PreparedReceived,
-)
+from equipoise.stream.handover_events import CancelReceived, CloseReceived, OpenedReceived, PreparedReceived
 from equipoise.stream.parts import Again
 from equipoise.stream.relay import Arrival
 from equipoise.stream.submission import NOWHERE, Path, Submission
@@ -91,8 +80,8 @@ class FrameDispatch:
         self._handle_streams()
         self._handle_plans()
         self._handle_questions()
-        self._handle_logs()
         self._handlers.update(filter_handlers(cluster, self._find))
+        self._handlers.update(cluster.calls.handlers)
         self._handlers.update(cluster.redirects.seats.handlers)
         self._handlers.update(
             cluster.followers.handlers(lambda key, is_made: self._find(key, is_made=is_made))
@@ -127,8 +116,7 @@ class FrameDispatch:
         self._on(OpenedFrame, self._opened)
         self._on(AfterFrame, self._after)
         self._on(AgainFrame, self._again)
-        self._on(FlushFrame, self._flush)
-        self._on(EndedFrame, self._ended)
+        self._handlers.update(self._cluster.flushes.handlers(self._find))
         self._on(PatternFrame, lambda peer, frame: patterns.added(peer, frame.pattern, frame.ticket))
         self._on(NoPatternFrame, lambda peer, frame: patterns.removed(peer, frame.pattern))
         self._on(PatternedFrame, lambda peer, frame: patterns.confirmed(peer, frame.pattern, frame.ticket))
@@ -148,6 +136,7 @@ class FrameDispatch:
         self._on(CancelFrame, self._cancel)
         self._on(CloseFrame, self._close)
         self._on(TokensFrame, self._tokens)
+        self._on(RemainderFrame, self._remainder)
         self._on(WaitingFrame, self._waiting)
 
     def _handle_questions(self) -> None:
@@ -160,14 +149,6 @@ class FrameDispatch:
         self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
         self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
         self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
-
-    def _handle_logs(self) -> None:
-        calls = self._cluster.calls
-        self._on(CallFrame, calls.called)
-        self._on(AnswerFrame, calls.answered)
-        self._on(WatchFrame, calls.watches.watched)
-        self._on(UnwatchFrame, calls.watches.unwatched)
-        self._on(WokenFrame, calls.watches.woken)
 
     def _counts(self, peer: str, frame: CountsFrame) -> None:
         try:
@@ -295,18 +276,6 @@ class FrameDispatch:
             part = Again(frame.epoch, frame.n)
             self._cluster.merging.arrive(stream, Arrival(peer, frame.epoch, part))
 
-    def _flush(self, peer: str, frame: FlushFrame) -> None:
-        """The peer knows that the epoch is closed: all of it was written before this is."""
-        topic = self._find(frame.topic)
-        if topic is not None and topic.hub_filters is not None:
-            topic.hub_filters.account(topic)
-        self._cluster.tell(peer, EndedFrame(frame.topic, frame.epoch))
-
-    def _ended(self, peer: str, frame: EndedFrame) -> None:
-        stream = self._stream(frame.topic)
-        if stream is not None:
-            self._cluster.merging.ended(stream, peer, frame.epoch)
-
     def _follow(self, peer: str, frame: FollowFrame) -> None:
         link = self._cluster.out.get(peer)
         if link is not None:
@@ -358,6 +327,11 @@ class FrameDispatch:
         topic = self._find(frame.topic)
         if topic is not None:
             self._cluster.limits.receive_tokens(topic, peer, frame)
+
+    def _remainder(self, peer: str, frame: RemainderFrame) -> None:
+        topic = self._find(frame.topic)
+        if topic is not None:
+            self._cluster.limits.receive_remainder(topic, peer, frame)
 
     def _waiting(self, peer: str, frame: WaitingFrame) -> None:
         topic = self._find(frame.key)

@@ -19,7 +19,7 @@ from equipoise.hub.cluster.link.frames import (
     PreparedFrame,
     PrepareFrame,
 )
-from equipoise.hub.cluster.ports import ClusterPort, LimitsPort
+from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.turns import LongWork
 from equipoise.stream.effects import (
@@ -45,6 +45,7 @@ from equipoise.stream.handover import apply, first_state
 from equipoise.stream.handover_events import HandoverEvent, HubDied, PlanApplied, PrepareReceived, Progressed
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.epoch_flush import EpochFlush
     from equipoise.hub.cluster.link.link import OutLink
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.submission import Budget
@@ -124,9 +125,9 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def feeders(self) -> _Feeders: ...
     @property
-    def ingress(self) -> _Ingress: ...
+    def flushes(self) -> EpochFlush: ...
     @property
-    def limits(self) -> LimitsPort: ...
+    def ingress(self) -> _Ingress: ...
     @property
     def listening(self) -> _Subscriptions: ...
     @property
@@ -212,6 +213,7 @@ class HandoverEngine:
     def review(self, stream: Stream) -> None:
         """Something that the stream may wait for has changed. Not called for messages that are merely delivered."""
         if stream.topic.stream is stream:
+            self._cluster.flushes.look(stream)
             is_behind = stream.ending is not None and self._cluster.merging.is_behind(stream)
             self.handle(stream, Progressed(is_behind))
 
@@ -334,7 +336,7 @@ class HandoverEngine:
             topic.hub_filters.account(topic)
         cluster.moves.closed(stream)
         topic.audience = None
-        stream.admission.numbered_at = (topic.epoch, topic.n)
+        stream.closed_epoch, stream.admission.numbered_at = topic.epoch, (topic.epoch, topic.n)
         cluster.merging.succeed(stream)
         link = cluster.out.get(effect.hub)
         if link is not None:

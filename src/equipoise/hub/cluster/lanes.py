@@ -281,6 +281,7 @@ class Lanes:
             return True
         if not self.returns.give_back(lane):
             return False
+        self._cluster.limits.lane_ended(lane)
         self.followers.tell_over(lane)
         self._remove(lane, lane.epoch, lane.n)
         return True

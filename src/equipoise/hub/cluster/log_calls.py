@@ -21,12 +21,23 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from equipoise.hub.cluster.link.capability import LOGS
-from equipoise.hub.cluster.link.log_frames import AnswerFrame, CallFrame
+from equipoise.hub.cluster.link.frame import Frame
+from equipoise.hub.cluster.link.log_frames import (
+    AnswerFrame,
+    CallFrame,
+    OfferFrame,
+    ReleasedFrame,
+    ReleaseFrame,
+    UnwatchFrame,
+    WatchFrame,
+    WokenFrame,
+)
 from equipoise.hub.cluster.log_giving import LogGiving
 from equipoise.hub.cluster.log_queue import CallQueue, WaitingCall, take_batch
+from equipoise.hub.cluster.log_taking import LogTaking
 from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.data.reply import REPLY_S, Reply
@@ -61,6 +72,7 @@ class LogCalls:
         self._cluster = cluster
         self.watches = LogWatches(cluster, self)
         self._giving = LogGiving(cluster)
+        self._taking = LogTaking(cluster, self)
         self._queues: dict[bytes, CallQueue] = {}
         # By ticket: the log of a batch that is under way, and the pieces of its answer so far.
         self._asked: dict[int, tuple[bytes, list[bytes]]] = {}
@@ -70,6 +82,20 @@ class LogCalls:
     @property
     def _logs(self) -> HubLogs | None:
         return self._cluster.core.logs
+
+    @property
+    def handlers(self) -> dict[type[Frame], Callable[[str, Any], None]]:
+        """What executes the frames about logs."""
+        return {
+            CallFrame: self.called,
+            AnswerFrame: self.answered,
+            WatchFrame: self.watches.watched,
+            UnwatchFrame: self.watches.unwatched,
+            WokenFrame: self.watches.woken,
+            OfferFrame: self._taking.offered,
+            ReleaseFrame: self._giving.requested,
+            ReleasedFrame: self._taking.released,
+        }
 
     # For clients of this hub.
 
@@ -122,8 +148,15 @@ class LogCalls:
                 if not self._is_home(live.name) and self._home(live.name) is not None
             ]
         )
+        self._taking.routed()
         for key in list(self._queues):
             self._schedule(key)
+
+    def request_release(self, key: bytes, hub: str) -> bool:
+        return self._taking.request(key, hub)
+
+    def released(self, key: bytes, version: int, node: bytes) -> None:
+        self._giving.released(key, version, node)
 
     def sealed(self, key: bytes) -> None:
         self._giving.sealed(key)
@@ -133,6 +166,7 @@ class LogCalls:
         """This life of the hub is over, and its clients are gone."""
         self._is_leaving = True
         self._giving.close()
+        self._taking.close()
         self._queues.clear()
         self._asked.clear()
         self.watches.close()
@@ -167,6 +201,7 @@ class LogCalls:
                         call.tell([uncertain(key)] * len(call.requests))
             self._schedule(key)
         self.watches.peer_gone(peer)
+        self._taking.peer_gone(peer)
 
     # Frames.
 

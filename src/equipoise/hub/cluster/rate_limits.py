@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.due_topics import DueTopics
 from equipoise.hub.cluster.limited_clients import LimitedClients
-from equipoise.hub.cluster.link.frames import Tag, TokensFrame
+from equipoise.hub.cluster.link.frames import RemainderFrame, Tag, TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.share_keeper import ShareKeeper
 from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
@@ -304,6 +304,15 @@ class RateLimits:
     def receive_tokens(self, topic: Topic, hub: str, frame: TokensFrame) -> None:
         if topic.limit is not None:
             self.shares.receive_tokens(topic, topic.limit, hub, frame)
+
+    def lane_ended(self, lane: Topic) -> None:
+        """This hub gives no more positions in its lane: the trunk takes over the tokens that are left."""
+        if lane.limit is not None:
+            self.shares.lane_ended(lane, lane.limit)
+
+    def receive_remainder(self, topic: Topic, hub: str, frame: RemainderFrame) -> None:
+        if topic.limit is not None:
+            self.shares.receive_remainder(topic.limit, hub, frame.version, frame.level)
 
     def serve(self, topic: Topic, due_at: int = 0) -> None:
         """Let go what may go now, and look again when there is more to expect.

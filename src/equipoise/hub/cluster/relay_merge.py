@@ -27,6 +27,9 @@ from equipoise.stream.relay import Arrival
 from equipoise.stream.submission import NOWHERE
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.epoch_flush import EpochFlush
+    from equipoise.hub.cluster.interests import Interests
+    from equipoise.hub.cluster.peer_filters import PeerFilters
     from equipoise.hub.data.topics import Topic
 
 __all__ = ["RelayedStreams"]
@@ -50,21 +53,13 @@ class _Dependencies(Protocol):
     def skip(self, stream: Stream) -> bool: ...
 
 
-class _PeerFilters(Protocol):
-    def note_silence(self, topic: Topic) -> None: ...
-
-
-class _Interests(Protocol):
-    def is_narrow(self, topic: Topic) -> bool: ...
-    def left(self, stream: Stream, hub: str) -> None: ...
-    def moved(self, stream: Stream) -> None: ...
-
-
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asked(self) -> _PeerFilters: ...
+    def asked(self) -> PeerFilters: ...
     @property
-    def interests(self) -> _Interests: ...
+    def flushes(self) -> EpochFlush: ...
+    @property
+    def interests(self) -> Interests: ...
     @property
     def handover(self) -> _Handover: ...
     @property
@@ -93,11 +88,13 @@ class RelayedStreams:
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
         # This runs once per relayed frame: what is due is delivered without being made a part first.
-        if not stream.pending and (stream.source in (None, origin) or stream.continues(epoch, first)):
+        is_stray = origin in stream.strays
+        is_fed = stream.source in (None, origin) and not is_stray
+        if not stream.pending and (is_fed or stream.continues(epoch, first)):
             self._deliver(stream, epoch, first, payloads)
             self._advance(stream, has_moved=True, is_message=True)
         else:
-            self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads)))
+            self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads), is_stray))
             self._advance(stream, is_message=True)
 
     def filtered(self, stream: Stream, origin: str, run: FilteredRun) -> None:
@@ -137,11 +134,6 @@ class RelayedStreams:
             self._jump(stream, epoch, n)
         self._advance(stream, has_moved=True)
 
-    def ended(self, stream: Stream, origin: str, epoch: int) -> None:
-        """All that the hub had to send of the epoch is here."""
-        if stream.flushed(origin, epoch):
-            self._advance(stream)
-
     # What changes.
 
     def follow(self, stream: Stream) -> None:
@@ -166,9 +158,15 @@ class RelayedStreams:
         for hub in stream.unfollow():
             self._leave(stream, hub)
 
+    def leave_source(self, stream: Stream) -> None:
+        """What is missing of the stream never comes from there."""
+        self._leave(stream, stream.source)
+        stream.source = None
+
     def peer_gone(self, stream: Stream, hub: str, *, is_gone: bool = True) -> None:
         """The hub is dead, or its link began anew: what it had not sent never comes. Else it is asked again."""
         stream.lost(hub, is_gone=is_gone)
+        self._cluster.flushes.peer_gone(stream, hub)
         self._cluster.interests.left(stream, hub)
         self._advance(stream)
 
@@ -249,7 +247,8 @@ class RelayedStreams:
         for arrival in stream.due(self):
             is_any = True
             self.pending_bytes -= arrival.size
-            self._take(stream, arrival.origin, arrival.part)
+            if not stream.is_void(arrival):
+                self._take(stream, arrival.origin, arrival.part)
         if not stream.pending:
             self._waiting.pop(stream, None)
             if stream in self._torn:
@@ -276,8 +275,7 @@ class RelayedStreams:
             self.overflows += 1  # Subscribers learn of the hole by its positions.
             if self._cluster.tags.skip(stream):
                 return
-            self._leave(stream, stream.source)
-            stream.source = None
+            self.leave_source(stream)
 
     def _take(self, stream: Stream, origin: str, part: Part) -> None:
         match part:
@@ -397,4 +395,5 @@ class RelayedStreams:
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
             self._cluster.tell(hub, DetachFrame(stream.topic.key))
+            self._cluster.flushes.left(stream, hub)
             self._cluster.interests.left(stream, hub)

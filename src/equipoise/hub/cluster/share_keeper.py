@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.link.frames import TokensFrame
+from equipoise.hub.cluster.link.frames import RemainderFrame, TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.tenure import Tenure, has_lane
 from equipoise.hub.cluster.topic_limit import CarriedLevel, TopicLimit
@@ -84,7 +84,7 @@ class ShareKeeper:
         if not limit.is_fresh:
             if over_at is None or now < over_at:
                 return over_at
-            limit.resize(limit.wanted)
+            self._grow_known(limit)
             return None
         sole = None if topic.lane or limit.is_claimed else self.tenure.of(topic.name)
         since = now if sole is None else max(sole.since, sole.hold_until)
@@ -98,6 +98,13 @@ class ShareKeeper:
         limit.resize(limit.wanted)
         limit.bucket.fill((now - since) * limit.wanted.rate)
         return None
+
+    def _grow_known(self, limit: TopicLimit) -> None:
+        """The depth that is gained is empty, but for the tokens of lanes that have ended."""
+        left = limit.remainders.take(self._cluster.router.version, limit.wanted.depth - limit.share.depth)
+        limit.resize(limit.wanted)
+        if left:
+            limit.bucket.fill(limit.bucket.last_level + left)
 
     def _may_grow(self, topic: Topic) -> bool:
         """Whether every hub has shrunk by the present plan, and all lanes that it does not name have ended.
@@ -150,6 +157,25 @@ class ShareKeeper:
     def _shrink_carried(self, limit: TopicLimit, planned: Share) -> None:
         if limit.carried is not None:
             limit.carried.bucket.resize(*limit.carried.share.least(planned), limit.now())
+
+    # Tokens of lanes that end.
+
+    def lane_ended(self, lane: Topic, limit: TopicLimit) -> None:
+        """This hub's lane has ended: report the tokens that it has left to the home of the trunk, before its end."""
+        router, left = self._cluster.router, min(limit.bucket.level(limit.now()), limit.share.depth) // _TOLD
+        limit.give_up()
+        homes = router.routing.plan.home_of(lane.name, router.serving).homes
+        trunk = lane.trunk.limit
+        if not homes or not left or trunk is None:
+            return
+        if homes[0] == self._cluster.name:
+            self.receive_remainder(trunk, homes[0], router.version, left)
+        else:
+            self._cluster.tell(homes[0], RemainderFrame(lane.name, router.version, left))
+
+    def receive_remainder(self, limit: TopicLimit, hub: str, version: int, level: int) -> None:
+        """A lane has ended under this version of the plan with so many tokens left."""
+        limit.remainders.keep(version, hub, level * _TOLD)
 
     def opened(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
         """The stream is numbered here from now on; it was at `hub` before, or its former hub is unknown."""

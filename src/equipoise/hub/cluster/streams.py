@@ -75,8 +75,12 @@ class Stream(RelayMerge):
         "admission",
         "again",
         "asked_version",
+        "closed_epoch",
         "confirmed",
         "ending",
+        "flush_asked",
+        "flush_ended",
+        "flushing",
         "interest",
         "is_kept",
         "named",
@@ -113,6 +117,11 @@ class Stream(RelayMerge):
         self.ticket = 0
         # Messages up to this position may repeat what clients of a dead home have got: newcomers begin behind.
         self.again = NOWHERE
+        # The last epoch that was closed here. Hubs that wait for the end of an epoch; the source that was asked for it,
+        # with the epoch, and the one that has answered: see EpochFlush.
+        self.closed_epoch = 0
+        self.flushing: dict[OutLink, int] = {}
+        self.flush_asked = self.flush_ended = ("", 0)
         # By home and the life of a hub, the sequence of the last message of that hub's clients that came from the home.
         self.seen: dict[tuple[str, Life], int] = {}
         # Whether it is followed even without a subscriber by name: see SubscriptionBarrier.is_kept.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
-from equipoise.limits import TOKEN, Bucket, Envelope, Share, TokenReserve, TurnRing
+from equipoise.limits import TOKEN, Bucket, Envelope, Remainders, Share, TokenReserve, TurnRing
 from equipoise.limits.shares import NOTHING
 from equipoise.stream.submission import Path
 
@@ -118,6 +118,7 @@ class TopicLimit:
         "owed_after",
         "queue",
         "refused",
+        "remainders",
         "remote_share",
         "reserve",
         "ring",
@@ -148,6 +149,8 @@ class TopicLimit:
         # Whether another hub has offered the topic, and so may have numbered it after the barrier passed.
         self.is_claimed = False
         self.carried: CarriedLevel | None = None
+        # Of lanes that have ended, until the trunk grows here.
+        self.remainders = Remainders()
         # Where another hub numbers the stream: its share by the plan, and what would pass there if all came from here.
         self.remote_share = envelope.whole
         self.mirror = Bucket(*envelope.whole, at, level=envelope.whole.depth)

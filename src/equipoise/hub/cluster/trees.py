@@ -79,6 +79,7 @@ class Trees:
         """Ask the hub for the stream; all of it, until it hears more."""
         cluster, name = self._cluster, stream.topic.name
         stream.ticket, stream.asked_under = cluster.new_ticket(), target.version
+        stream.joins_parent = not target.is_home
         if target.version:
             link = cluster.out.get(target.hub)
             is_sent = link is not None and link.send(

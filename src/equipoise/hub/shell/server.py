@@ -172,7 +172,7 @@ class Hub:
             core.logs.durable.follow(core.index.topics.values())
 
     def renew(self) -> None:
-        """The others have buried this hub while it was out of reach: end this life and begin another."""
+        """The others have declared this hub dead while it was out of reach: end this life and begin another."""
         log.warning(
             "hub %s was declared dead: it restarts as a new incarnation and closes its connections",
             self.settings.name,

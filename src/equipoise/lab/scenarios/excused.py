@@ -9,13 +9,7 @@ from __future__ import annotations
 __all__ = ["EXCUSED", "is_excused"]
 
 # By case and seed, what is wrong.
-EXCUSED: dict[tuple[str, int], str] = {
-    (
-        "content-trees",
-        774,
-    ): "needless gap: a hub counts a loss of two messages where none is possible; not traced yet",
-    ("content-trees-crashes", 972): "progress: a publisher still waits after healing; not traced yet",
-}
+EXCUSED: dict[tuple[str, int], str] = {}
 
 
 def is_excused(case: str, seed: int) -> bool:

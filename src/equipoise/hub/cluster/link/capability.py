@@ -16,8 +16,10 @@ __all__ = [
     "LOGS",
     "LOSS",
     "MISSED",
+    "OFFERS",
     "PROBE",
     "RECALL",
+    "REMAINDER",
     "RESEND",
     "RETURN",
     "SEATS",
@@ -43,6 +45,8 @@ COUNTS = "counts"
 LIMITS = "limits"
 # Own logs of topics, and run commands on them for clients of other hubs.
 LOGS = "logs"
+# Take a log over when its owner offers it, and release one when its next owner asks.
+OFFERS = "offers"
 # Send of a stream only what filters match, and take it so.
 CONTENT = "content"
 
@@ -55,6 +59,8 @@ RESEND = "resend"
 RETURN = "return"
 # Return what waits for tokens to a hub that asks for it.
 RECALL = "recall"
+# Take over the tokens that a lane still had when it ended.
+REMAINDER = "remainder"
 
 # Deal smart publishers of a split topic to its homes, and tell them.
 SEATS = "seats"
@@ -73,11 +79,13 @@ CAPABILITIES = frozenset(
         COUNTS,
         LIMITS,
         LOGS,
+        OFFERS,
         CONTENT,
         CONTROL,
         RESEND,
         RETURN,
         RECALL,
+        REMAINDER,
         SEATS,
         TREES,
     }

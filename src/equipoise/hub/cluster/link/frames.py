@@ -10,7 +10,7 @@ Always true:
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LEAVE, LIMITS, PROBE
+from equipoise.hub.cluster.link.capability import COUNTS, LEASE, LEAVE, LIMITS, PROBE, REMAINDER
 from equipoise.hub.cluster.link.content_frames import (
     ControlFrame,
     FilteredFrame,
@@ -41,6 +41,9 @@ from equipoise.hub.cluster.link.ingress_frames import (
 from equipoise.hub.cluster.link.log_frames import (
     AnswerFrame,
     CallFrame,
+    OfferFrame,
+    ReleasedFrame,
+    ReleaseFrame,
     UnwatchFrame,
     WatchFrame,
     WokenFrame,
@@ -54,9 +57,9 @@ __all__ = [
     "EgressFrame", "EndedFrame", "FilteredFrame", "FlushFrame", "FollowFrame", "Frame", "FromFrame", "IngressFrame",
     "JoinFrame", "LaneFrame", "LeaseFrame", "LeaveFrame", "Life", "LossFrame", "MissedFrame", "NarrowFrame",
     "NoPatternFrame",
-    "NumberedFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
+    "NumberedFrame", "OfferFrame", "OpenedFrame", "OverFrame", "Path", "PatternFrame", "PatternedFrame", "Payloads",
     "PrepareFrame", "PreparedFrame", "ProbeFrame", "RecallFrame", "RecalledFrame", "RecountFrame", "RecountedFrame",
-    "RenewFrame", "RenewedFrame",
+    "ReleaseFrame", "ReleasedFrame", "RemainderFrame", "RenewFrame", "RenewedFrame",
     "ResentFrame", "ReturnFrame", "RunFrame", "SeatFrame", "SeenFrame", "SettledFrame",
     "SeverFrame", "SeveredFrame", "SitFrame", "SpanFrame", "Tag", "TearFrame", "TokensFrame", "UnwantFrame",
     "UnwatchFrame", "WaitingFrame", "WantFrame", "WantedFrame", "WatchFrame", "WidenFrame", "WokenFrame",
@@ -127,7 +130,10 @@ class OpenedFrame(Frame, frozen=True):
 
 
 class FlushFrame(Frame, frozen=True):
-    """I know that this epoch of yours is closed: answer ENDED, behind all that you have written of it."""
+    """I know that this epoch is closed: answer ENDED, behind all of it that comes through you.
+
+    Epoch 0: I have left the stream.
+    """
 
     verb = b"EQ.L.FLUSH"
     topic: bytes
@@ -232,6 +238,16 @@ class TokensFrame(Frame, frozen=True):
     topic: bytes
     rate: int
     depth: int
+    level: int
+
+
+class RemainderFrame(Frame, frozen=True):
+    """A lane of a limited topic has ended under this plan with so many millionths of a token left."""
+
+    verb = b"EQ.L.REMAINDER"
+    capability = REMAINDER
+    topic: bytes
+    version: int
     level: int
 
 

@@ -14,6 +14,7 @@ from equipoise.content.groups import Found
 from equipoise.content.index import FilterIndex
 from equipoise.content.interest import InterestNode
 from equipoise.hub.cluster import interests
+from equipoise.hub.cluster.epoch_flush import EpochFlush
 from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
@@ -213,6 +214,22 @@ CONTENT_ABLATIONS = (
         seed=174,
     ),
     Ablation(
+        "tree-stray",
+        "A parent that a hub leaves before it follows it brings no messages ahead of the home.",
+        needless_gap.NAME,
+        "content-trees",
+        lambda: replaced(RelayMerge, "is_void", lambda stream, arrival: False),
+        seed=774,
+    ),
+    Ablation(
+        "tree-flush",
+        "A hub opens a topic when the hubs above it in the tree have nothing more of the former epoch.",
+        progress.NAME,
+        "content-trees-crashes",
+        lambda: replaced(EpochFlush, "look", lambda flushes, stream: None),
+        seed=972,
+    ),
+    Ablation(
         "filter-cover",
         "A hub confirms a subscription after all followed hubs send the messages it needs.",
         once.NAME,
@@ -281,7 +298,7 @@ CONTENT_ABLATIONS = (
         once.NAME,
         "content-routed-comers",
         lambda: replaced(MergedStreams, "bookmark", lambda streams: MergedStreams()),
-        seed=74,
+        seed=26,
     ),
     Ablation(
         "client-close",

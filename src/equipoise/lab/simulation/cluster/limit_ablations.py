@@ -283,6 +283,14 @@ LIMIT_ABLATIONS = (
         replacing(LaneReturns, "recall", lambda returns, trunk, way, topic: None),
     ),
     Ablation(
+        "remainders",
+        "The trunk takes over the tokens that a lane has left when it ends.",
+        full_use.NAME,
+        "limits-used",
+        replacing(ShareKeeper, "receive_remainder", lambda shares, limit, hub, version, level: None),
+        seed=470,
+    ),
+    Ablation(
         "recall-order",
         "Messages queued for an abandoned stream follow those that return from it.",
         order.NAME,

@@ -64,7 +64,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
-        seed=19,
+        seed=70,
     ),
     Ablation(
         "subscriber-pending",
@@ -86,13 +86,14 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-groups",
         replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
+        seed=37,
     ),
     Ablation(
         "retry-last",
         "An entry that exceeds its delivery limit moves to the dead-letter topic.",
         marks.NAME,
         "durable-retries",
-        replacing(LogRetries, "_bury", lambda self, live: None),
+        replacing(LogRetries, "_send_dead_letters", lambda self, live: None),
     ),
     Ablation(
         "retry-token",
