@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.content.filter import Filter
-from equipoise.content.parsing import parse_filter
+from equipoise.content.parsing import CANONICAL_BYTES_MAX, parse_filter
 from equipoise.errors import FilterError
 from equipoise.hub.cluster.link.frames import NarrowFrame, UnwantFrame, WantedFrame, WantFrame, WidenFrame
 from equipoise.hub.cluster.ports import ClusterPort
@@ -75,7 +75,7 @@ class PeerFilters:
             return
         held, asked = self._asked(topic, link)
         try:
-            filters = [parse_filter(text) for text in frame.payloads]
+            filters = [parse_filter(text, bytes_max=CANONICAL_BYTES_MAX) for text in frame.payloads]
         except FilterError:
             # Of a later release. It gets more than it asked for.
             filters = None
@@ -95,7 +95,7 @@ class PeerFilters:
         filters: list[Filter] = []
         for text in frame.payloads:
             try:
-                filters.append(parse_filter(text))
+                filters.append(parse_filter(text, bytes_max=CANONICAL_BYTES_MAX))
             except FilterError:
                 continue
         self._remove(topic, held, link, filters)
