@@ -128,7 +128,8 @@ def _account_by_time_only() -> Iterator[None]:
 def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
     """A client takes the messages of a span, and does not know what it accounts for."""
     for first, payloads in run.runs(0):
-        merge._take(stream, run.epoch, first, payloads)
+        verdict = stream.cursor.accept(run.epoch, first, len(payloads))
+        merge._pass_on(verdict, run.epoch, first, payloads)
 
 
 def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
