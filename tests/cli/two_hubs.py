@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from equipoise.access import Users
 from equipoise.cli.main import app
 from equipoise.hub import HubSettings
+from equipoise.hub.cluster.cluster import Cluster
+from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.membership.process import RunningMember, member
 from equipoise.hub.membership.settings import MembershipSettings
 from equipoise.store import MemoryStoreServer, MemoryTree
@@ -26,9 +28,8 @@ TIMEOUT_S = 30.0
 class System:
     """Runs on a loop in a thread of its own, as commands bring loops of theirs. `login`: a user and a password file."""
 
-    def __init__(self, login: tuple[str, str] = ("", ""), session_timeout_s: float = 10.0) -> None:
+    def __init__(self, login: tuple[str, str] = ("", "")) -> None:
         self.url = ""
-        self._session_timeout_s = session_timeout_s
         self._login = login
         self.members: dict[str, RunningMember] = {}
         self._clients: list[redis.Redis] = []
@@ -63,7 +64,6 @@ class System:
                     site=site,
                     cluster_user=user,
                     cluster_password_file=file,
-                    session_timeout_s=self._session_timeout_s,
                 )
                 settings = HubSettings(name=name, port=0, membership=own)
                 running = await stack.enter_async_context(member(settings, Users.open()))
@@ -85,6 +85,18 @@ class System:
 
     def json(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
+
+    def state(self) -> dict[str, dict[str, float]]:
+        """By hub, what tells why a message did not arrive: another incarnation, messages refused or lost."""
+        found: dict[str, dict[str, float]] = {}
+        for name, running in self.members.items():
+            core = running.hub.core
+            counted = cluster_counters(core.cluster) if isinstance(core.cluster, Cluster) else {}
+            told = {
+                key: counted.get(key, 0) for key in ("messages_lost", "messages_dropped", "limits_refused")
+            }
+            found[name] = {"incarnation": core.incarnation, **told}
+        return found
 
     def envelope(self, client: Any, topic: str) -> dict[str, float]:
         """What the topic's rate limit does at the hub of this client; empty if it is not known there."""

@@ -193,7 +193,7 @@ async def test_what_is_refused_too_often_goes_to_the_dead_letter_topic_with_the_
             (again,) = await take(subscription, 1)
             assert (again.text, again.deliveries) == ("poison", 2)
             await subscription.nack(again, reason="still no such account")
-            async with bus.subscribe("dead", durable="burial", start="beginning") as dead:
+            async with bus.subscribe("dead", durable="letters", start="beginning") as dead:
                 (letter,) = await take(dead, 1)
                 for word in (b"poison", b"still no such account", b"billing", again.id.encode()):
                     assert word in letter.payload

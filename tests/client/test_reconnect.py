@@ -291,7 +291,7 @@ async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
         with pytest.raises(DisconnectedError, match=r"did not answer within 0\.02 s"):
             async with connect(peer.url, connect_timeout_s=0.02):
                 pass
-        await peer.until(lambda: not peer.last.is_open)
+        await peer.until(lambda: peer.sessions and not peer.last.is_open)
 
 
 @on_loop

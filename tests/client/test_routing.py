@@ -161,6 +161,46 @@ async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_t
 
 
 @on_loop
+async def test_a_publisher_that_asks_its_old_hub_again_waits_for_the_second_answer() -> None:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
+        base.settles = False
+        await bus.publish("a", "1")
+        publisher = bus._publishing._publishers[b"a"]
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 1)
+        base.tell(b"a", 6, base)
+        await until(lambda: publisher.question is None)
+        await bus.publish("a", "2")
+        base.tell(b"a", 7, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 2)
+        waiting = asyncio.create_task(bus.publish("a", "3"))
+        base.settle(b"a")
+        await bus.publish("b", "answered behind that")
+        assert publisher.question is not None, "the first answer says nothing about the second message"
+        base.settle(b"a")
+        await waiting
+        assert (base.payloads(), home.payloads()) == ([b"1", b"2", b"answered behind that"], [b"3"])
+
+
+@on_loop
+async def test_an_answer_is_not_for_a_question_that_was_refused() -> None:
+    async with hubs() as (base, home, _), connect(base.url) as bus:
+        await bus.publish("a", "1")
+        base.peer.answers[b"EQ.SETTLE"] = always(b"-ERR not now\r\n")
+        base.tell(b"a", 5, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 1)
+        await bus.publish("a", "2")
+        base.peer.answers[b"EQ.SETTLE"] = base._settle
+        base.tell(b"a", 6, base)
+        await home.peer.until(lambda: home.asked(b"EQ.SETTLE", b"a") == 1)
+        await bus.publish("a", "3")
+        base.tell(b"a", 7, home)
+        await base.peer.until(lambda: base.asked(b"EQ.SETTLE", b"a") == 2)
+        await bus.publish("a", "4")
+        assert (base.payloads(), home.payloads()) == ([b"1", b"3"], [b"2", b"4"])
+
+
+@on_loop
 async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded() -> None:
     async with hubs() as (base, home, _), connect(base.url, in_flight_messages_max=2) as bus:
         base.settles = False

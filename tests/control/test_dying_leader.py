@@ -85,17 +85,17 @@ async def story(world: GrowingWorld, writes: int) -> tuple[bool, int]:
     await asyncio.sleep(10.0)
     await world.controller("two", planner, **bounds)
     mortal.writes_left = writes
-    burying = world.sim.loop.create_task(_bury(world, mortal))
+    removal = world.sim.loop.create_task(_remove_leader(world, mortal))
     await world.carry(1.0, BUSY_S)
     peak = len((await world.plan()).members)
     await world.carry(0.1, QUIET_S)
-    for task in (providing, burying):
+    for task in (providing, removal):
         task.cancel()
-    await asyncio.gather(providing, burying, return_exceptions=True)
+    await asyncio.gather(providing, removal, return_exceptions=True)
     return mortal.died.is_set(), peak
 
 
-async def _bury(world: GrowingWorld, store: MortalStore) -> None:
+async def _remove_leader(world: GrowingWorld, store: MortalStore) -> None:
     await store.died.wait()
     await world.crash("one")
 

@@ -87,7 +87,7 @@ def test_a_site_that_is_cut_off_from_all_others_keeps_its_swarm_and_comes_back()
         pairs = [(one, other) for one in here for other in others]
         for one, other in pairs:
             sim.cut(one, other)
-        # Longer than a session with the store lasts: the others bury the site's hubs.
+        # Longer than a session with the store lasts: the others declare the site's hubs dead.
         await asyncio.sleep(20.0)
         for one, other in pairs:
             sim.heal(one, other)

@@ -73,6 +73,10 @@ class SlowLedgers:
         await self._pause()
         return last
 
+    async def confirmed(self, ledger: int) -> int:
+        await self._pause()
+        return await self._ledgers.confirmed(ledger)
+
     async def read(
         self, ledger: int, first: int, last: int, *, bytes_max: int = READ_BYTES_MAX
     ) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from equipoise.hub.logs.live_log import LiveLog
-from equipoise.hub.shell.log_opener import LogOpener
+from equipoise.hub.shell.log_fold import LogFold
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.ledger.memory import MemoryLedgers
 from equipoise.store.records.topic_logs import LogNode, StoredLog, TopicLogsStore
@@ -88,7 +88,7 @@ def _with(owner: Any, name: str, replacement: object) -> Callable[[], AbstractCo
     return lambda: replaced(owner, name, replacement)
 
 
-async def _only_new(opener: LogOpener, state: object, topic: bytes, ledger: int, last: int) -> None:
+async def _only_new(fold: LogFold, ledger: int, last: int, payloads: list[bytes]) -> None:
     """Read nothing of what is stored."""
 
 
@@ -97,7 +97,7 @@ SAFEGUARDS = {
     "compare-and-set": _overwriting,
     "replies wait for the commit": _with(LiveLog, "when_committed", _at_once),
     "reads wait for the commit": _with(LiveLog, "is_ahead", property(lambda live: False)),
-    "the log is folded": _with(LogOpener, "_fold", _only_new),
+    "the log is folded": _with(LogFold, "_fold", _only_new),
 }
 
 

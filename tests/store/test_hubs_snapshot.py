@@ -112,7 +112,7 @@ def test_hubs_that_are_as_they_were_take_one_round_trip() -> None:
 
 def test_a_hub_that_changes_nodes_between_two_answers_is_looked_at_again() -> None:
     # 1 the list says that `alive` counts; 2 the hub's next session takes its place, so the node is not there any more;
-    # 3 to take that for a death would bury a hub that was alive all the while.
+    # 3 to take that for a death would declare a hub dead that was alive all the while.
     look = HubLook(TREE, {"h1": ALIVE})
     assert look.conclude((("h1",), (ALIVE,), None)) == ({}, ["h1"])
     assert look.conclude((("h1",), (ALIVE_NEXT,), None)) == ({}, ["h1"])

@@ -25,6 +25,7 @@ from equipoise.errors import SettingsError
 from equipoise.ledger_client.bookie_pool import ReplicationSettings
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.processes import free_port
+from equipoise.profile.meters import process_cpu_s
 from equipoise.store import MemoryStoreServer, MemoryTree, Store, StoreSettings, Tree, open_store
 from support.processes import process_environment
 from support.zookeeper import require_zookeeper, shared_zookeeper
@@ -113,6 +114,14 @@ class BookieProcess:
 
     async def kill(self) -> int:
         return await self.end(signal.SIGKILL)
+
+    def cpu_s(self) -> float:
+        """CPU time so far, of Java's process too: a clock that stands still while the machine is busy with others."""
+        assert self.process is not None
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        pids = [pid, *(map(int, children.read_text().split()) if children.exists() else ())]
+        return sum(map(process_cpu_s, pids))
 
 
 class BookieCluster:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-__all__ = ["PATIENCE_S", "eventually", "until"]
+__all__ = ["PATIENCE_S", "eventually", "until", "until_worked"]
 
 # Far beyond what anything here takes on a machine that is busy with other tests.
 PATIENCE_S = 60.0
@@ -26,6 +26,28 @@ async def until(
             if await found if isinstance(found, Awaitable) else found:
                 return
             await asyncio.sleep(interval_s)
+
+
+async def until_worked(
+    is_so: Callable[[], object | Awaitable[object]],
+    worked_s: Callable[[], float],
+    limit_s: float,
+    *,
+    interval_s: float,
+) -> None:
+    """Wait on the running loop until a process has worked for `limit_s`, by its CPU time `worked_s`.
+
+    A busy machine makes the process, and so this clock, slower. Raises TimeoutError. A process that does not run at all
+    is for the test's own timeout.
+    """
+    began_s = worked_s()
+    while True:
+        found = is_so()
+        if await found if isinstance(found, Awaitable) else found:
+            return
+        if worked_s() - began_s > limit_s:
+            raise TimeoutError(f"not so after {limit_s} s of the process's CPU time")
+        await asyncio.sleep(interval_s)
 
 
 def eventually(

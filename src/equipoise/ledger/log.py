@@ -87,6 +87,13 @@ class Ledgers(Protocol):
         """
         ...
 
+    async def confirmed(self, ledger: int) -> int:
+        """An entry of an open ledger up to which all are acknowledged; the writer goes on. 0 if none is known to be.
+
+        Raises LedgerError.
+        """
+        ...
+
     async def read(
         self, ledger: int, first: int, last: int, *, bytes_max: int = READ_BYTES_MAX
     ) -> list[bytes]:

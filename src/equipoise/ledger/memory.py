@@ -78,6 +78,9 @@ class MemoryLedgers:
             stored.close_at(stored.confirmed + min(max(self._keep(unacknowledged), 0), unacknowledged))
         return stored.metadata.last
 
+    async def confirmed(self, ledger: int) -> int:
+        return self._find(ledger).confirmed
+
     async def read(
         self, ledger: int, first: int, last: int, *, bytes_max: int = READ_BYTES_MAX
     ) -> list[bytes]:

@@ -14,11 +14,11 @@ import asyncio
 from equipoise.errors import DamagedError, DisconnectedError, LedgerError
 from equipoise.ledger.entry import LedgerEntry, decode_entry, ledger_key
 from equipoise.ledger.metadata import LedgerMetadata
-from equipoise.ledger.wire import Code, Flag, ReadAnswer
+from equipoise.ledger.wire import LAST_ENTRY, Code, Flag, ReadAnswer
 from equipoise.ledger_client.bookie_link import BookieLink
 from equipoise.ledger_client.bookie_pool import BookiePool
 
-__all__ = ["read_copy", "read_entries", "write_copy"]
+__all__ = ["read_confirmed", "read_copy", "read_entries", "write_copy"]
 
 # Entries that are asked for at once: enough to fill a connection, few enough to stop in time; and where they are short.
 _WINDOW = 32
@@ -51,6 +51,18 @@ async def read_entries(
             # As many as are likely to fit.
             count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
     return found
+
+
+async def read_confirmed(pool: BookiePool, metadata: LedgerMetadata) -> int:
+    """An entry up to which the writer has acknowledged all, as the last entry at a member says; 0 if none says it."""
+    for bookie in sorted(metadata.current.members, key=pool.is_silent):
+        answer = await _ask(pool, bookie, metadata.ledger, LAST_ENTRY)
+        if answer is not None and answer.code is Code.OK:
+            try:
+                return max(0, decode_entry(answer.body, ledger=metadata.ledger).confirmed)
+            except DamagedError:
+                continue
+    return 0
 
 
 async def _read_batch(

@@ -16,7 +16,7 @@ from equipoise.ledger.metadata import LedgerMetadata, LedgerState, Segment
 from equipoise.ledger.placement import place_ensemble, replacement_for
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.bookie_pool import BookieAccess, BookiePool, ReplicationSettings
-from equipoise.ledger_client.ledger_reader import read_entries
+from equipoise.ledger_client.ledger_reader import read_confirmed, read_entries
 from equipoise.ledger_client.ledger_recovery import recover_ledger
 from equipoise.ledger_client.ledger_relocation import LedgerRelocation
 from equipoise.ledger_client.ledger_writer import BookieLedger
@@ -31,6 +31,7 @@ log = logging.getLogger("equipoise.ledger_client")
 
 # Metadata of closed ledgers never changes but for re-replication: so many are remembered.
 _REMEMBERED = 1_000
+_SEEN = 100
 _PASSWORD_BYTES = 16
 
 
@@ -54,6 +55,8 @@ class BookieLedgers:
         self.ledger_relocation = LedgerRelocation(self.pool, self.records, random, site)
         self._closed: OrderedDict[int, LedgerMetadata] = OrderedDict()
         self._open: dict[int, BookieLedger] = {}
+        # Open ledgers of other hubs that are about to release them.
+        self._seen: OrderedDict[int, LedgerMetadata] = OrderedDict()
 
     async def start(self) -> None:
         await self.pool.start()
@@ -100,15 +103,27 @@ class BookieLedgers:
         self._remember(metadata)
         return metadata.last
 
+    async def confirmed(self, ledger: int) -> int:
+        metadata, _ = await self.records.load(ledger)
+        if metadata.state is LedgerState.CLOSED:
+            self._remember(metadata)
+            return metadata.last
+        # For the reads that follow. Should a member be replaced meanwhile, they look again.
+        self._seen[ledger] = metadata
+        while len(self._seen) > _SEEN:
+            self._seen.popitem(last=False)
+        return await read_confirmed(self.pool, metadata)
+
     async def read(
         self, ledger: int, first: int, last: int, *, bytes_max: int = READ_BYTES_MAX
     ) -> list[bytes]:
-        metadata = await self.metadata(ledger)
+        metadata = self._seen.get(ledger) or await self.metadata(ledger)
         try:
             return await read_entries(self.pool, metadata, first, last, bytes_max=bytes_max)
         except LedgerError:
             # Re-replication, or the writer, may have moved the entries since.
             self._closed.pop(ledger, None)
+            self._seen.pop(ledger, None)
             again = await self.metadata(ledger)
             if again.segments == metadata.segments:
                 raise
@@ -128,6 +143,7 @@ class BookieLedgers:
 
     async def delete(self, ledger: int) -> None:
         self._closed.pop(ledger, None)
+        self._seen.pop(ledger, None)
         await self.records.delete(ledger)
 
     def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
@@ -154,6 +170,7 @@ class BookieLedgers:
 
     def _remember(self, metadata: LedgerMetadata) -> None:
         if metadata.state is LedgerState.CLOSED:
+            self._seen.pop(metadata.ledger, None)
             self._closed[metadata.ledger] = metadata
             while len(self._closed) > _REMEMBERED:
                 self._closed.popitem(last=False)

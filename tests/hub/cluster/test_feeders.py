@@ -136,6 +136,27 @@ def test_the_death_of_a_former_home_is_told_by_the_new_one() -> None:
     assert messages(subscriber)[-1][0] > epoch
 
 
+def test_the_death_of_a_life_that_the_new_home_never_knew_is_a_gap() -> None:
+    """
+    1. t moves to h3, after messages came through a hub whose life h3 never knew.
+    2. h3 learns that this life is over. What it had acknowledged may be lost: subscribers of t get a gap.
+    3. A topic that has always lived at h3 was never fed by that life.
+    """
+    hubs = at("h1")
+    subscriber = listening(hubs, "h3")
+    hubs.publish_first("h2", "t")
+    hubs.replicate("t", Mode.SINGLE, "h3")
+    hubs.replicate("own", Mode.SINGLE, "h3")
+    hubs.publish_first("h3", "t")
+    hubs.publish_first("h3", "own")
+    topics = hubs["h3"].core.index.topics
+    before, own = topics[b"t"].epoch, topics[b"own"].epoch
+    hubs["h3"].cluster.declare_dead(("h9", 17))
+    hubs.publish_first("h3", "t")
+    assert messages(subscriber)[-1][0] == topics[b"t"].epoch > before
+    assert topics[b"own"].epoch == own
+
+
 @pytest.mark.parametrize("is_on", [True, False])
 def test_plain_subscribers_are_disconnected_on_a_loss_if_that_is_set(is_on: bool) -> None:
     hubs = Hubs("h1", "h2", "h3", cluster=ClusterSettings(disconnect_on_loss=is_on))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.handover_engine import HandoverEngine
 from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.link.capability import CAPABILITIES, REMAINDER
+from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.topic_limit import limit_window
 from equipoise.hub.data.topics import Topic
 from equipoise.hub.settings import Limits
@@ -194,6 +197,68 @@ def test_connections_take_turns_one_message_each() -> None:
     heard = [message[2] for message in subscriber.read()]
     assert heard.index(b"polite") <= 2
     assert heard[0] == b"hog 0"
+
+
+def test_a_filtered_topic_answers_what_has_waited_by_what_matched() -> None:
+    hubs, node = home()
+    subscriber, client = node.client(), node.client()
+    subscriber.do("PSUBSCRIBE", "$filter x a = 1")
+    for n in range(4):
+        client.send("PUBLISH", "x", f'{{"a": {n % 2}}}')
+    pass_time(hubs, 0.25)
+    assert [type(reply) for reply in client.read()] == [int] * 4
+    assert len(subscriber.read()) == 2
+
+
+def test_what_a_message_comes_after_is_kept_though_it_has_waited() -> None:
+    """
+    1. A client's message that names a position is refused: its next one comes after the same position.
+    2. That one waits for a token, and has it while no other message is under way.
+    """
+    hubs, node = home()
+    client, named = node.client(), Tag(b"h2", 1 << 60, 7)
+    fill(node)
+    topic = node.core.index.topics[b"x"]
+    assert topic.limit is not None
+    topic.limit.bucket.fill(0)
+    topic.limit.owed_after[client.session.id] = (named,)
+    client.send("PUBLISH", "x", "1")
+    pass_time(hubs, 0.12)
+    assert client.read() == [0]
+    assert named in node.cluster.tags.marks_of(topic)
+
+
+def test_a_token_costs_no_more_steps_however_many_clients_wait() -> None:
+    few, many = (steps_per_token(clients) for clients in (10, 1_000))
+    assert many < 1.5 * few
+
+
+def steps_per_token(clients: int) -> float:
+    """Bytecode instructions that serving a topic takes per message, while so many clients wait."""
+    _, node = home(rate=100.0, burst=1, wait_ms=60_000.0)
+    waiting = [node.client() for _ in range(clients)]
+    for client in waiting:
+        client.send("PUBLISH", "x", "1")
+    topic = node.core.index.topics[b"x"]
+    limits, before, steps = node.cluster.limits, topic.published, 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return count
+
+    for _ in range(5):
+        node.shell.advance(0.01)
+        assert topic.limit is not None
+        latest = sys.gettrace()
+        sys.settrace(count)
+        try:
+            limits.serve(topic)
+        finally:
+            sys.settrace(latest)
+    assert topic.published - before >= 4
+    return steps / (topic.published - before)
 
 
 def test_other_commands_of_the_connection_wait_behind_and_others_topics_do_not() -> None:
@@ -436,6 +501,25 @@ def test_without_the_lease_nothing_is_numbered() -> None:
     (refusal,) = client.read()
     assert str(refusal).startswith("LIMITED")
     assert published(hubs, "h1") == 1
+
+
+def test_what_waits_at_a_hub_that_has_paused_is_numbered_once_the_hub_is_confirmed() -> None:
+    hubs, node = home(burst=1, wait_ms=60_000.0)
+    core = node.core
+    core.lease.start(node.cluster)
+    core.standstill.start()
+    client = node.client()
+    client.send("PUBLISH", "x", "1")
+    client.send("PUBLISH", "x", "2")
+    before = published(hubs, "h1")
+    assert client.read() == [0] * before
+    # Its session may have ended meanwhile, though it knows no other hub that could have the topic.
+    node.shell.stall(2 * core.lease.term_s)
+    pass_time(hubs, 0.9 * core.lease.term_s)
+    assert published(hubs, "h1") == before < 2
+    core.lease.store_answered(core.now())
+    pass_time(hubs, 0.2)
+    assert published(hubs, "h1") == 2
 
 
 @pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.ALL_PUBLISHERS])

@@ -98,6 +98,21 @@ def test_settled_says_how_far_the_messages_of_this_hubs_clients_have_come() -> N
     assert client.do_all("EQ.SETTLE", "t")[0] == [b"eq.settled", b"t", b"", epoch, 5], "and now at once"
 
 
+def test_several_questions_about_one_topic_are_answered_in_order() -> None:
+    hubs = remote()
+    client = hubs["h2"].client(3)
+    hubs.publish_first("h2", "t")
+    hubs.held.add(("h1", "h2"))
+    for payload in "abc":
+        client.send("PUBLISH", "t", payload)
+        client.send("EQ.SETTLE", "t")
+    client.send("EQ.SETTLE", "t")
+    hubs.settle()
+    assert pushes(client) == []
+    hubs.release("h1", "h2")
+    assert [told[4] for told in pushes(client)] == [2, 3, 4, 4]
+
+
 def test_settled_waits_through_a_move() -> None:
     hubs = remote()
     client = hubs["h1"].client(3)

@@ -153,7 +153,7 @@ def test_a_publish_command_is_no_frame() -> None:
     assert b"t" not in hubs["h2"].core.index.topics or not hubs["h2"].core.index.topics[b"t"].n
 
 
-def test_a_hub_that_is_buried_finds_its_link_ended_before_it_says_anything() -> None:
+def test_a_hub_that_is_declared_dead_finds_its_link_ended_before_it_says_anything() -> None:
     """
     1. h2 runs, but has lost its session: h1 learns that it is dead;
     2. h1 ends the connection that h2 has dialled, so that h2 dials again and is told. (It used to learn that with its

@@ -90,7 +90,7 @@ def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_no
     """
     1. a moves from h1 to h2, with publishers and listeners at three hubs;
     2. one of the two crashes at a step of that, with or without a word to those connected to it;
-    3. it comes back, after the others have buried it or before.
+    3. it comes back, after the others have declared it dead or before.
     """
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:

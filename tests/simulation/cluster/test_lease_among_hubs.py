@@ -67,7 +67,7 @@ def test_a_hub_cut_off_alone_loses_it_before_its_session_can_end() -> None:
         await until(lambda: not is_held(world.region.hubs["h2"]))
         lost_at = world.sim.now
         assert lost_at - cut_at <= TERM_S + 0.02
-        # The others bury it only when its session has ended, and hold theirs all the while.
+        # The others declare it dead only when its session has ended, and hold theirs all the while.
         assert share(world, "h1", "h2") > 0.0
         while share(world, "h1", "h2") > 0.0:
             assert {"h1", "h3"} <= holders(world)
@@ -79,7 +79,7 @@ def test_a_hub_cut_off_alone_loses_it_before_its_session_can_end() -> None:
     play(script)
 
 
-def test_a_hub_cut_off_from_the_store_alone_loses_it_once_the_others_bury_it() -> None:
+def test_a_hub_cut_off_from_the_store_alone_loses_it_once_the_others_declare_it_dead() -> None:
     async def script(world: ClusterWorld) -> None:
         await need_leases(world)
         node = world.region.hubs["h2"]
@@ -89,9 +89,9 @@ def test_a_hub_cut_off_from_the_store_alone_loses_it_once_the_others_bury_it() -
         await asyncio.sleep(0.7 * SESSION_S)
         assert is_held(node)
         await until(lambda: share(world, "h1", "h2") == 0.0)
-        buried_at = world.sim.now
+        declared_dead_at = world.sim.now
         await until(lambda: not is_held(node) or cluster_of(node).core.incarnation != life)
-        assert world.sim.now - buried_at <= TERM_S
+        assert world.sim.now - declared_dead_at <= TERM_S
         assert not is_held(node)
 
     play(script)

@@ -89,7 +89,8 @@ MENDED = [
     # What a dead hub had passed on to the home was sent again; the shares of limits did not grow after a failover.
     ("cluster-replication-crashes", 0),
     ("limits-everything", 15),
-    # A hub that the others had buried while the store was out of its reach went on: nobody told it before it spoke.
+    # A hub that the others had declared dead while the store was out of its reach went on: it was told only once it
+    # had spoken.
     ("cluster-store-losses", 78),
     # Messages that the former home had numbered before it handed the topic over were sent again when it died: they came
     # twice, and the gap that was told of them was too large.
@@ -113,6 +114,8 @@ MENDED = [
     ("content-trees", 774),
     # The next home waited for the end of an epoch from its parent, which had lost its own and waited for the next home.
     ("content-trees-crashes", 972),
+    # A hub waited for everything before it confirmed filters, though nobody below it wanted everything any more.
+    *[("content-trees-wanderers", seed) for seed in (619, 910)],
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
@@ -153,6 +156,12 @@ MENDED = [
     ("cluster-replication-everything", 20029),
     # A publisher that had lost its hub did not know in which stream, and where, its last message was.
     ("cluster-routed-replication-clients", 20048),
+    # A publisher took the late answer to an earlier question for the answer to its present one, and went on too early.
+    ("limits-seats-balance", 80),
+    # The only hub paused past its session, and did not wait for the store: hubs that it did not know had begun anew.
+    ("limits-zombie", 332),
+    # A home did not report a loss when a life of a hub ended that it had never known, but the former home had.
+    ("limits-zombie", 467),
 ]
 
 

@@ -11,6 +11,8 @@ import hiredis
 import pytest
 
 from equipoise.hub.cluster import log_giving
+from equipoise.hub.cluster.log_giving import LogGiving
+from equipoise.hub.cluster.log_taking import LogTaking
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.scenarios.durable import LogScenario
 from equipoise.lab.simulation.cluster.old_release import without_logs
@@ -48,12 +50,14 @@ CASES = (
 # durable-doubt 13: the time at which the wait of several readers ends is inexact, and the hub set a timer of no length
 # again and again. durable-sites 7002, 20000: a log stayed claimed by a hub that no longer wanted it. durable-unled
 # 20005: a full hub registered without its load. 20045: the check took logs as spread while a hub had some to give away.
+# durable-zombie 31003: a log was given up and opened again while the first attempt still waited for its release.
 MENDED = [
     ("durable-doubt", 13),
     ("durable-sites", 7002),
     ("durable-sites", 20_000),
     ("durable-unled", 20_005),
     ("durable-unled", 20_045),
+    ("durable-zombie", 31_003),
 ]
 
 
@@ -231,6 +235,49 @@ def test_the_former_home_answers_until_it_gives_the_log_up(monkeypatch: pytest.M
         assert str(await story.ask("h3", "XADD", "t", "*", "n", "doubt")).startswith("UNCERTAIN")
         assert isinstance(await story.ask("h3", "XADD", "t", "*", "n", "last"), bytes)
         assert story.is_open("h2", "t")
+
+    play(tell, hubs=3)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_log_that_nobody_asks_for_follows_the_plan(is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is offered to its next home; a home that does not ask for the release has it all the same, a little later."""
+
+    if not is_told:
+        monkeypatch.setattr(LogTaking, "offered", lambda taking, peer, frame: None)
+
+    async def tell(story: Story) -> None:
+        await story.ask("h3", "XADD", "t", "*", "n", "1")
+        assert story.is_open("h1", "t")
+        await story.move("t", "h2")
+        if is_told:
+            assert await story.sim.until(lambda: story.is_open("h2", "t"), log_giving.OFFER_S / 2)
+        else:
+            await asyncio.sleep(log_giving.OFFER_S / 2)
+            assert story.is_open("h1", "t")
+            await asyncio.sleep(log_giving.OFFER_S)
+        assert not story.is_open("h1", "t")
+        assert await story.ask("h1", "XLEN", "t") == 1
+        assert story.is_open("h2", "t")
+
+    play(tell, hubs=3)
+
+
+@pytest.mark.parametrize("lost", ["requested", "released"])
+def test_a_move_goes_on_if_what_hubs_say_of_a_release_is_lost(
+    lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = LogGiving if lost == "requested" else LogTaking
+    monkeypatch.setattr(part, lost, lambda part, peer, frame: None)
+
+    async def tell(story: Story) -> None:
+        await story.ask("h3", "XADD", "t", "*", "n", "1")
+        await story.move("t", "h2")
+        for number in range(100):
+            assert isinstance(await story.ask("h3", "XADD", "t", "*", "n", number), bytes)
+            await asyncio.sleep(0.1)
+        assert story.is_open("h2", "t")
+        assert await story.ask("h1", "XLEN", "t") == 101
 
     play(tell, hubs=3)
 

@@ -9,6 +9,7 @@ What pushes mean is left to link_subscriptions.py, when to connect to link.py.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Protocol, cast
 
 import hiredis
@@ -61,8 +62,8 @@ class Connection(asyncio.Protocol):
         self._turn_bytes = 0
         # And ever.
         self._read_bytes = 0
-        # Asked and not yet answered by a push.
-        self._questions: dict[tuple[bytes, bytes], list[QueryRequest]] = {}
+        # By the beginning of the push that answers them, the questions that are not answered, the oldest first.
+        self._questions: dict[tuple[bytes, bytes], deque[QueryRequest]] = {}
         self.in_flight = InFlight(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
         # Whether anything came in since the owner last set it to False.
@@ -121,12 +122,17 @@ class Connection(asyncio.Protocol):
 
     def expect(self, question: QueryRequest) -> None:
         """The question is about to be submitted: remember who wants its answer."""
-        self._questions.setdefault(question.key, []).append(question)
+        self._questions.setdefault(question.key, deque()).append(question)
 
     def answer(self, push: Push) -> None:
-        """A push that answers a question, perhaps of several who asked the same."""
-        key = (push[0], push[1])
-        for question in self._questions.pop(key, ()):
+        """A push that answers the oldest question of its kind: later ones are about later messages, too."""
+        asked = self._questions.get((push[0], push[1]), deque())
+        while asked and asked[0].is_over:
+            asked.popleft()  # The hub has refused it.
+        question = asked.popleft() if asked else None
+        if not asked:
+            self._questions.pop((push[0], push[1]), None)
+        if question is not None:
             question.answer(push)
 
     def _write_out(self) -> None:

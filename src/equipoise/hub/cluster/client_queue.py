@@ -41,7 +41,7 @@ class PositionedReply(Reply):
 class PendingPublish:
     """One command that waits for tokens, or for its next message's."""
 
-    __slots__ = ("after", "came_at", "head_at", "payloads", "reply", "sent", "session")
+    __slots__ = ("after", "came_at", "payloads", "reply", "sent", "session")
 
     def __init__(
         self, session: int, payloads: Sequence[bytes], after: Sequence[Tag], reply: Reply, now: int
@@ -51,8 +51,6 @@ class PendingPublish:
         self.after = after
         self.reply = reply
         self.came_at = now
-        # When it became the first of its connection; None before.
-        self.head_at: int | None = None
         # Messages that have gone.
         self.sent = 0
 
@@ -74,11 +72,13 @@ class PendingPublish:
 class ClientQueue:
     """Commands of this hub's clients to one topic. Owned by its trunk's TopicLimit."""
 
-    __slots__ = ("_commands", "reported", "reported_to", "turns")
+    __slots__ = ("_commands", "_leading", "reported", "reported_to", "turns")
 
     def __init__(self, turns: TurnRing[int]) -> None:
         """`turns`: without parties. It remembers who has had turns before."""
         self._commands: dict[int, deque[PendingPublish]] = {}
+        # Those that can still be refused of the first commands of connections, and since when each is: longest first.
+        self._leading: dict[PendingPublish, int] = {}
         self.turns = turns
         # How many waiting connections were reported to the home, and the hub that received the report.
         self.reported = 0
@@ -86,7 +86,7 @@ class ClientQueue:
 
     def __len__(self) -> int:
         """Connections that wait."""
-        return len(self.turns)
+        return len(self._commands)
 
     @property
     def messages(self) -> int:
@@ -106,6 +106,7 @@ class ClientQueue:
             return None
         was_first = commands[0] is one
         commands.remove(one)
+        self._leading.pop(one, None)
         if not commands:
             del self._commands[one.session]
             self.turns.leave(one.session)
@@ -117,6 +118,18 @@ class ClientQueue:
         session = self.turns.first
         return None if session is None else self._commands[session][0]
 
-    def heads(self) -> list[PendingPublish]:
-        """The first command of each connection."""
-        return [commands[0] for commands in self._commands.values()]
+    def lead(self, one: PendingPublish, now: int) -> None:
+        """It is the first of its connection from now on, and may wait."""
+        self._leading[one] = now
+
+    def begun(self, one: PendingPublish) -> None:
+        """A part of it has gone: it is not refused any more."""
+        self._leading.pop(one, None)
+
+    def overdue(self, since: int) -> PendingPublish | None:
+        """A command that has been the first of its connection since before that moment, and of which nothing has gone.
+
+        However many connections wait, only the one that has led for the longest is looked at.
+        """
+        one, led_since = next(iter(self._leading.items()), (None, since))
+        return one if led_since < since else None

@@ -59,6 +59,14 @@ class DueTopics:
         self._timer = self._shell.call_later(delay_ms / 1e3, self._ring_out)
 
     def _ring_out(self) -> None:
+        """Serve in a turn of its own: uvloop runs a timer, and all that it calls soon, before it reads its sockets.
+
+        So the replies to those who are served are written after the sockets have been read once more. A message of
+        another topic that comes meanwhile waits for half as long.
+        """
+        self._timer = self._shell.call_later(0, self._serve_due)
+
+    def _serve_due(self) -> None:
         self._timer = None
         now = self._now()
         while self._heap and self._heap[0][0] <= now:

@@ -97,6 +97,18 @@ class Feeders:
         """A life is over, as this hub learns. The others have not said so, as far as it is known here."""
         for lives in self._unsaid.values():
             lives[life] = None
+        name, incarnation = life
+        link = self._cluster.out.get(name)
+        if link is None or link.incarnation != incarnation:
+            # This hub never knew that life, but former homes may have: it is the same as one that is met and dies.
+            self._tear_taken()
+
+    def _tear_taken(self) -> None:
+        index = self._cluster.core.index
+        for key in sorted(self._taken):
+            topic = index.topics.get(key) or index.lanes.get(key)
+            if topic is not None and topic.is_home:
+                self.tear(topic)
 
     def died(self, hub: str, *, has_left: bool) -> None:
         """Tell subscribers of the topics that the hub may have acknowledged messages of, unless it left in order."""

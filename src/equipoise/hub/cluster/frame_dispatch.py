@@ -10,11 +10,9 @@ from equipoise.hub.cluster.filter_dispatch import filter_handlers
 from equipoise.hub.cluster.link.frames import (
     AfterFrame,
     AgainFrame,
-    AnswerFrame,
     AskFrame,
     AtFrame,
     AttachedFrame,
-    CallFrame,
     CancelFrame,
     CloseFrame,
     CountsFrame,
@@ -53,10 +51,7 @@ from equipoise.hub.cluster.link.frames import (
     Tag,
     TearFrame,
     TokensFrame,
-    UnwatchFrame,
     WaitingFrame,
-    WatchFrame,
-    WokenFrame,
 )
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.region_counts import parse_count
@@ -85,8 +80,8 @@ class FrameDispatch:
         self._handle_streams()
         self._handle_plans()
         self._handle_questions()
-        self._handle_logs()
         self._handlers.update(filter_handlers(cluster, self._find))
+        self._handlers.update(cluster.calls.handlers)
         self._handlers.update(cluster.redirects.seats.handlers)
         self._handlers.update(
             cluster.followers.handlers(lambda key, is_made: self._find(key, is_made=is_made))
@@ -154,14 +149,6 @@ class FrameDispatch:
         self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
         self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
         self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
-
-    def _handle_logs(self) -> None:
-        calls = self._cluster.calls
-        self._on(CallFrame, calls.called)
-        self._on(AnswerFrame, calls.answered)
-        self._on(WatchFrame, calls.watches.watched)
-        self._on(UnwatchFrame, calls.watches.unwatched)
-        self._on(WokenFrame, calls.watches.woken)
 
     def _counts(self, peer: str, frame: CountsFrame) -> None:
         try:

@@ -2,8 +2,9 @@
 
 A hub that stops has ended its clients' connections. It asks the others to send it no more messages (LEAVE 0); each
 holds those that it has, and answers (1) behind the last that it sent. Once all have answered, all messages that came
-through the hub have their positions, and all that it wrote has been executed, it says so (LEAVE 2). Hubs that bury it
-then tell no subscriber of a gap on account of what it might have held. What they held for it goes to the next homes.
+through the hub have their positions, and all that it wrote has been executed, it says so (LEAVE 2). Hubs that
+declare it dead then tell no subscriber of a gap on account of what it might have held. What they held for it goes to
+the next homes.
 
 A hub that crashes, or that does not get so far in time, is a dead hub like any other.
 """

@@ -18,8 +18,8 @@ from equipoise.hub.cluster.client_queue import ClientQueue, PendingPublish, Posi
 from equipoise.hub.cluster.link.frames import Tag, WaitingFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
+from equipoise.hub.cluster.turn_estimate import TurnEstimate, unacked
 from equipoise.hub.data.reply import NO_ROOM, REPLY_S, Reply, ReplyMode
-from equipoise.limits import TOKEN
 from equipoise.resp.replies import error
 from equipoise.stream.submission import Budget
 
@@ -54,6 +54,7 @@ class Tokens(Protocol):
     def room(self, topic: Topic) -> int: ...
     def has_token(self, limit: TopicLimit) -> bool: ...
     def take(self, topic: Topic, count: int) -> bool: ...
+    def spend(self, limit: TopicLimit, count: int) -> None: ...
     def serve(self, topic: Topic) -> None: ...
     def look_at(self, topic: Topic, limit: TopicLimit) -> None: ...
 
@@ -65,6 +66,7 @@ class LimitedClients:
         self._cluster = cluster
         self._core = cluster.core
         self._tokens = tokens
+        self._estimate = TurnEstimate(cluster)
         self.budget = Budget(cluster.core.limits.waiting_bytes_max)
         # Messages, of all topics.
         self.refused = 0
@@ -155,7 +157,7 @@ class LimitedClients:
             if target.stream is not None and () in target.stream.admission.waiting:
                 return False
             return self._tokens.has_token(target.limit) if is_claim else self._tokens.room(target) >= count
-        ahead, remote = self._ahead(topic, target), target.limit or limit
+        ahead, remote = unacked(topic, target), target.limit or limit
         limit.note_acked(ahead)
         now, has_room = self._tokens.now(), ahead + count <= limit.window(remote.remote_share)
         if not has_room or remote.mirror.tokens(now) < count + (0 if is_claim else self.kept(remote)):
@@ -168,13 +170,7 @@ class LimitedClients:
     def acked(self, topic: Topic, limit: TopicLimit) -> None:
         """The home has acknowledged messages: note how long it took."""
         if limit.sent_at:
-            limit.note_acked(self._ahead(topic, self._cluster.ways.stream_now(topic)))
-
-    def _ahead(self, topic: Topic, target: Topic) -> int:
-        """Messages of this hub's clients that are not acknowledged."""
-        streams = {id(one.stream): one.stream for one in (topic, target) if one.stream is not None}
-        routing = 0 if topic.stream is None else sum(one.messages for one in topic.stream.admission.routing)
-        return routing + sum(stream.admission.outstanding(()) for stream in streams.values())
+            limit.note_acked(unacked(topic, self._cluster.ways.stream_now(topic)))
 
     def _wait(
         self,
@@ -257,42 +253,17 @@ class LimitedClients:
 
     def _judge(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | None:
         """Refuse a command, as the first of its connection, that cannot have its turn within the time it may wait."""
-        one.head_at = now = self._tokens.now()
-        wait_ns = self._predict(topic, limit, one, now)
+        now = self._tokens.now()
+        wait_ns = self._estimate.wait(topic, limit, one, now)
         target = self._cluster.ways.stream_now(topic)
         if wait_ns is None or wait_ns <= limit.wait_ns:
             (target.limit or limit).reserve.leave(one.session)
+            assert limit.queue is not None, "it waits there"
+            limit.queue.lead(one, now)
             return None
         if len(one.payloads) == 1:
-            self._reserve(target, limit, one.session, now)
+            self._estimate.reserve(topic, limit, one.session, now)
         return self._refusal(topic, limit, wait_ns, one.left)
-
-    def _reserve(self, target: Topic, limit: TopicLimit, session: int, now: int) -> None:
-        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
-        found, ahead = target.limit or limit, max(0, len(limit.client_turns) - 1)
-        if target.is_home:
-            ahead += found.ring.total - found.ring.weight(CLIENTS)
-        bucket = found.bucket if target.is_home else found.mirror
-        found.reserve.keep(session, ahead, bucket, now, limit.wait_ns)
-
-    def _predict(self, topic: Topic, limit: TopicLimit, one: PendingPublish, now: int) -> int | None:
-        """Nanoseconds until the last message of a command has its turn; None: unknown."""
-        rounds, connections = one.left - 1, max(1, len(limit.client_turns))
-        before = limit.client_turns.turns_before(one.session)
-        target = self._cluster.ways.stream_now(topic)
-        if target.is_home and target.limit is not None:
-            ring = target.limit.ring
-            own = ring.weight(CLIENTS)
-            others = ring.total - own
-            # All clients of this hub have their turns in a row.
-            others_before = ring.turns_before(CLIENTS) if before < max(1, own) else others
-            turns = rounds * (connections + others) + before + others_before + 1
-            return target.limit.reserve.wait(target.limit.bucket, turns, one.session, now)
-        remote, turns = target.limit or limit, rounds * connections + before + 1
-        by_tokens = remote.reserve.wait(remote.mirror, turns, one.session, now)
-        over = self._ahead(topic, target) + turns - limit.window(remote.remote_share)
-        by_window = max(0, over * TOKEN // max(1, remote.remote_share.rate))
-        return max(by_tokens or 0, by_window)
 
     def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
         limit.refused += count
@@ -304,19 +275,18 @@ class LimitedClients:
     def serve(self, trunk: Topic, limit: TopicLimit, queue: ClientQueue) -> None:
         """Refuse what has waited for too long; let clients take part in the turns here, or send ahead to the home."""
         now = self._tokens.now()
-        for one in queue.heads():
-            if one.head_at is not None and now - one.head_at > limit.wait_ns and not one.sent:
-                following = self._dequeue(queue, one)
-                self._keep_order(limit, one, following)
-                one.complete(self._refusal(trunk, limit, None, one.left))
-                self._promote(trunk, limit, following)
+        while (one := queue.overdue(now - limit.wait_ns)) is not None:
+            following = self._dequeue(queue, one)
+            self._keep_order(limit, one, following)
+            one.complete(self._refusal(trunk, limit, None, one.left))
+            self._promote(trunk, limit, following)
         target = self._cluster.ways.stream_now(trunk)
-        for stream in self._streams(trunk):
+        for stream in () if trunk.beside is None else (trunk, *trunk.beside.lanes.values()):
             if stream is not target and stream.limit is not None:
                 stream.limit.ring.leave(CLIENTS)
         if target.is_home and target.limit is not None:
-            if len(queue):
-                target.limit.ring.join(CLIENTS, len(queue))
+            if count := len(queue):
+                target.limit.ring.join(CLIENTS, count)
                 if target is not trunk:
                     self._tokens.serve(target)
         else:
@@ -337,9 +307,6 @@ class LimitedClients:
         elif CLIENTS in target.ring:
             target.ring.join(CLIENTS, len(queue))
 
-    def _streams(self, trunk: Topic) -> list[Topic]:
-        return [trunk, *(() if trunk.beside is None else trunk.beside.lanes.values())]
-
     def release(self, trunk: Topic, queue: ClientQueue) -> bool:
         """One message of the connection whose turn it is."""
         one = queue.first()
@@ -354,10 +321,14 @@ class LimitedClients:
             if trunk.limit is not None:
                 trunk.limit.note_delay(self._tokens.now() - one.came_at)
                 self._promote(trunk, trunk.limit, following)
+        else:
+            queue.begun(one)
         return is_sent
 
     def _send(self, trunk: Topic, one: PendingPublish) -> bool:
         """Its next message goes; False if there is no room for it."""
+        if self._is_direct(trunk, one):
+            return self._number(trunk, one)
         payload, after = one.payloads[one.sent], () if one.sent else one.after
         # It counts for the connection that it came over, not for the one that has published last.
         latest, trunk.publisher = trunk.publisher, one.session
@@ -375,6 +346,22 @@ class LimitedClients:
                 self._core.shell.call_later(REPLY_S, one.reply.expire)
         elif not one.left:
             self._answer(one, self._cluster.ways.answer(trunk, 1))
+        return True
+
+    def _is_direct(self, trunk: Topic, one: PendingPublish) -> bool:
+        """Whether its message can be numbered at once: no message is under way, and the reply is that of the topic."""
+        if trunk.stream is not None or trunk.limit is None or trunk.content is not None:
+            return False
+        return not one.after and not isinstance(one.reply, PositionedReply)
+
+    def _number(self, trunk: Topic, one: PendingPublish) -> bool:
+        """As `admit` and `answer` do, without the accounts of messages under way: half of the work of a token."""
+        assert trunk.limit is not None, "its turn has come by a token"
+        self._tokens.spend(trunk.limit, 1)
+        reply = self.publish(trunk, (one.payloads[one.sent],))
+        one.sent += 1
+        if not one.left:
+            one.complete(reply)
         return True
 
     def _answer(self, one: PendingPublish, answer: bytes | Reply) -> None:

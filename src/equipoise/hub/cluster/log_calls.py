@@ -21,12 +21,23 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from equipoise.hub.cluster.link.capability import LOGS
-from equipoise.hub.cluster.link.log_frames import AnswerFrame, CallFrame
+from equipoise.hub.cluster.link.frame import Frame
+from equipoise.hub.cluster.link.log_frames import (
+    AnswerFrame,
+    CallFrame,
+    OfferFrame,
+    ReleasedFrame,
+    ReleaseFrame,
+    UnwatchFrame,
+    WatchFrame,
+    WokenFrame,
+)
 from equipoise.hub.cluster.log_giving import LogGiving
 from equipoise.hub.cluster.log_queue import CallQueue, WaitingCall, take_batch
+from equipoise.hub.cluster.log_taking import LogTaking
 from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.data.reply import REPLY_S, Reply
@@ -61,6 +72,7 @@ class LogCalls:
         self._cluster = cluster
         self.watches = LogWatches(cluster, self)
         self._giving = LogGiving(cluster)
+        self._taking = LogTaking(cluster, self)
         self._queues: dict[bytes, CallQueue] = {}
         # By ticket: the log of a batch that is under way, and the pieces of its answer so far.
         self._asked: dict[int, tuple[bytes, list[bytes]]] = {}
@@ -70,6 +82,20 @@ class LogCalls:
     @property
     def _logs(self) -> HubLogs | None:
         return self._cluster.core.logs
+
+    @property
+    def handlers(self) -> dict[type[Frame], Callable[[str, Any], None]]:
+        """What executes the frames about logs."""
+        return {
+            CallFrame: self.called,
+            AnswerFrame: self.answered,
+            WatchFrame: self.watches.watched,
+            UnwatchFrame: self.watches.unwatched,
+            WokenFrame: self.watches.woken,
+            OfferFrame: self._taking.offered,
+            ReleaseFrame: self._giving.requested,
+            ReleasedFrame: self._taking.released,
+        }
 
     # For clients of this hub.
 
@@ -122,8 +148,15 @@ class LogCalls:
                 if not self._is_home(live.name) and self._home(live.name) is not None
             ]
         )
+        self._taking.routed()
         for key in list(self._queues):
             self._schedule(key)
+
+    def request_release(self, key: bytes, hub: str) -> bool:
+        return self._taking.request(key, hub)
+
+    def released(self, key: bytes, version: int, node: bytes) -> None:
+        self._giving.released(key, version, node)
 
     def sealed(self, key: bytes) -> None:
         self._giving.sealed(key)
@@ -133,6 +166,7 @@ class LogCalls:
         """This life of the hub is over, and its clients are gone."""
         self._is_leaving = True
         self._giving.close()
+        self._taking.close()
         self._queues.clear()
         self._asked.clear()
         self.watches.close()
@@ -167,12 +201,17 @@ class LogCalls:
                         call.tell([uncertain(key)] * len(call.requests))
             self._schedule(key)
         self.watches.peer_gone(peer)
+        self._taking.peer_gone(peer)
 
     # Frames.
 
     def called(self, peer: str, frame: CallFrame) -> None:
         """A hub asks for commands to be run. Raises ProtocolError."""
-        requests, tell = unpack_requests(frame.calls), partial(self._answer, peer, frame.ticket)
+        # Of this life of the hub: the next one begins its tickets anew, and may have one of that number under way.
+        link = self._cluster.out.get(peer)
+        if link is None:
+            return
+        requests, tell = unpack_requests(frame.calls), partial(_answer, link, frame.ticket)
         is_here = self._is_home(frame.topic) or self._giving.is_waiting(frame.topic)
         if self._logs is None or not is_here:
             tell(None)
@@ -191,19 +230,10 @@ class LogCalls:
             refusal = not_open(key, "" if live is None else live.problem)
             call.tell([refusal] * len(call.requests))
 
-    def _answer(self, peer: str, ticket: int, replies: list[bytes] | None) -> None:
-        if replies is None:
-            self._cluster.tell(peer, AnswerFrame(ticket, True, [b""]))
-            return
-        data = pack_replies(replies)
-        for start in range(0, len(data), _PIECE_BYTES):
-            is_last = start + _PIECE_BYTES >= len(data)
-            self._cluster.tell(peer, AnswerFrame(ticket, is_last, [data[start : start + _PIECE_BYTES]]))
-
     def answered(self, peer: str, frame: AnswerFrame) -> None:
         """Raises ProtocolError."""
         known = self._asked.get(frame.ticket)
-        if known is None:
+        if known is None or self._queues[known[0]].peer != peer:
             return
         key, pieces = known
         pieces += frame.payloads
@@ -331,6 +361,16 @@ class LogCalls:
         left_s = min(call.due_at for call in queue.batch) - self._cluster.core.now()
         requests = [request for call in queue.batch for request in call.requests]
         link.send(CallFrame(key, queue.ticket, max(0, int(left_s * 1_000)), pack_requests(requests)))
+
+
+def _answer(link: OutLink, ticket: int, replies: list[bytes] | None) -> None:
+    if replies is None:
+        link.send(AnswerFrame(ticket, True, [b""]))
+        return
+    data = pack_replies(replies)
+    for start in range(0, len(data), _PIECE_BYTES):
+        is_last = start + _PIECE_BYTES >= len(data)
+        link.send(AnswerFrame(ticket, is_last, [data[start : start + _PIECE_BYTES]]))
 
 
 def _gather(outcomes: Iterable[bytes | Reply], tell: Callable[[list[bytes]], object]) -> None:

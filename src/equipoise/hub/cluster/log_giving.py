@@ -1,7 +1,8 @@
 """Give up the logs of topics with another home, a few at a time, so that publishers of other topics do not wait.
 
-A log that waits for its turn stays open here and takes commands of every hub. The next home passes on what it is asked
-meanwhile (`log_calls`).
+The owner offers each log to its next home, which asks for the release when it has prepared to open it (`log_taking`). A
+log that waits for its turn stays open here and takes commands of every hub. The next home passes on what it is asked
+meanwhile (`log_calls`). A home that cannot ask, or does not within OFFER_S, has the log given up all the same.
 
 Always true: at most SEALED_MAX logs are being sealed because of a plan, but for those that take longer than SLOT_S.
 """
@@ -11,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.link.capability import OFFERS
+from equipoise.hub.cluster.link.frame import Life
+from equipoise.hub.cluster.link.log_frames import OfferFrame, ReleasedFrame, ReleaseFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.logs.live_log import LogStage
 
@@ -20,10 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LogGiving"]
 
-# A log is sealed, released and opened elsewhere in some tens of milliseconds, most of them the store's.
 SEALED_MAX = 4
 # A log whose appends are not committed, or whose release the store does not answer, holds up the others no longer.
 SLOT_S = 1.0
+# How long an offer stands: a home opens a few logs at a time, and asks for hundreds within this.
+OFFER_S = 5.0
 
 
 class LogGiving:
@@ -31,29 +36,63 @@ class LogGiving:
 
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
-        # Those that wait for their turn, in order; and when the slots of those being sealed end.
-        self._waiting: dict[bytes, None] = {}
+        # Logs that are open here though their homes are elsewhere: the life of the hub that each is offered to, and
+        # from when on it is sealed unasked.
+        self._offered: dict[bytes, tuple[Life | None, float]] = {}
+        # The hubs that have asked for a release and have no answer yet.
+        self._requests: dict[bytes, str] = {}
+        # When the slots of those being sealed end.
         self._slots: dict[bytes, Timer] = {}
+        self._timer: Timer | None = None
 
     def is_waiting(self, key: bytes) -> bool:
         """Whether the log is open here though its home is elsewhere."""
-        return key in self._waiting
+        return key in self._offered
 
     def routed(self, leaving: Iterable[LiveLog]) -> None:
         """These logs, and no others, have their homes elsewhere."""
         logs = self._cluster.core.logs
         assert logs is not None, "it has logs"
-        self._waiting = {}
+        before, self._offered = self._offered, {}
         for live in leaving:
             if live.stage is LogStage.OPEN and not live.is_sealing:
-                self._waiting[live.name] = None
+                self._offered[live.name] = self._offer(live.name, before.get(live.name))
             else:
                 logs.seal(live)
         self._pump()
 
+    def _offer(self, key: bytes, before: tuple[Life | None, float] | None) -> tuple[Life | None, float]:
+        """Offer a log to its home, unless it was."""
+        now, home = self._cluster.core.now(), self._cluster.router.home(key)
+        link = None if home is None else self._cluster.out.get(home)
+        if link is None or not link.can(OFFERS):
+            return None, now
+        life = link.hub, link.incarnation
+        if before is not None and before[0] == life:
+            return before
+        link.send(OfferFrame(key))
+        return life, now + OFFER_S
+
+    def requested(self, peer: str, frame: ReleaseFrame) -> None:
+        """The next home is ready to open the log. It may know a plan that this hub does not know yet."""
+        logs = self._cluster.core.logs
+        if logs is None or frame.topic not in logs.by_name:
+            self._cluster.tell(peer, ReleasedFrame(frame.topic, 0, b""))
+            return
+        self._requests[frame.topic] = peer
+        self._pump()
+
+    def released(self, key: bytes, version: int, node: bytes) -> None:
+        """The log was released in the store."""
+        peer = self._requests.pop(key, None)
+        if peer is not None:
+            self._cluster.tell(peer, ReleasedFrame(key, version, node))
+
     def sealed(self, key: bytes) -> None:
         """The log is not open here any more."""
-        self._waiting.pop(key, None)
+        self._offered.pop(key, None)
+        # Without a release: another hub has the log, or is about to.
+        self.released(key, 0, b"")
         timer = self._slots.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -62,7 +101,10 @@ class LogGiving:
     def close(self) -> None:
         for timer in self._slots.values():
             timer.cancel()
-        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._offered.clear()
+        self._requests.clear()
         self._slots.clear()
 
     def _end_slot(self, key: bytes) -> None:
@@ -70,11 +112,33 @@ class LogGiving:
         self._pump()
 
     def _pump(self) -> None:
+        """Seal what was asked for, then what has been offered for long enough, as far as there are slots."""
         logs = self._cluster.core.logs
-        while self._waiting and len(self._slots) < SEALED_MAX:
-            key = next(iter(self._waiting))
-            del self._waiting[key]
-            live = None if logs is None else logs.by_name.get(key)
-            if live is not None and logs is not None:
+        if logs is None:
+            return
+        now = self._cluster.core.now()
+        due = [key for key, peer in self._requests.items() if self._is_next_home(key, peer)]
+        due += [
+            key for key, (_, since) in self._offered.items() if since <= now and key not in self._requests
+        ]
+        for key in due:
+            if len(self._slots) >= SEALED_MAX:
+                return
+            self._offered.pop(key, None)
+            live = logs.by_name.get(key)
+            if live is not None and key not in self._slots:
                 self._slots[key] = self._cluster.core.shell.call_later(SLOT_S, self._end_slot, key)
                 logs.seal(live)
+        self._look_again(now)
+
+    def _is_next_home(self, key: bytes, peer: str) -> bool:
+        return key in self._offered and self._cluster.router.home(key) == peer
+
+    def _look_again(self, now: float) -> None:
+        """When the next offer has stood for long enough."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._offered:
+            next_at = min(since for _, since in self._offered.values())
+            self._timer = self._cluster.core.shell.call_later(max(0.0, next_at - now), self._pump)

@@ -65,7 +65,7 @@ class Routing:
 
 
 class Router:
-    """Owned by one cluster; changes through `apply` and `bury`."""
+    """Owned by one cluster; changes through `apply` and `declare_dead`."""
 
     def __init__(self, name: str, incarnation: int) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Router:
         self.reshared = None if topics is None else SharesChange(before, topics)
         return ended
 
-    def bury(self, life: Life) -> bool:
+    def declare_dead(self, life: Life) -> bool:
         """Another hub has seen the life end; whether that is news."""
         if life in self.dead:
             return False

@@ -63,6 +63,14 @@ class OtherLogs(Protocol):
         """The log, opened if need be, if its home is here."""
         ...
 
+    def request_release(self, key: bytes, hub: str) -> bool:
+        """Ask the owner of a log to release it; False: it cannot be asked."""
+        ...
+
+    def released(self, key: bytes, version: int, node: bytes) -> None:
+        """This hub has released the log: its node as it is now, for the hub that has asked."""
+        ...
+
     def sealed(self, key: bytes) -> None:
         """The log is not open here any more."""
         ...
@@ -89,6 +97,7 @@ class HubLogs:
         missing: Callable[[], str] = lambda: "",
         retention_of: RetentionOf = lambda name: None,
         list_names: ListNames = lambda folders, tell: tell([]),
+        note_released: Callable[[bytes, int, bytes], None] = lambda key, version, node: None,
     ) -> None:
         """`missing`: what logs need and there is none of, as an error; empty: nothing."""
         self._shell = shell
@@ -101,6 +110,8 @@ class HubLogs:
         self._release_log = release_log
         self.missing = missing
         self.list_names = list_names
+        # The former owner of a log has released it: its node then; empty if it did not.
+        self.note_released = note_released
         self.counters = LogCounters()
         self.by_name: dict[bytes, LiveLog] = {}
         # The logs of other hubs; None: this hub runs alone.

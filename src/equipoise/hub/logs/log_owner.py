@@ -10,12 +10,14 @@ __all__ = ["LogOwner"]
 class LogOwner:
     """Part of one LiveLog."""
 
-    __slots__ = ("_asking", "hub")
+    __slots__ = ("_asking", "hub", "on_lost")
 
     def __init__(self) -> None:
         # Empty: no other hub owns the log, or it is not known which.
         self.hub = ""
         self._asking: list[Callable[[], None]] = []
+        # Called when that hub does not run commands on the log any more.
+        self.on_lost: Callable[[], None] = lambda: None
 
     def when_known(self, call: Callable[[], None]) -> None:
         """Call once, when another hub is found to own the log, or the log is open here."""
@@ -26,6 +28,8 @@ class LogOwner:
         is_other, self.hub = hub != self.hub, hub
         if hub and is_other:
             self._tell()
+        elif is_other:
+            self.on_lost()
 
     def opened(self) -> None:
         """The log is open here."""

@@ -75,11 +75,11 @@ class LogRetries:
         if live is None or live.stage is not LogStage.OPEN or live.is_sealing:
             return
         # What is not committed may never have been delivered.
-        live.when_committed(lambda is_committed: self._bury(live) if is_committed else None)
+        live.when_committed(lambda is_committed: self._send_dead_letters(live) if is_committed else None)
         live.append_now()
         self.follow(live)
 
-    def _bury(self, live: LiveLog) -> None:
+    def _send_dead_letters(self, live: LiveLog) -> None:
         """Give what is due for the last time to the dead-letter topics."""
         for group in live.log.groups.values():
             for at, entry in group.dying(self._logs.now_ms()):

@@ -56,7 +56,7 @@ class EndedHubs:
             for life in suspects:
                 # Others are declared dead already.
                 if life in peers and self._is_gone(await self._process(life)):
-                    await self._bury(life)
+                    await self._declare_dead(life)
 
     def _peers(self) -> set[Life]:
         cluster = self._hub.cluster
@@ -71,6 +71,6 @@ class EndedHubs:
             found = self._processes[life] = seen.facts.process if seen is not None and is_same else ""
         return found
 
-    async def _bury(self, life: Life) -> None:
-        if await self._hubs.bury(*life):
+    async def _declare_dead(self, life: Life) -> None:
+        if await self._hubs.delete_ended(*life):
             log.warning("hub %s: its process has ended: it is declared dead", life[0])

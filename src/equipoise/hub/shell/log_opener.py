@@ -8,6 +8,9 @@ In this order, each step after the one before has succeeded:
     begin     create a ledger, write a snapshot of the state first into it
     list      put it into the topic's node, by compare-and-set
 
+A topic that its owner has released needs no claim of its own: no hub writes to its ledgers, so the list is set together
+with the claim. In a move most of the work is done before the release (`log_claims`).
+
 A ledger that has grown long is followed by another in the same epoch: closed, then the last two steps. Ledgers whose
 entries have all been trimmed or deleted leave the list with the same compare-and-set, and are deleted after it.
 
@@ -23,26 +26,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from equipoise.errors import LedgerError, StoreError, WorldError
+from equipoise.errors import LedgerError, StoreError
 from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.logs.live_log import LiveLog, LogStage
-from equipoise.ledger.log import FIRST_ENTRY, Ledgers, OpenLedger
+from equipoise.hub.shell.log_claims import LogClaims, OwnedElsewhereError, Taking
+from equipoise.hub.shell.log_fold import LogFold, closed_ledger
+from equipoise.ledger.log import Ledgers, OpenLedger
 from equipoise.ledger.quorum import Quorum
-from equipoise.log.ids import EntryId
-from equipoise.log.records import LogSnapshot, decode_run, encode_run
+from equipoise.log.records import LogSnapshot, encode_run
 from equipoise.log.topic_log import TopicLog
 from equipoise.store.contract import Store
 from equipoise.store.records.hubs import HubsStore
-from equipoise.store.records.topic_logs import LogLedger, StoredLog, TopicLogsStore
+from equipoise.store.records.topic_logs import (
+    LogLedger,
+    StoredLog,
+    TopicLogsStore,
+    pack_node,
+    unpack_node,
+)
 from equipoise.store.tree import Tree
 
 if TYPE_CHECKING:
@@ -51,16 +61,6 @@ if TYPE_CHECKING:
 __all__ = ["FoundLog", "LogOpener", "logs_of", "opener_of"]
 
 log = logging.getLogger("equipoise.hub")
-
-T = TypeVar("T")
-
-_RELEASE_AGAIN_S = 0.2
-# Ledgers of one log whose first entries are read together. A log that has moved often has many short ones.
-_LEDGERS_AT_ONCE = 8
-# How long a claim waits for the present owner to release the topic: longer than a move of many topics takes; and how
-# often it looks whether the owner is still alive.
-_RELEASED_S = 3.0
-_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,6 @@ class FoundLog:
     epoch: int
     # Those before it.
     closed: tuple[int, ...] = ()
-
-
-class _OwnedElsewhereError(WorldError):
-    """Another hub that is alive owns the topic."""
 
 
 class LogOpener:
@@ -97,13 +93,18 @@ class LogOpener:
         self._records = TopicLogsStore(store, tree)
         self._ledgers = ledgers
         self._hub = hub
-        self._new_epoch = new_epoch
         self._incarnation = incarnation
-        self._is_alive = is_alive
         self._quorum_of = quorum_of
+        self.claims = LogClaims(
+            self._records,
+            ledgers,
+            hub=hub,
+            new_epoch=new_epoch,
+            incarnation=incarnation,
+            is_alive=is_alive,
+            quorum_of=quorum_of,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
-        # Of all claims: a later one is always told from those before it.
-        self._last_epoch = 0
         # Whether this hub is to own a log, and who is told when a ledger of one was rolled.
         self.may_open: Callable[[bytes], Awaitable[bool]] | None = None
         self.on_rolled: Callable[[bytes], object] | None = None
@@ -113,10 +114,16 @@ class LogOpener:
 
     def release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
         """Let another hub claim the topic; `done` once it may, or need not ask."""
-        self._start(self._release(live, ledger, self._incarnation(), done))
+        self.claims.hurry(live)
+        self._start(self._release(live, ledger, done))
 
     def roll(self, live: LiveLog, ledger: OpenLedger, snapshot: LogSnapshot) -> None:
         self._start(self._roll(live, ledger, snapshot))
+
+    def note_released(self, topic: bytes, version: int, node: bytes) -> None:
+        """What the former owner says of its release; an empty node: there is none."""
+        found = unpack_node(node)
+        self.claims.released(topic, None if found is None else StoredLog(found, version))
 
     def list_names(self, folders: range, tell: Callable[[list[bytes] | None], None]) -> None:
         self._start(self._list_names(folders, tell))
@@ -134,46 +141,24 @@ class LogOpener:
     async def _open(self, live: LiveLog) -> None:
         try:
             if self.may_open is not None and not await self.may_open(live.name):
-                raise _OwnedElsewhereError("another hub replaces the home of the topic")
+                raise OwnedElsewhereError("another hub replaces the home of the topic")
             found = await self.find(live)
-        except (StoreError, LedgerError, _OwnedElsewhereError) as problem:
+        except (StoreError, LedgerError, OwnedElsewhereError) as problem:
             if live.problem != str(problem):
                 log.warning("log of topic %r not opened: %s", live.name, problem)
             if live.is_sealing:
                 # It was released before this attempt was over, which may have claimed it again.
-                await self._release(live, None, self._incarnation(), lambda: None)
+                await self.claims.release(live, None, self._incarnation())
             live.not_opened(str(problem))
         else:
             if live.is_sealing:
-                await self._release(live, found.ledger, self._incarnation(), lambda: None)
+                await self.claims.release(live, found.ledger, self._incarnation())
             live.opened(found)
             # They may be at the site of a former owner.
             self._ledgers.bring_home(found.closed, partial(_is_owned, live, found.epoch))
 
-    async def _release(
-        self, live: LiveLog, ledger: OpenLedger | None, incarnation: int, done: Callable[[], None]
-    ) -> None:
-        topic, last = live.name, -1
-        if ledger is not None:
-            with suppress(StoreError, LedgerError):
-                # Else the next owner recovers it.
-                last = await ledger.close()
-        while live.claimed and self._incarnation() == incarnation:
-            try:
-                stored = await self._records.load(topic)
-                node = stored.node
-                if (node.owner, node.incarnation) != (self._hub, incarnation) or node.epoch > live.claimed:
-                    # Another hub has it, or this one wants it again.
-                    break
-                ledgers = node.ledgers
-                if ledger is not None and last >= 0 and ledgers and ledgers[-1].ledger == ledger.ledger:
-                    ledgers = (*ledgers[:-1], msgspec.structs.replace(ledgers[-1], last=last))
-                given = msgspec.structs.replace(node, owner="", incarnation=0, ledgers=ledgers)
-                if await self._records.save(topic, given, stored.version) is not None:
-                    break
-            except StoreError:
-                # Without the store no other hub can claim it either.
-                await asyncio.sleep(_RELEASE_AGAIN_S)
+    async def _release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
+        await self.claims.release(live, ledger, self._incarnation())
         done()
 
     async def _list_names(self, folders: range, tell: Callable[[list[bytes] | None], None]) -> None:
@@ -186,18 +171,26 @@ class LogOpener:
 
     async def find(self, live: LiveLog) -> FoundLog:
         """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
-        claimed = await self._claim(live)
-        topic, node = live.name, claimed.node
-        state = TopicLog()
-        ledgers: list[LogLedger] = []
-        for start in range(0, len(node.ledgers), _LEDGERS_AT_ONCE):
-            parts = node.ledgers[start : start + _LEDGERS_AT_ONCE]
-            begun = await _all(self._begin_reading(part, is_last=part is node.ledgers[-1]) for part in parts)
-            for part, (last, payloads) in zip(parts, begun, strict=True):
-                await self._fold(state, topic, part.ledger, last, payloads)
-                ledgers.append(_closed(part, last, state.last))
-        ledger = await self._begin(topic, claimed, ledgers, state.snapshot())
-        return FoundLog(state, ledger, node.epoch, tuple(part.ledger for part in ledgers))
+        async with AsyncExitStack() as turn:
+            taking = Taking(turn, LogFold(self._ledgers, live.name))
+            try:
+                return await self._take(live, taking)
+            finally:
+                if taking.spare is not None:
+                    # A ledger that no topic lists: its only entry is the header.
+                    with suppress(StoreError, LedgerError):
+                        await self._ledgers.delete(taking.spare.ledger)
+
+    async def _take(self, live: LiveLog, taking: Taking) -> FoundLog:
+        claimed = await self.claims.claim(live, taking)
+        node = claimed.node
+        if not taking.fold.is_start_of(node.ledgers):
+            taking.fold = LogFold(self._ledgers, live.name)
+        fold = taking.fold
+        await fold.complete(node.ledgers, is_closed=taking.is_closed)
+        snapshot, spare = fold.state.snapshot(), taking.take_spare(node.epoch)
+        ledger = await self._begin(live.name, claimed, fold.closed, snapshot, spare)
+        return FoundLog(fold.state, ledger, node.epoch, tuple(part.ledger for part in fold.closed))
 
     async def _roll(self, live: LiveLog, former: OpenLedger, snapshot: LogSnapshot) -> None:
         try:
@@ -209,7 +202,7 @@ class LogOpener:
             if (node.owner, node.incarnation, node.epoch) != (self._hub, self._incarnation(), live.epoch):
                 raise LedgerError(former.ledger, "another hub has claimed the topic meanwhile")
             *before, current = node.ledgers
-            closed = [*before, _closed(current, last, snapshot.last)]
+            closed = [*before, closed_ledger(current, last, snapshot.last)]
             ledger = await self._begin(live.name, stored, closed, snapshot)
         except (StoreError, LedgerError) as problem:
             live.not_rolled(str(problem))
@@ -219,89 +212,44 @@ class LogOpener:
             if self.on_rolled is not None:
                 self.on_rolled(live.name)
 
-    async def _claim(self, live: LiveLog) -> StoredLog:
-        """Own the topic. An owner that is alive is given some time to release it: in a move it is about to."""
-        topic, now = live.name, asyncio.get_running_loop().time
-        patient_until = now() + _RELEASED_S
-        while True:
-            known = await self._records.load(topic)
-            node = known.node
-            is_own = node.owner == self._hub and node.incarnation == self._incarnation()
-            if node.owner and not is_own and await self._is_alive(node.owner, node.incarnation):
-                live.owner.found(node.owner)
-                if not live.is_sealing and now() < patient_until:
-                    await self._records.changed(topic, known.version, _LOOK_S)
-                    continue
-                raise _OwnedElsewhereError(f"hub {node.owner} owns the topic")
-            if live.is_sealing:
-                raise _OwnedElsewhereError("another hub is to own the topic")
-            live.owner.found("")
-            # Noted first: where the reply is lost the claim may stand all the same.
-            self._last_epoch = live.claimed = max(node.epoch, self._last_epoch, self._new_epoch() - 1) + 1
-            claim = msgspec.structs.replace(
-                node, owner=self._hub, incarnation=self._incarnation(), epoch=live.claimed
-            )
-            saved = await self._records.save(topic, claim, known.version)
-            if saved is not None:
-                return saved
-
-    async def _begin_reading(self, part: LogLedger, *, is_last: bool) -> tuple[int, list[bytes]]:
-        """The last entry of a ledger, which is recovered if it may be open, and its first entries."""
-        last = await self._ledgers.recover(part.ledger) if part.last < 0 or is_last else part.last
-        return last, await self._ledgers.read(part.ledger, FIRST_ENTRY, last) if last >= FIRST_ENTRY else []
-
-    async def _fold(
-        self, state: TopicLog, topic: bytes, ledger: int, last: int, payloads: list[bytes]
-    ) -> None:
-        """`payloads` are the first entries of the ledger."""
-        entry = FIRST_ENTRY
-        while entry <= last:
-            for payload in payloads:
-                state.apply_all(decode_run(payload, f"ledger {ledger}, entry {entry}, of topic {topic!r}"))
-                entry += 1
-            if entry <= last:
-                payloads = await self._ledgers.read(ledger, entry, last)
-
     async def _begin(
-        self, topic: bytes, stored: StoredLog, closed: Sequence[LogLedger], snapshot: LogSnapshot
+        self,
+        topic: bytes,
+        stored: StoredLog,
+        closed: Sequence[LogLedger],
+        snapshot: LogSnapshot,
+        spare: OpenLedger | None = None,
     ) -> OpenLedger:
         """A new ledger behind the closed ones that are still needed: its snapshot committed, and the node set."""
         node = stored.node
-        ledger = await self._create(topic, node.epoch, snapshot)
+        ledger = spare or await self._ledgers.create(topic, node.epoch, self._quorum_of(topic))
+        await _append(ledger, snapshot)
         needed = [part for part in closed if (part.last_ms, part.last_seq) >= snapshot.first]
         listed = msgspec.structs.replace(node, ledgers=(*needed, LogLedger(ledger.ledger, node.epoch)))
-        if await self._records.save(topic, listed, stored.version) is None:
+        saved = await self._records.save(topic, listed, stored.version)
+        if saved is None:
             await self._ledgers.delete(ledger.ledger)
             raise LedgerError(ledger.ledger, "another hub has claimed the topic meanwhile")
+        self.claims.listed[topic] = saved
         for part in closed:
             if part not in needed:
                 await self._ledgers.delete(part.ledger)
         return ledger
 
-    async def _create(self, topic: bytes, epoch: int, snapshot: LogSnapshot) -> OpenLedger:
-        """A ledger whose first entry, the snapshot, is committed."""
-        ledger = await self._ledgers.create(topic, epoch, self._quorum_of(topic))
-        written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
 
-        def complete(outcome: int | LedgerError) -> None:
-            # Nothing waits for it any more if the hub has stopped meanwhile.
-            if not written.done():
-                written.set_result(outcome)
+async def _append(ledger: OpenLedger, snapshot: LogSnapshot) -> None:
+    """Write the first entry, and wait until it is committed. Raises LedgerError."""
+    written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
 
-        ledger.append(encode_run([snapshot]), complete)
-        outcome = await written
-        if isinstance(outcome, LedgerError):
-            raise outcome
-        return ledger
+    def complete(outcome: int | LedgerError) -> None:
+        # Nothing waits for it any more if the hub has stopped meanwhile.
+        if not written.done():
+            written.set_result(outcome)
 
-
-async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results, once all are there; the first problem, once all have ended."""
-    found = await asyncio.gather(*work, return_exceptions=True)
-    problems = [each for each in found if isinstance(each, BaseException)]
-    if problems:
-        raise problems[0]
-    return [each for each in found if not isinstance(each, BaseException)]
+    ledger.append(encode_run([snapshot]), complete)
+    outcome = await written
+    if isinstance(outcome, LedgerError):
+        raise outcome
 
 
 async def _settled(live: LiveLog) -> bool:
@@ -319,10 +267,6 @@ async def _settled(live: LiveLog) -> bool:
 def _is_owned(live: LiveLog, epoch: int) -> bool:
     """Whether the log is still open here, in that epoch, and to stay."""
     return live.epoch == epoch and live.stage is LogStage.OPEN and not live.is_sealing
-
-
-def _closed(part: LogLedger, last: int, last_id: EntryId) -> LogLedger:
-    return LogLedger(part.ledger, part.epoch, last, *last_id)
 
 
 def opener_of(
@@ -367,7 +311,17 @@ def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambd
         release_log=opener.release,
         missing=missing,
         list_names=opener.list_names,
+        note_released=opener.note_released,
         retention_of=lambda name: None if (spec := core.specs.of_name(name)) is None else spec.retention,
     )
     durable = logs.durable = DurableTopics(core, logs)
+
+    def request_release(topic: bytes, hub: str) -> bool:
+        return logs.elsewhere is not None and logs.elsewhere.request_release(topic, hub)
+
+    def tell_released(topic: bytes, released: StoredLog) -> None:
+        if logs.elsewhere is not None and released.version is not None:
+            logs.elsewhere.released(topic, released.version, pack_node(released.node))
+
+    opener.claims.request_release, opener.claims.on_released = request_release, tell_released
     return logs

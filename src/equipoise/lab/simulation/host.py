@@ -157,7 +157,7 @@ class Host:
         self.is_silent = silent
         dead.is_dead = True
         dead.ready.clear()
-        self.loop.bury(dead)
+        self.loop.retain_tasks(dead)
         for end in dead.transports:
             end.drop()
             # What was still held up by a cut was in this machine's memory, and is gone with it.

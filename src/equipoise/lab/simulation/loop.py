@@ -350,7 +350,7 @@ class SimulatedLoop(SocketCalls):
                 self.unhandled.append({"message": text, "exception": task.exception(), "task": task})
         self.spawned = [task for task in self.spawned if not task.done()]
 
-    def bury(self, incarnation: Incarnation) -> None:
+    def retain_tasks(self, incarnation: Incarnation) -> None:
         """Keep the tasks of a crashed incarnation from being collected, which would run `finally`."""
         self._dead_tasks.extend(task for task in self._pending() if task.incarnation is incarnation)
 

@@ -134,7 +134,7 @@ class HubsStore:
         """Be dead, at once and on purpose."""
         await self._delete(self._tree.alive(hub))
 
-    async def bury(self, hub: str, incarnation: int) -> bool:
+    async def delete_ended(self, hub: str, incarnation: int) -> bool:
         """Delete the `alive` of this life if its process is known to have ended; whether that was done here.
 
         A process that takes its place at the same moment may lose its new node, notices that and makes it again.

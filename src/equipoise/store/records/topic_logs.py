@@ -13,7 +13,7 @@ from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, NoN
 from equipoise.store.contract import Node, Store
 from equipoise.store.tree import Tree, unescape
 
-__all__ = ["LogLedger", "LogNode", "StoredLog", "TopicLogsStore"]
+__all__ = ["LogLedger", "LogNode", "StoredLog", "TopicLogsStore", "pack_node", "unpack_node"]
 
 
 class LogLedger(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +45,18 @@ class StoredLog(msgspec.Struct, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(LogNode)
+
+
+def pack_node(node: LogNode) -> bytes:
+    return _encoder.encode(node)
+
+
+def unpack_node(data: bytes) -> LogNode | None:
+    """None for what is no node."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError:
+        return None
 
 
 class TopicLogsStore:

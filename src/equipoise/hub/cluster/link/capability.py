@@ -16,6 +16,7 @@ __all__ = [
     "LOGS",
     "LOSS",
     "MISSED",
+    "OFFERS",
     "PROBE",
     "RECALL",
     "REMAINDER",
@@ -44,6 +45,8 @@ COUNTS = "counts"
 LIMITS = "limits"
 # Own logs of topics, and run commands on them for clients of other hubs.
 LOGS = "logs"
+# Take a log over when its owner offers it, and release one when its next owner asks.
+OFFERS = "offers"
 # Send of a stream only what filters match, and take it so.
 CONTENT = "content"
 
@@ -76,6 +79,7 @@ CAPABILITIES = frozenset(
         COUNTS,
         LIMITS,
         LOGS,
+        OFFERS,
         CONTENT,
         CONTROL,
         RESEND,

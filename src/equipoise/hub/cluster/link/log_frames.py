@@ -5,10 +5,19 @@
 
 from __future__ import annotations
 
-from equipoise.hub.cluster.link.capability import LOGS
+from equipoise.hub.cluster.link.capability import LOGS, OFFERS
 from equipoise.hub.cluster.link.frame import Frame, Payloads
 
-__all__ = ["AnswerFrame", "CallFrame", "UnwatchFrame", "WatchFrame", "WokenFrame"]
+__all__ = [
+    "AnswerFrame",
+    "CallFrame",
+    "OfferFrame",
+    "ReleaseFrame",
+    "ReleasedFrame",
+    "UnwatchFrame",
+    "WatchFrame",
+    "WokenFrame",
+]
 
 
 class CallFrame(Frame, frozen=True):
@@ -57,3 +66,29 @@ class UnwatchFrame(Frame, frozen=True):
     verb = b"EQ.L.UNWATCH"
     capability = LOGS
     ticket: int
+
+
+class OfferFrame(Frame, frozen=True):
+    """The log is open here, and you are its home: ask for its release when you are ready to open it."""
+
+    verb = b"EQ.L.OFFER"
+    capability = OFFERS
+    topic: bytes
+
+
+class ReleaseFrame(Frame, frozen=True):
+    """I am ready to open the log: close its ledger, release the topic in the store, and answer RELEASED."""
+
+    verb = b"EQ.L.RELEASE"
+    capability = OFFERS
+    topic: bytes
+
+
+class ReleasedFrame(Frame, frozen=True):
+    """The topic's node as the sender has released it, and its version. Empty: read it in the store."""
+
+    verb = b"EQ.L.RELEASED"
+    capability = OFFERS
+    topic: bytes
+    version: int
+    node: bytes

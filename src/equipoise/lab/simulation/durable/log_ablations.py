@@ -18,6 +18,7 @@ from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.membership import topic_giving
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.topic_giving import TopicGiving
+from equipoise.hub.shell.log_claims import LogClaims, Taking
 from equipoise.hub.shell.log_opener import FoundLog, LogOpener
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import kept, log_views, once
@@ -34,15 +35,15 @@ from equipoise.store.records.topic_logs import LogLedger, StoredLog
 __all__ = ["LOG_ABLATIONS"]
 
 
-async def _claim_in_the_same_epoch(opener: LogOpener, live: LiveLog) -> StoredLog:
+async def _claim_in_the_same_epoch(claims: LogClaims, live: LiveLog, taking: Taking) -> StoredLog:
     """Take the topic from its owner, and go on in that one's epoch."""
     while True:
-        known = await opener._records.load(live.name)
-        live.claimed = known.node.epoch or opener._new_epoch()
+        known = await claims._records.load(live.name)
+        live.claimed = known.node.epoch or claims._new_epoch()
         claim = msgspec.structs.replace(
-            known.node, owner=opener._hub, incarnation=opener._incarnation(), epoch=live.claimed
+            known.node, owner=claims._hub, incarnation=claims._incarnation(), epoch=live.claimed
         )
-        saved = await opener._records.save(live.name, claim, known.version)
+        saved = await claims._records.save(live.name, claim, known.version)
         if saved is not None:
             return saved
 
@@ -126,9 +127,10 @@ def _forgetting_ledgers() -> Iterator[None]:
         stored: StoredLog,
         closed: Sequence[LogLedger],
         snapshot: LogSnapshot,
+        spare: OpenLedger | None = None,
     ) -> OpenLedger:
         emptied = [msgspec.structs.replace(part, last_ms=0, last_seq=0) for part in closed]
-        return await begin(opener, topic, stored, emptied, snapshot)
+        return await begin(opener, topic, stored, emptied, snapshot, spare)
 
     with replaced(LogOpener, "_begin", begin_alone):
         yield
@@ -166,7 +168,7 @@ LOG_ABLATIONS = (
         "No hub claims a topic from a live owner, and each claim has its own epoch.",
         log_views.ONE_EPOCH,
         "durable-moves",
-        replacing(LogOpener, "_claim", _claim_in_the_same_epoch),
+        replacing(LogClaims, "claim", _claim_in_the_same_epoch),
     ),
     Ablation(
         "log-fencing",

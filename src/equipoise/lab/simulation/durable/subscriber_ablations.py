@@ -93,7 +93,7 @@ SUBSCRIBER_ABLATIONS = (
         "An entry that exceeds its delivery limit moves to the dead-letter topic.",
         marks.NAME,
         "durable-retries",
-        replacing(LogRetries, "_bury", lambda self, live: None),
+        replacing(LogRetries, "_send_dead_letters", lambda self, live: None),
     ),
     Ablation(
         "retry-token",

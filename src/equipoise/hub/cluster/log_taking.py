@@ -1,0 +1,64 @@
+"""Take over logs that other hubs own and offer, and ask for their release when this hub is ready to open them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from equipoise.hub.cluster.link.capability import OFFERS
+from equipoise.hub.cluster.link.log_frames import OfferFrame, ReleasedFrame, ReleaseFrame
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.logs.live_log import LogStage
+
+if TYPE_CHECKING:
+    from equipoise.hub.logs.live_log import LiveLog
+
+__all__ = ["LogTaking"]
+
+
+class _Calls(Protocol):
+    def open_here(self, key: bytes) -> LiveLog | None: ...
+
+
+class LogTaking:
+    """Owned by LogCalls."""
+
+    def __init__(self, cluster: ClusterPort, calls: _Calls) -> None:
+        self._cluster = cluster
+        self._calls = calls
+        # Offers that came before the plan that explains them: the hubs that made them.
+        self._offers: dict[bytes, str] = {}
+
+    def offered(self, peer: str, frame: OfferFrame) -> None:
+        """A hub has the log open, and takes this hub for its home."""
+        live = self._calls.open_here(frame.topic)
+        if live is None:
+            self._offers[frame.topic] = peer
+            return
+        self._offers.pop(frame.topic, None)
+        if live.stage is LogStage.OPENING:
+            # Its commands can be passed on at once.
+            live.owner.found(peer)
+
+    def routed(self) -> None:
+        """The plan, or the hubs that are alive, have changed."""
+        for topic, peer in list(self._offers.items()):
+            self.offered(peer, OfferFrame(topic))
+
+    def peer_gone(self, peer: str) -> None:
+        self._offers = {topic: hub for topic, hub in self._offers.items() if hub != peer}
+
+    def request(self, key: bytes, hub: str) -> bool:
+        """Ask the owner to release the log; False: it cannot be asked."""
+        link = self._cluster.out.get(hub)
+        if link is None or not link.is_connected or link.is_full or not link.can(OFFERS):
+            return False
+        link.send(ReleaseFrame(key))
+        return True
+
+    def released(self, peer: str, frame: ReleasedFrame) -> None:
+        """The owner has released the log, or does not have it."""
+        if self._cluster.core.logs is not None:
+            self._cluster.core.logs.note_released(frame.topic, frame.version, frame.node)
+
+    def close(self) -> None:
+        self._offers.clear()
