@@ -433,6 +433,75 @@ def test_a_lane_whose_hub_is_dead_ends_once_nobody_brings_it() -> None:
     assert topic.taken == "<None> after the lane"
 
 
+def spread() -> tuple[Topic, Source, Source]:
+    """A topic that is taken from its homes: the trunk from one, everything but the trunk from the other."""
+    topic = Topic()
+    first, rest = Source("h1", is_own=True, left_out=(LANE,)), Source("rest", is_own=True, left_out=(TRUNK,))
+    topic.merge.begin(topic.old, LANE, 1, 0)
+    topic.merge.greeted(topic.old)
+    topic.merge.want([first, rest])
+    topic.merge.begin(first, TRUNK, 1, 0)
+    topic.merge.begin(rest, LANE, 1, 0)
+    for source in (first, rest):
+        topic.merge.greeted(source)
+    assert topic.old.left
+    return topic, first, rest
+
+
+def test_a_lane_that_ended_while_the_seat_that_brings_the_rest_was_away_is_a_gap_of_unknown_size() -> None:
+    """The other seat had left it out, so its hub says nothing of the end; what depends on the lane goes on."""
+    topic, first, rest = spread()
+    topic.send(rest, 1, "a", stream=LANE)
+    topic.merge.paused(rest)
+    topic.merge.depends(first, TRUNK, LANE, 1, 5)
+    topic.send(first, 1, "b")
+    topic.merge.greeted(rest)
+    assert topic.taken == "a <None> b"
+
+
+def test_a_lane_is_not_over_while_a_seat_that_may_bring_it_is_away() -> None:
+    topic, first, rest = spread()
+    topic.send(rest, 1, "a", stream=LANE)
+    topic.merge.paused(rest)
+    first.left_out.clear()
+    topic.merge.greeted(first)
+    assert topic.taken == "a"
+    assert LANE in topic.merge.streams
+
+
+def test_what_comes_after_a_lane_that_no_seat_has_named_yet_waits_for_it() -> None:
+    """
+    1. The whole topic comes over a slow link. The trunk's home is asked for the trunk, and leaves a lane out.
+    2. It brings a message that comes after one of the lane, before the slow link names the lane.
+    """
+    topic = Topic()
+    topic.merge.greeted(topic.old)
+    own = Source("h1", is_own=True, left_out=(LANE,))
+    topic.merge.want([topic.old, own])
+    topic.merge.begin(own, TRUNK, 1, 0)
+    topic.merge.depends(own, TRUNK, LANE, 1, 1)
+    topic.merge.greeted(own)
+    topic.send(own, 1, "b")
+    assert topic.taken == ""
+    topic.merge.begin(topic.old, LANE, 1, 0)
+    topic.send(topic.old, 1, "a", stream=LANE)
+    assert topic.taken == "a b"
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_lane_that_no_seat_ever_names_is_waited_for_only_so_long(*, is_full: bool) -> None:
+    topic = Topic(bytes_max=1_000)
+    topic.merge.greeted(topic.old)
+    own = Source("h1", is_own=True, left_out=(LANE,))
+    topic.merge.want([topic.old, own])
+    topic.merge.begin(own, TRUNK, 1, 0)
+    topic.merge.depends(own, TRUNK, LANE, 1, 1)
+    topic.send(own, 1, "x" * (1_001 if is_full else 1))
+    assert topic.merge.awaits is None if is_full else topic.merge.awaits is not None
+    topic.merge.give_up_waiting()
+    assert topic.taken.startswith("x")
+
+
 def test_more_than_may_wait_behind_the_end_of_a_lane_does_not_wait_for_ever() -> None:
     """1. The end of a lane waits for the trunk, and messages of the next lane behind it, more than may wait.
 

@@ -6,7 +6,7 @@ compare is bounds, and how many decides how the group is kept:
     Ordered   one bound: sorted by it, so that what matches is a slice
     Cells     an attribute with both bounds: boxes in a grid, whose cells are as large as the boxes in them
     Corners   several attributes with one bound each: sorted by each, the shortest slice is looked at
-    Listed    what no order helps with: looked at one by one, `SCANNED_MAX` at most
+    Listed    what no order helps with: looked at one by one, with `SCANNED_MAX` texts to search for at most
     Same      nothing: all match, as lists of values do that have a value in common
 
 A cell's side is a power of two between the box's side and twice that, so a box lies in two cells of each axis at most,
@@ -25,9 +25,10 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from equipoise.content.covering import edges_of
 from equipoise.content.filter import Filter, Value, ValueType
 
-__all__ = ["SCANNED_MAX", "Axis", "FilterGroup", "FilterNode", "Found", "group_for"]
+__all__ = ["SCANNED_MAX", "Axis", "FilterGroup", "FilterNode", "Found", "Listed", "group_for", "places_of"]
 
-# Filters of one group that are looked at one by one: half a millisecond for a message.
+# Filters that a message is compared with one by one; one that has several texts to search for takes a place for each.
+# Half a millisecond for a message, and less than 50 with the longest strings.
 SCANNED_MAX = 1_000
 # Sides of cells, as powers of two: beyond, an axis does not help.
 _SIDE_MIN, _SIDE_MAX = -32, 32
@@ -43,6 +44,12 @@ class FilterNode:
         # Set by CoverSet: the cover that stands for it, if it is none itself; and those that it stands for.
         self.cover: FilterNode | None = None
         self.children: dict[FilterNode, None] | None = None
+
+
+def places_of(filter: Filter) -> int:
+    """How much of `SCANNED_MAX` the filter takes where filters are looked at one by one."""
+    residues = [constraint.residue for constraint in filter.constraints if constraint.residue is not None]
+    return max(1, sum([len(residue.contained) for residue in residues]))
 
 
 N = TypeVar("N", bound=FilterNode)
@@ -86,19 +93,26 @@ def group_for(axes: Sequence[Axis], *, has_residue: bool, has_list: bool) -> Fil
 
 
 class Listed(Generic[N]):
-    __slots__ = ("_nodes",)
+    __slots__ = ("_nodes", "places")
 
     def __init__(self) -> None:
         self._nodes: list[N] = []
+        self.places = 0
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def add(self, node: N) -> None:
         self._nodes.append(node)
+        self.places += places_of(node.filter)
 
     def remove(self, node: N) -> None:
         self._nodes.remove(node)
+        self.places -= places_of(node.filter)
+
+    def holders(self) -> list[N]:
+        """Each as often as it takes a place."""
+        return [node for node in self._nodes for _ in range(places_of(node.filter))]
 
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
         matching = [node for node in self._nodes if node.filter.matches(values)]

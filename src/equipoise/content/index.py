@@ -15,15 +15,15 @@ Always true:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from equipoise.content.attributes import path_of, values_at
 from equipoise.content.covering import covers
 from equipoise.content.filter import Constraint, Filter, Value
-from equipoise.content.groups import SCANNED_MAX, Found, N
+from equipoise.content.groups import SCANNED_MAX, Found, Listed, N, places_of
 from equipoise.content.shapes import FilterShape, ShapeKey, access_values, shape_key
 
-__all__ = ["SHAPES_MAX", "FilterIndex", "count_of", "listed"]
+__all__ = ["SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_of", "listed"]
 
 # Shapes of filters of one topic: a message may have to ask each of them, at a third of a microsecond.
 SHAPES_MAX = 1_000
@@ -33,9 +33,19 @@ _SCANNED = "filters that no index helps with (contains, suffix, != without an eq
 
 K = TypeVar("K", str, int)
 V = TypeVar("V", Value, str)
-# Room of which a topic has little: what it is, how much there may be, and the filters that have taken it, the first of
-# its shape for each shape.
-ScarceRoom = tuple[str, int, Sequence[N]]
+
+
+class ScarceRoom(NamedTuple, Generic[N]):
+    """Room of which a topic has little."""
+
+    noun: str
+    # How much there may be, and how much a filter needs.
+    most: int
+    needed: int
+    # The filters that have taken it, each as often as it has taken a place; the first of its shape for each shape.
+    holders: Sequence[N]
+
+
 # The shapes that are asked about one value.
 _Shapes = tuple[FilterShape[N], ...]
 
@@ -69,22 +79,40 @@ class FilterIndex(Generic[N]):
         known = self._nodes.get(filter)
         return known[0] if isinstance(known, tuple) else known
 
-    def scarce(self, filter: Filter, least: int = 0) -> ScarceRoom[N] | None:
-        """The scarce room that the filter, which is not in the index, needs; None: none, or less than `least` of it
-        is taken."""
+    def scarce(self, filter: Filter, least: int = 0) -> Iterator[ScarceRoom[N]]:
+        """The scarce room that the filter, which is not in the index, needs.
+
+        Left out is room of which no more than `least` would be taken.
+        """
         access = self._access(filter)
-        shape = self._shapes.get(shape_key(filter, access))
-        if shape is None:
-            if len(self._shapes) < least:
-                return None
-            return _SHAPES, SHAPES_MAX, [shape.first for shape in self._shapes.values()]
-        holders = max([shape.scanned(value, filter) for value in access_values(access)], key=len)
-        return (_SCANNED, SCANNED_MAX, holders) if len(holders) >= max(1, least) else None
+        key = shape_key(filter, access)
+        shape = self._shapes.get(key)
+        if shape is None and len(self._shapes) >= least:
+            yield ScarceRoom(_SHAPES, SHAPES_MAX, 1, [shape.first for shape in self._shapes.values()])
+        if not key.has_residue:
+            return
+        needed = places_of(filter)
+        if access is None:
+            # Each message is compared with all of them, whatever their shapes.
+            shapes = [shape for shape in self._always if shape.key.has_residue]
+            groups = [
+                group for shape in shapes for group in shape.groups.values() if isinstance(group, Listed)
+            ]
+            if sum([group.places for group in groups]) + needed > least:
+                holders = [node for group in groups for node in group.holders()]
+                yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, holders)
+        elif shape is not None:
+            groups = [group for value in access_values(access) for group in shape.listed(value, filter)]
+            fullest = max(groups, key=lambda group: group.places, default=None)
+            if fullest is not None and fullest.places + needed > least:
+                yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, fullest.holders())
 
     def objection(self, filter: Filter) -> str | None:
         """What there are so many of that the filter has no room, or None."""
-        noun, most, holders = self.scarce(filter, min(SHAPES_MAX, SCANNED_MAX)) or ("", 1, ())
-        return f"{most} {noun}" if len(holders) >= most else None
+        for room in self.scarce(filter, min(SHAPES_MAX, SCANNED_MAX)):
+            if len(room.holders) + room.needed > room.most:
+                return f"{room.most} {room.noun}"
+        return None
 
     def add(self, node: N) -> None:
         """The filter is not in it yet."""

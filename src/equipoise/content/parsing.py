@@ -25,9 +25,19 @@ from equipoise.content.filter import PATH_SEPARATOR, WORDS, Filter, Truth, Value
 from equipoise.content.predicates import Conjunction, Operator
 from equipoise.errors import FilterError
 
-__all__ = ["FILTER_BYTES_MAX", "FilterRequest", "parse_filter", "read_name"]
+__all__ = [
+    "CANONICAL_BYTES_MAX",
+    "FILTER_BYTES_MAX",
+    "PREDICATES_MAX",
+    "VALUES_MAX",
+    "FilterRequest",
+    "parse_filter",
+    "read_name",
+]
 
 FILTER_BYTES_MAX = 4 * 1024
+# Of a canonical text: a control character has six bytes there.
+CANONICAL_BYTES_MAX = 8 * FILTER_BYTES_MAX
 PREDICATES_MAX = 64
 VALUES_MAX = 256
 SEGMENTS_MAX = 16
@@ -54,12 +64,10 @@ class FilterRequest(NamedTuple):
     filter: Filter
 
 
-def parse_filter(data: bytes, offset: int = 0) -> Filter:
+def parse_filter(data: bytes, offset: int = 0, *, bytes_max: int = FILTER_BYTES_MAX) -> Filter:
     """The filter in the bytes after `offset`. Raises FilterError, with a byte counted from the first."""
-    if len(data) - offset > FILTER_BYTES_MAX:
-        raise FilterError(
-            offset + FILTER_BYTES_MAX, f"the end: a filter has at most {FILTER_BYTES_MAX} bytes"
-        )
+    if len(data) - offset > bytes_max:
+        raise FilterError(offset + bytes_max, f"the end: a filter has at most {bytes_max} bytes")
     return _Reader(_decoded(data), offset=_characters(data, offset)).filter()
 
 

@@ -6,11 +6,11 @@ asks one group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, NamedTuple
 
 from equipoise.content.filter import Constraint, Filter, Value, ValueType
-from equipoise.content.groups import Axis, FilterGroup, Found, N, group_for
+from equipoise.content.groups import Axis, FilterGroup, Found, Listed, N, group_for
 
 __all__ = ["FilterShape", "ShapeKey", "access_values", "shape_key"]
 
@@ -69,10 +69,11 @@ class FilterShape(Generic[N]):
         if self.is_single or not len(group):  # type: ignore[arg-type]
             del self.groups[at]
 
-    def scanned(self, access: Value | None, filter: Filter) -> Sequence[N]:
-        """Those of the group that the filter would be in, if they are looked at one by one."""
-        group = self.groups.get(self._group_key(access, filter)) if self.key.has_residue else None
-        return () if group is None else group.nodes()  # type: ignore[union-attr]
+    def listed(self, access: Value | None, filter: Filter) -> Iterator[Listed[N]]:
+        """The group that the filter would be in, if it is looked at one by one."""
+        group = self.groups.get(self._group_key(access, filter))
+        if isinstance(group, Listed) and self.key.has_residue:
+            yield group
 
     def collect(self, access: Value | None, values: Mapping[str, Value], found: Found[N]) -> None:
         key = self.key

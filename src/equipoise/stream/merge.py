@@ -9,8 +9,7 @@ caught up with every stream, and leave the former one: there is a live subscript
 does not notice.
 
 Order between streams is kept by dependencies: what follows a dependency in one stream comes after the position in
-another that it names. A hub has ordered all that it brings itself; but two streams may come from two hubs, so the
-dependent one waits here.
+another that it names. A hub orders what it brings; but two streams may come from two hubs, so the dependent one waits.
 
 A lane begins at its hub when every other hub follows it. So a source that was there before brings a lane from its first
 message on, unless it had left it out; and a lane that one source announces while another has yet to is *awaited* from
@@ -260,21 +259,16 @@ class TopicMerge:
         """Take what the intake has brought, as far as it is due; whether there was any."""
         cursor, taken = intake.stream.cursor, False
         intake.is_caught_up = intake.is_caught_up or intake.start <= cursor.position
-        while intake.parts and intake.is_caught_up and self._is_due(intake.parts[0]):
+        while intake.parts and intake.is_caught_up and self.streams.is_due(intake.parts[0], self.sources):
             taken = True
             self._do(intake.stream, self._waiting.take(intake))
         return taken
-
-    def _is_due(self, part: Part) -> bool:
-        """Whether a part need not wait for another stream."""
-        other = self.streams.get(part.stream) if type(part) is Dependency else None
-        return other is None or type(part) is not Dependency or other.cursor.position >= (part.epoch, part.n)
 
     def _do(self, stream: MergedStream, part: Part) -> None:
         """Take one part of a stream."""
         match part:
             case Messages(epoch, n, payloads):
-                self._take(stream, epoch, n, payloads)
+                self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
             case FilteredRun():
                 self._take_run(stream, part)
             case Opened(epoch, after_epoch, after_n, _, at):
@@ -287,9 +281,6 @@ class TopicMerge:
                 self._end(stream)
                 if missed != 0:
                     self._sink.on_messages(epoch, n + 1, [], missed)
-
-    def _take(self, stream: MergedStream, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
-        self._pass_on(stream.cursor.accept(epoch, n, len(payloads)), epoch, n, payloads)
 
     def _take_run(self, stream: MergedStream, run: FilteredRun) -> None:
         skip, missed = stream.cursor.accept(run.epoch, run.n, run.span)
@@ -365,13 +356,18 @@ class TopicMerge:
                     self._put(source, stream.name, part)
 
     def _end_unsourced(self) -> None:
-        """A lane that no source brings is over, at an unknown position, if a hub that brings all does not name it."""
+        """A lane that no source brings is over, at an unknown position, if a hub that would bring it does not name it.
+
+        One that brings some streams may lag behind one that is away: it counts when all have named theirs.
+        """
         if any(is_greeted and not source.is_own for source, is_greeted in self.sources.items()):
             for stream in self.streams.values():
                 stream.is_orphan = bool(stream.name) and not stream.intakes
-            unnamed = [stream for stream in self.streams.values() if stream.is_orphan]
-            self._end_orphans()
-            self.streams.give_up(unnamed)
+        elif all(self.sources.values()):
+            self.streams.orphan(self.sources)
+        unnamed = [stream for stream in self.streams.values() if stream.is_orphan and not stream.intakes]
+        self._end_orphans()
+        self.streams.give_up(unnamed)
 
     def _end_orphans(self) -> None:
         for stream in [stream for stream in self.streams.values() if stream.is_orphan and not stream.intakes]:
@@ -393,8 +389,12 @@ class TopicMerge:
             self._resume_at(intake, may_lag=True)
             return
         dependency = intake.parts[0]
-        other = self.streams.get(dependency.stream) if isinstance(dependency, Dependency) else None
-        if other is not None and isinstance(dependency, Dependency):
+        if not isinstance(dependency, Dependency):
+            return
+        other = self.streams.get(dependency.stream)
+        if other is None:
+            self._waiting.take(intake)
+        else:
             missed = other.cursor.resume(dependency.epoch, dependency.n, may_lag=True)
             if missed != 0:
                 self._sink.on_messages(dependency.epoch, dependency.n + 1, [], missed)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from equipoise.stream.cursor import Cursor
-from equipoise.stream.parts import Begun, Part, size_of
+from equipoise.stream.parts import Begun, Dependency, Part, size_of
 
 
 class Sink(Protocol):
@@ -111,6 +111,26 @@ class MergedStreams(dict[bytes, MergedStream]):
     def reached(self) -> tuple[tuple[int, int], ...]:
         """Positions of the streams that are waited for: a hub with a backlog brings more of them, though late."""
         return tuple(stream.cursor.position for stream in self.values() if stream.is_awaited)
+
+    def is_due(self, part: Part, sources: Iterable[Source]) -> bool:
+        """Whether a part need not wait for another stream.
+
+        A lane that a source leaves out is one that another has yet to name, unless it is over.
+        """
+        if type(part) is not Dependency:
+            return True
+        other = self.get(part.stream)
+        if other is not None:
+            return other.cursor.position >= (part.epoch, part.n)
+        is_over = part.epoch <= self.over.get(part.stream, -1)
+        return is_over or not any(part.stream in source.left_out for source in sources)
+
+    def orphan(self, sources: Collection[Source]) -> None:
+        """Lanes that none of these sources brings are over, unless all have left them out."""
+        for stream in self.values():
+            is_named = not stream.name or bool(stream.intakes)
+            if not is_named and any(stream.name not in source.left_out for source in sources):
+                stream.is_orphan = True
 
     def give_up(self, lanes: Iterable[MergedStream]) -> None:
         """A hub did not name these lanes, which have been ended. If it only lags, they go on where they stood."""

@@ -187,7 +187,7 @@ class Hubs:
             if isinstance(offset, int):
                 for words in announced:
                     peer_says = Announcement.parse(words.split())
-                    self.nodes[source].cluster.announced((target, link.incarnation), peer_says)
+                    self.nodes[source].cluster.greeting.announced((target, link.incarnation), peer_says)
                 under_way: list[bytes] = []
                 self.connections[key] = (end, under_way)
                 if not link.resume(offset, under_way.append):

@@ -193,6 +193,16 @@ def test_one_message_in_ten_that_matches_is_one_in_ten_on_the_link() -> None:
     assert len(about) <= 99
 
 
+def test_a_filter_whose_canonical_text_is_longer_than_a_filter_may_be_is_asked_for() -> None:
+    """A control character has six bytes there."""
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    subscribed(hubs, "h2", f"$filter t a = '{chr(1) * 4_000}'")
+    wait(hubs, 0.2)
+    publish(hubs, "h1", 1, 2)
+    assert hubs["h1"].cluster.asked.kept_off == 2
+
+
 def test_a_subscriber_without_a_filter_is_answered_once_everything_comes() -> None:
     hubs = Hubs("h1", "h2")
     (client,) = narrow_to(hubs, "h2")

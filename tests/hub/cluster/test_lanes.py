@@ -584,3 +584,32 @@ def test_a_lane_that_never_began_at_a_hub_ends_there_for_those_who_had_it_elsewh
     hubs.replicate("t", LANES, "h1", "h2")
     hubs.kill("h2")
     assert client.read() == [[b"eq.ended", b"t", b"h2", 0, 0]]
+
+
+@pytest.mark.parametrize("command", ["SUBSCRIBE", "EQ.SUBSCRIBE"])
+def test_a_newcomer_is_answered_behind_the_positions_that_streams_come_after(command: str) -> None:
+    """
+    1. h3 follows t, and has no subscriber any more. The link from h2 to h3 is slow: a message of the lane is on it.
+    2. Its publisher goes on at h1. The trunk, which comes after that message, is up to date at h3: nobody waits there.
+    3. A newcomer at h3 is answered when the lane has come to the message as well.
+    """
+    hubs = spread()
+    former, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
+    hubs.held.add(("h2", "h3"))
+    stream, epoch, n, _ = hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
+    former.send("UNSUBSCRIBE", "t")
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t", stream, str(epoch), str(n))
+    hubs.settle()
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle()
+    client, answer = subscribed(hubs, "h3", command, "t")
+    assert answer == []
+    publish(hubs, "h1", "third")
+    assert payloads(client.read()) == []
+    hubs.release("h2", "h3")
+    pushes = client.read()
+    assert words(pushes)[0] == command.lower().encode()
+    publish(hubs, "h1", "fourth")
+    assert payloads(client.read()) == [b"fourth"]
+    assert b"first" not in payloads(pushes)

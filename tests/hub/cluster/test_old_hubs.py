@@ -35,5 +35,5 @@ def test_hubs_that_greet_know_each_others_capabilities_and_ignore_unknown_words(
     words = [*Announcement.of(hubs["a"].core.limits).words(), b"later", b"later_max=7", b"odd=x", b"\xff"]
     announced = Announcement.parse(words)
     assert announced.capabilities > {PROBE, "later"}
-    hubs["b"].cluster.announced(("a", hubs["a"].core.incarnation), announced)
+    hubs["b"].cluster.greeting.announced(("a", hubs["a"].core.incarnation), announced)
     assert not hubs["b"].cluster.out["a"].differences

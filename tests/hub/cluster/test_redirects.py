@@ -234,6 +234,12 @@ def test_a_hub_without_a_plan_says_that_it_is_one_among_others() -> None:
     assert hubs["h1"].client(3).do_all("EQ.LINK", LINK, "ROUTES") == [[b"eq.here", None], b"OK"]
 
 
+def test_a_client_without_redirects_hears_that_the_hub_is_one_among_others() -> None:
+    hubs = Hubs("h1")
+    assert hubs["h1"].client(3).do_all("EQ.LINK", LINK) == [[b"eq.here", b"h1:6399"], b"OK"]
+    assert hubs["h1"].client(2).do_all("EQ.LINK", LINK) == [b"OK"]
+
+
 def test_routes_need_resp3_and_the_right_words() -> None:
     hubs = Hubs("h1")
     assert "RESP3" in str(hubs["h1"].client(2).do("EQ.LINK", LINK, "ROUTES"))

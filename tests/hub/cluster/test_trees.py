@@ -275,3 +275,56 @@ def test_the_next_home_waits_for_the_end_of_the_epoch_while_the_hubs_above_it_ha
     hubs.release("h2", "h3")
     assert heard(client) == [1, 2]
     assert hubs["h4"].core.losses.messages == 0
+
+
+def test_a_hub_that_no_longer_wants_everything_does_not_wait_for_it() -> None:
+    """Seeds 619 and 910 of content-trees-wanderers:
+
+    1. h3 follows h2 by a filter, and asks it for everything; h2 asks h1, which is slow to answer;
+    2. the subscriber without a filter goes: h3 names its filter again, and then says that it needs nothing else;
+    3. h2 does not get everything any more: it must not wait for that before it answers.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    first = subscribed(hubs, "h3", "PSUBSCRIBE", "$filter t even = 1")
+    hubs.settle(0.1)
+    hubs.held.add(("h1", "h2"))
+    whole = hubs["h3"].client()
+    whole.send("SUBSCRIBE", "t")
+    hubs.settle(0.1)
+    whole.wire.abort()
+    hubs.settle(hubs["h3"].core.settings.cluster.unsubscribe_delay_s)
+    hubs.settle(0.1)
+    hubs.release("h1", "h2")
+    hubs.settle(0.1)
+    assert hubs["h2"].cluster.interests.has_narrow
+    second = subscribed(hubs, "h3", "PSUBSCRIBE", "$filter t even = 1")
+    publish(hubs, "h1", 1, 2)
+    assert [heard(client) for client in (first, second)] == [[2], [2]]
+    interest = stream(hubs, "h2").interest
+    assert interest is not None
+    assert not interest.waiters
+
+
+def test_a_hub_that_answers_a_later_question_first_has_not_answered_the_earlier_one() -> None:
+    """
+    1. h3 follows h2 by filters; it asks for one that h2 has yet to ask h1 for, then for one that h2 has already;
+    2. h2 answers the second question: that says nothing about the first.
+    """
+    hubs = Hubs("h1", "h2", "h3")
+    tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
+    subscribed(hubs, "h2", "PSUBSCRIBE", "$filter t number = 5")
+    subscribed(hubs, "h3", "PSUBSCRIBE", "$filter t number = 6")
+    hubs.settle(0.1)
+    hubs.held.add(("h2", "h1"))
+    new, known = hubs["h3"].client(), hubs["h3"].client()
+    new.send("PSUBSCRIBE", "$filter t number = 7")
+    hubs.settle(0.1)
+    known.send("PSUBSCRIBE", "$filter t number = 5")
+    hubs.settle(0.1)
+    assert (new.read(), len(known.read())) == ([], 1)
+    hubs.release("h2", "h1")
+    hubs.settle(0.1)
+    assert len(new.read()) == 1
+    publish(hubs, "h1", 5, 6, 7)
+    assert (heard(new), heard(known)) == ([7], [5])

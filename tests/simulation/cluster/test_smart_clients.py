@@ -14,6 +14,7 @@ from equipoise.client.routing.channel import TopicChannel
 from equipoise.lab.simulation.campaign import ablation_by_name
 from equipoise.lab.simulation.cluster.world import ClusterWorld
 from equipoise.lab.simulation.simulated_hub import PORT
+from equipoise.lab.simulation.world import OBSERVER
 from equipoise.lab.workload import hurried
 from equipoise.model import Mode
 
@@ -258,6 +259,38 @@ def test_the_base_that_dies_is_replaced_by_another_hub_of_the_url() -> None:
         hubs.world.hubs["h1"].start()
 
     tell(5, story)
+
+
+def test_a_client_without_redirects_gets_nothing_again_from_a_hub_that_lags() -> None:
+    """
+    1. A subscriber without redirects has received messages at the home h1; h2 follows the topic, and its link is cut.
+    2. It loses h1 and goes on at h2, which is not as far. When the link is up again, it gets what it lacks, and no gap.
+    """
+
+    async def story(hubs: Story, bus: equipoise.Bus) -> None:
+        sim = hubs.world.sim
+        staying = hurried(routing=False)
+        async with (
+            equipoise.connect(f"equipoise://h2:{PORT}", settings=staying) as other,
+            other.subscribe("t"),
+            bus.subscribe("t") as t,
+        ):
+            await hubs.until(lambda: hubs.subscribers() == {"h1": 1, "h2": 1})
+            sim.cut("h1", "h2", one_way=True)
+            received = []
+            for number in range(3):
+                await bus.publish("t", str(number))
+                received.append(await anext(t))
+            sim.cut(OBSERVER, "h1")
+            sim.reset_connections(OBSERVER, "h1")
+            await hubs.until(lambda: hubs.subscribers().get("h2") == 2)
+            sim.heal("h1", "h2", one_way=True)
+            await bus.publish("t", "3")
+            received.append(await anext(t))
+            assert [getattr(event, "text", event) for event in received] == ["0", "1", "2", "3"]
+            sim.heal(OBSERVER, "h1")
+
+    tell(7, story, routing=False)
 
 
 def test_a_topic_with_lanes_is_taken_from_every_home_and_nothing_twice() -> None:

@@ -114,6 +114,8 @@ MENDED = [
     ("content-trees", 774),
     # The next home waited for the end of an epoch from its parent, which had lost its own and waited for the next home.
     ("content-trees-crashes", 972),
+    # A hub waited for everything before it confirmed filters, though nobody below it wanted everything any more.
+    *[("content-trees-wanderers", seed) for seed in (619, 910)],
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
     # A publisher of the limited topic waited for ever.
@@ -156,6 +158,8 @@ MENDED = [
     ("cluster-routed-replication-clients", 20048),
     # A publisher took the late answer to an earlier question for the answer to its present one, and went on too early.
     ("limits-seats-balance", 80),
+    # The only hub paused past its session, and did not wait for the store: hubs that it did not know had begun anew.
+    ("limits-zombie", 332),
     # A home did not report a loss when a life of a hub ended that it had never known, but the former home had.
     ("limits-zombie", 467),
 ]

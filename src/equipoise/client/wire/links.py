@@ -64,7 +64,7 @@ class Links:
 
     def on_up(self, link: Link) -> None:
         connection = link.connection
-        if connection is not None and connection.is_among:
+        if connection is not None and connection.is_among and self._settings.routing:
             hub = parse_address(connection.hub)
             if hub is not None:
                 self.remember(hub)

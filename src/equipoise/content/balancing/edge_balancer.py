@@ -52,7 +52,7 @@ from equipoise.content.balancing.offload import OffloadedSubscription, select
 from equipoise.content.balancing.press import PressSampler
 from equipoise.content.balancing.settings import BalancingSettings
 from equipoise.content.filter import Filter
-from equipoise.content.parsing import parse_filter
+from equipoise.content.parsing import CANONICAL_BYTES_MAX, parse_filter
 from equipoise.errors import FilterError
 
 __all__ = ["EdgeBalancer"]
@@ -265,7 +265,7 @@ def _filters(texts: Iterable[str]) -> list[Filter]:
     found = []
     for text in texts:
         try:
-            found.append(parse_filter(text.encode()))
+            found.append(parse_filter(text.encode(), bytes_max=CANONICAL_BYTES_MAX))
         except FilterError:
             continue
     return found

@@ -28,18 +28,20 @@ from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.lanes import Lanes
 from equipoise.hub.cluster.leaving import Leaving
-from equipoise.hub.cluster.link.capabilities import Announcement, capabilities_of_verbs
+from equipoise.hub.cluster.link.capabilities import capabilities_of_verbs
 from equipoise.hub.cluster.link.capability import PROBE
 from equipoise.hub.cluster.link.codec import unsent_messages
 from equipoise.hub.cluster.link.frame import Frame, Life
 from equipoise.hub.cluster.link.frames import DeadFrame, EchoFrame, ProbeFrame
-from equipoise.hub.cluster.link.incoming import InLink, LinkId
+from equipoise.hub.cluster.link.incoming import InLink
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.log_calls import LogCalls
+from equipoise.hub.cluster.loss_disconnects import disconnect_on_loss
 from equipoise.hub.cluster.named_positions import NamedPositions
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import PeerEvents
 from equipoise.hub.cluster.peer_filters import PeerFilters
+from equipoise.hub.cluster.peer_greeting import PeerGreeting
 from equipoise.hub.cluster.ports import Dials
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_route import ClientAcks, PublishRouting
@@ -98,7 +100,7 @@ class Cluster:
         self.submit, self.admit = self.ways.publish, self.ways.admit
         self.listening = SubscriptionBarrier(self)
         if settings.disconnect_on_loss:
-            core.losses.on_loss = self.listening.disconnect_plain
+            disconnect_on_loss(core)
         self.receipts = ClientAcks(self)
         self.severing = LinkSevering(self)
         self.redirects: TopicRedirects = TopicRedirects(self, settings)
@@ -111,7 +113,7 @@ class Cluster:
         # Whether this life of the hub is known to the others, and whether it is over.
         self.is_seen = self._is_over = False
         self._stream_gc = StreamGc(self, settings.unsubscribe_delay_s)
-        self.frames = FrameDispatch(self)
+        self.frames, self.greeting = FrameDispatch(self), PeerGreeting(self)
 
     # --- routing
 
@@ -218,7 +220,7 @@ class Cluster:
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 
-    def _renewed(self, name: str, link: OutLink) -> None:
+    def renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to us has restarted: what it had said and we have not heard is void, what we said is not."""
         self._forget_told(name, link)
         self.failover.doubt(name)
@@ -310,42 +312,6 @@ class Cluster:
         # Behind that: what waited for room comes after what was lost.
         self.ingress.has_room(link)
         self.barrier.evaluate_all()
-
-    def greet(self, link: LinkId, *, to_incarnation: int, is_control: bool = False) -> InLink | str:
-        """A hub opens, or goes on with, a link to us; or why it may not."""
-        if to_incarnation != self.core.incarnation:
-            return f"STALE this is incarnation {self.core.incarnation} of {self.name}, not {to_incarnation}"
-        if self.router.is_dead(link.hub, link.incarnation):
-            return f"DEAD incarnation {link.incarnation} of {link.hub} is declared dead: start a new one"
-        out = self.out.get(link.hub)
-        if out is None or out.incarnation != link.incarnation:
-            return (
-                f"UNKNOWN {self.name} does not know incarnation {link.incarnation} of {link.hub}: try again"
-            )
-        incoming = self.control.incoming if is_control else self.incoming
-        known = incoming.get(link.hub)
-        if known is not None and known.id == link:
-            return f"UNKNOWN {self.name} executes what has come so far: try again" if known.is_busy else known
-        if known is not None and known.id > link:
-            return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
-        if link.generation > 1 and not is_control:
-            self._renewed(link.hub, out)
-        incoming[link.hub] = InLink(link)
-        return incoming[link.hub]
-
-    def announced(self, life: Life, announcement: Announcement) -> None:
-        """A hub that greets, or is greeted, says what it understands, and the limits that should be the same here."""
-        link = self.out.get(life[0])
-        if link is None or link.incarnation != life[1]:
-            return
-        link.capabilities, before = announcement.capabilities, link.differences
-        self.counts.meet(link)
-        self.failover.introduce(link)
-        self.failover.greeted(link)
-        self.trees.greeted(link.hub)
-        link.differences = Announcement.of(self.core.limits).differences(announcement, self.name, link.hub)
-        if link.differences and link.differences != before:
-            log.warning("hubs of one cluster need the same limits: %s", link.differences)
 
     # --- for the core and its clients
 

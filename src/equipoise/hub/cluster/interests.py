@@ -119,7 +119,7 @@ class Interests:
             self._widened[stream] = None
         else:
             interest.set.add(filter)
-        if not interest.is_covered(filter, stream.position):
+        if not interest.is_covered(filter):
             wait.join(interest.waiters)
             self._touch(stream)
 
@@ -135,14 +135,13 @@ class Interests:
         return release
 
     def when_covered(
-        self, topic: Topic, filters: Iterable[Filter] | None, proceed: Callable[[], None]
+        self, topic: Topic, needed: Callable[[], Iterable[Filter] | None], proceed: Callable[[], None]
     ) -> None:
-        """Call back once every hub that is followed sends what these match; None: everything."""
-        wanted = None if filters is None else list(filters)
+        """Call back once every hub that is followed sends what these match by then; None: everything."""
 
         def again() -> None:
             interest = None if topic.stream is None else topic.stream.interest
-            if interest is None or self.is_covered(topic, wanted):
+            if interest is None or self.is_covered(topic, needed()):
                 proceed()
             else:
                 interest.waiters.append(again)
@@ -154,10 +153,7 @@ class Interests:
         stream = topic.stream
         if stream is None or stream.interest is None:
             return True
-        interest, position = stream.interest, stream.position
-        return all(
-            interest.is_covered(filter, position) for filter in ([None] if filters is None else filters)
-        )
+        return all(map(stream.interest.is_covered, [None] if filters is None else filters))
 
     def when_changed(self, topic: Topic, proceed: Callable[[], None]) -> None:
         """Call back when more may be sent than now."""
@@ -206,14 +202,14 @@ class Interests:
         """The hub sends what it was asked for."""
         interest = None if stream is None else stream.interest
         ask = None if interest is None else interest.asks.get(hub)
-        if interest is not None and ask is not None:
-            ask.answers.append((frame.ticket, (frame.epoch, frame.n)))
-            self._wake(interest)
+        if stream is not None and interest is not None and ask is not None:
+            ask.answered(frame.ticket, (frame.epoch, frame.n))
+            self.moved(stream)
 
     def moved(self, stream: Stream) -> None:
         """The stream has come further."""
         interest = stream.interest
-        if interest is not None and interest.waiters and any(ask.answers for ask in interest.asks.values()):
+        if interest is not None and interest.settle(stream.position):
             self._wake(interest)
 
     def _wake(self, interest: StreamInterest) -> None:
@@ -259,24 +255,26 @@ class Interests:
         changed, self._changed = self._changed, {}
         for stream in changed:
             interest = stream.interest
-            if interest is not None and stream.topic.stream is stream:
-                self._go_on(stream, interest)
+            if interest is not None and stream.topic.stream is stream and self._go_on(stream, interest):
+                # A filter that waits for its cover may have another, which is sent already.
+                self._wake(interest)
         if self._changed and self._timer is None:
             self._timer = self._cluster.core.shell.call_later(STEP_S, self._tick)
 
-    def _go_on(self, stream: Stream, interest: StreamInterest) -> None:
-        """Look at some filters, and send what has changed, if it is time for that."""
+    def _go_on(self, stream: Stream, interest: StreamInterest) -> bool:
+        """Look at some filters, and send what has changed, if it is time for that; whether there was any."""
         interest.set.settle(STEPS)
         now = self._cluster.core.shell.now()
-        is_time = now >= interest.sent_at + PACE_S
+        is_time, has_said = now >= interest.sent_at + PACE_S, False
         if is_time:
             interest.take(interest.set.take_changes())
-            if self._send(stream, interest):
-                interest.sent_at = now
+            has_said = self._send(stream, interest)
+            interest.sent_at = now if has_said else interest.sent_at
         if not is_time or not interest.set.is_settled:
             self._changed[stream] = None
             if self._timer is None:
                 self._timer = self._cluster.core.shell.call_later(STEP_S, self._tick)
+        return has_said
 
     def _send(self, stream: Stream, interest: StreamInterest) -> bool:
         """Whether there was anything to say."""
@@ -290,8 +288,7 @@ class Interests:
             if not is_whole:
                 has_said |= self._ask_for(stream.topic, interest, link, ask, changes)
             elif ask.is_narrow:
-                ask.is_narrow, ask.widened = False, self._cluster.new_ticket()
-                ask.sent.clear()
+                ask.widen(self._cluster.new_ticket())
                 link.send(WidenFrame(stream.topic.name, ask.widened))
                 has_said = True
         self._mind(stream, interest)
@@ -312,11 +309,11 @@ class Interests:
         gone = [filter for filter in gone if filter in ask.sent]
         for texts, filters in self._pieces(added):
             ticket = self._cluster.new_ticket()
-            ask.sent.update(dict.fromkeys(filters, ticket))
+            ask.want(filters, ticket)
             link.send(WantFrame(topic.name, ticket, texts))
         is_new = not ask.is_narrow
         if is_new:
-            ask.is_narrow = True
+            ask.narrow()
             link.send(NarrowFrame(topic.name))
         for texts, filters in self._pieces(gone):
             for filter in filters:

@@ -207,7 +207,11 @@ class LogCalls:
 
     def called(self, peer: str, frame: CallFrame) -> None:
         """A hub asks for commands to be run. Raises ProtocolError."""
-        requests, tell = unpack_requests(frame.calls), partial(self._answer, peer, frame.ticket)
+        # Of this life of the hub: the next one begins its tickets anew, and may have one of that number under way.
+        link = self._cluster.out.get(peer)
+        if link is None:
+            return
+        requests, tell = unpack_requests(frame.calls), partial(_answer, link, frame.ticket)
         is_here = self._is_home(frame.topic) or self._giving.is_waiting(frame.topic)
         if self._logs is None or not is_here:
             tell(None)
@@ -226,19 +230,10 @@ class LogCalls:
             refusal = not_open(key, "" if live is None else live.problem)
             call.tell([refusal] * len(call.requests))
 
-    def _answer(self, peer: str, ticket: int, replies: list[bytes] | None) -> None:
-        if replies is None:
-            self._cluster.tell(peer, AnswerFrame(ticket, True, [b""]))
-            return
-        data = pack_replies(replies)
-        for start in range(0, len(data), _PIECE_BYTES):
-            is_last = start + _PIECE_BYTES >= len(data)
-            self._cluster.tell(peer, AnswerFrame(ticket, is_last, [data[start : start + _PIECE_BYTES]]))
-
     def answered(self, peer: str, frame: AnswerFrame) -> None:
         """Raises ProtocolError."""
         known = self._asked.get(frame.ticket)
-        if known is None:
+        if known is None or self._queues[known[0]].peer != peer:
             return
         key, pieces = known
         pieces += frame.payloads
@@ -366,6 +361,16 @@ class LogCalls:
         left_s = min(call.due_at for call in queue.batch) - self._cluster.core.now()
         requests = [request for call in queue.batch for request in call.requests]
         link.send(CallFrame(key, queue.ticket, max(0, int(left_s * 1_000)), pack_requests(requests)))
+
+
+def _answer(link: OutLink, ticket: int, replies: list[bytes] | None) -> None:
+    if replies is None:
+        link.send(AnswerFrame(ticket, True, [b""]))
+        return
+    data = pack_replies(replies)
+    for start in range(0, len(data), _PIECE_BYTES):
+        is_last = start + _PIECE_BYTES >= len(data)
+        link.send(AnswerFrame(ticket, is_last, [data[start : start + _PIECE_BYTES]]))
 
 
 def _gather(outcomes: Iterable[bytes | Reply], tell: Callable[[list[bytes]], object]) -> None:

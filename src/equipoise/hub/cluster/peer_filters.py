@@ -12,11 +12,11 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.content.filter import Filter
-from equipoise.content.parsing import parse_filter
+from equipoise.content.parsing import CANONICAL_BYTES_MAX, parse_filter
 from equipoise.errors import FilterError
 from equipoise.hub.cluster.link.frames import NarrowFrame, UnwantFrame, WantedFrame, WantFrame, WidenFrame
 from equipoise.hub.cluster.ports import ClusterPort
@@ -40,7 +40,7 @@ class _Interests(Protocol):
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
     def review(self, topic: Topic) -> None: ...
     def when_covered(
-        self, topic: Topic, filters: Iterable[Filter] | None, proceed: Callable[[], None]
+        self, topic: Topic, needed: Callable[[], Iterable[Filter] | None], proceed: Callable[[], None]
     ) -> None: ...
 
 
@@ -75,7 +75,7 @@ class PeerFilters:
             return
         held, asked = self._asked(topic, link)
         try:
-            filters = [parse_filter(text) for text in frame.payloads]
+            filters = [parse_filter(text, bytes_max=CANONICAL_BYTES_MAX) for text in frame.payloads]
         except FilterError:
             # Of a later release. It gets more than it asked for.
             filters = None
@@ -86,7 +86,7 @@ class PeerFilters:
         for filter in new:
             self.filters += 1
             self._cluster.interests.filter_added(topic, filter)
-        self._answer(topic, link, frame.ticket, None if asked.takes_all else filters)
+        self._answer(topic, link, frame.ticket, None if asked.is_too_much else filters)
 
     def unwant(self, topic: Topic, link: OutLink, frame: UnwantFrame) -> None:
         held = topic.hub_filters
@@ -95,7 +95,7 @@ class PeerFilters:
         filters: list[Filter] = []
         for text in frame.payloads:
             try:
-                filters.append(parse_filter(text))
+                filters.append(parse_filter(text, bytes_max=CANONICAL_BYTES_MAX))
             except FilterError:
                 continue
         self._remove(topic, held, link, filters)
@@ -193,16 +193,34 @@ class PeerFilters:
     def fine_now(self) -> float:
         return self._cluster.core.shell.fine_now()
 
-    def _answer(self, topic: Topic, link: OutLink, ticket: int, filters: Iterable[Filter] | None) -> None:
+    def _answer(self, topic: Topic, link: OutLink, ticket: int, filters: Sequence[Filter] | None) -> None:
         """Say that the hub gets what it asked for, once that is so. None: everything."""
+        is_all = filters is None
         if topic.is_home or topic.relays is None or link not in topic.relays:
             # A hub that waits to be taken in is sent nothing before this one numbers the topic.
-            self._say_wanted(topic, link, ticket, is_all=filters is None)
+            self._say_wanted(topic, link, ticket, is_all=is_all)
         else:
-            is_all = filters is None
             self._cluster.interests.when_covered(
-                topic, filters, lambda: self._say_wanted(topic, link, ticket, is_all=is_all)
+                topic,
+                lambda: self._needed(topic, link, filters),
+                lambda: self._say_wanted(topic, link, ticket, is_all=is_all),
             )
+
+    def _needed(
+        self, topic: Topic, link: OutLink, filters: Sequence[Filter] | None
+    ) -> Sequence[Filter] | None:
+        """What of all that a question was for the hub still wants; None: everything.
+
+        Between a WIDEN and the next NARROW it names filters. Once it has said NARROW this hub, too, asks for less than
+        everything: to wait for everything would be for ever.
+        """
+        held = topic.hub_filters
+        asked = None if held is None else held.links.get(link)
+        if not self._is_following(topic, link):
+            return ()
+        if filters is None:
+            return None if asked is None or asked.takes_all else ()
+        return [filter for filter in filters if asked is not None and filter in asked.filters]
 
     def _say_wanted(self, topic: Topic, link: OutLink, ticket: int, *, is_all: bool) -> None:
         held = topic.hub_filters

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from equipoise.hub.cluster.dependencies import WHOLE
 from equipoise.hub.cluster.lane_state import Lane, TopicLanes, lane_push
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.ports import ClusterPort
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.other_hubs import LeftOut
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
+    from equipoise.stream.parts import Dependency
 
 __all__ = ["SubscriptionBarrier"]
 
@@ -68,6 +70,8 @@ class _Patterns(Protocol):
 
 
 class _Dependencies(Protocol):
+    def find(self, trunk: Topic, stream: bytes) -> Topic | None: ...
+    def marks_of(self, topic: Topic) -> list[Dependency]: ...
     def greet_session(self, topic: Topic, session: Session) -> None: ...
 
 
@@ -222,6 +226,7 @@ class SubscriptionBarrier:
     def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
         """Follow the streams of the topic, and wait for those that do not stand here yet."""
         self._cluster.news.tell(topic)
+        self._note_dependencies(topic, left_out)
         stream = topic.stream
         if TRUNK not in left_out and stream is not None and not stream.is_ready:
             wait.join(stream.waiters)
@@ -230,6 +235,19 @@ class SubscriptionBarrier:
             if lane.lane not in left_out and lane.stream is not None and not lane.stream.is_ready:
                 wait.join(lane.stream.waiters)
                 self._cluster.lanes.follow(lane)
+
+    def _note_dependencies(self, topic: Topic, left_out: Container[bytes]) -> None:
+        """A newcomer begins behind the positions that the streams it gets here come after.
+
+        While no client wanted another stream, nothing had to wait for it, and it may still lag.
+        """
+        for stream in (topic, *self._cluster.lanes.of(topic)):
+            for mark in () if stream.lane in left_out else self._cluster.tags.marks_of(stream):
+                other = None if mark.stream in left_out else self._cluster.tags.find(topic, mark.stream)
+                behind = None if other is None else other.stream
+                # All of a dead hub's lane that has come is awaited anyway.
+                if mark.n < WHOLE and behind is not None and mark[1:] > behind.position:
+                    behind.again = max(behind.again, mark[1:])
 
     def _topics_with_lanes(self, patterns: Sequence[bytes]) -> list[Topic]:
         names = self._cluster.lanes.known
@@ -362,26 +380,6 @@ class SubscriptionBarrier:
             filtered.announce(streams, frame, both)
         for session in told:
             session.write(frame)
-
-    def disconnect_plain(self, name: bytes | None) -> None:
-        """Messages of a topic are lost, or of any: end the connections of plain subscribers that it concerns.
-
-        They hear of a loss in no other way. In a turn of its own: this is called in the middle of deliveries.
-        """
-        self._cluster.core.shell.call_later(0, self._disconnect_plain, name)
-
-    def _disconnect_plain(self, name: bytes | None) -> None:
-        core = self._cluster.core
-        topic = None if name is None else core.index.topics.get(name)
-        patterns = core.index.patterns if name is None else core.index.patterns.matching(name)
-        groups = [(pattern.members, Kind.PATTERN) for pattern in patterns]
-        if topic is not None:
-            groups.append((topic.members, Kind.NAME))
-        content = None if topic is None else topic.content
-        filtered = frozenset() if content is None else frozenset(content.plain_sessions())
-        for session in list(core.sessions.values()):
-            if session in filtered or any(kind in members.get(session, ()) for members, kind in groups):
-                core.cut(session, "messages of its topics are lost")
 
 
 def _call_all(releases: Iterable[Callable[[], None]]) -> None:

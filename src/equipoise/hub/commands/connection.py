@@ -191,10 +191,10 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     core.follow(session, command[1])
     if options:
         session.redirected = {}
-        if not cluster.is_alone:
-            # Before its first plan a hub does not know its address; it may lag behind the others all the more.
-            address = cluster.router.own_address(is_tls=session.is_tls)
-            session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
+    if session.proto == 3 and not cluster.is_alone:
+        # Before its first plan a hub does not know its address; it may lag behind the others all the more.
+        address = cluster.router.own_address(is_tls=session.is_tls)
+        session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
     core.specs.tell_durable(session.proto, session.push)
     return OK
 

@@ -135,14 +135,12 @@ class Filtering:
         if (excess := content.index.objection(filter)) is not None:
             return f"ERR this topic has {excess} already, which is the maximum"
         owner, user_share = owner_of(session.user), self._core.limits.user_share
-        room = content.index.scarce(filter, int(min(SHAPES_MAX, SCANNED_MAX) * user_share)) if owner else None
-        if room is None:
-            return None
-        noun, most, holders = room
-        share = max(1, int(most * user_share))
-        if sum(node.owner == owner for node in holders) < share:
-            return None
-        return f"ERR user '{owner}' may hold {share} {noun} of this topic (user_share)"
+        least = int(min(SHAPES_MAX, SCANNED_MAX) * user_share)
+        for room in content.index.scarce(filter, least) if owner else ():
+            share = max(1, int(room.most * user_share))
+            if sum(node.owner == owner for node in room.holders) + room.needed > share:
+                return f"ERR user '{owner}' may hold {share} {room.noun} of this topic (user_share)"
+        return None
 
     def attach(
         self,

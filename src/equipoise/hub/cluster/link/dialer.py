@@ -181,7 +181,7 @@ class Dialer:
     def _announced(self, link: OutLink, announcement: Announcement) -> None:
         cluster = self._core.cluster
         if isinstance(cluster, Cluster):
-            cluster.announced((link.hub, link.incarnation), announcement)
+            cluster.greeting.announced((link.hub, link.incarnation), announcement)
 
     def _look_for_room(self, link: OutLink) -> None:
         """The peer has acknowledged frames: messages that waited for room may go on."""

@@ -38,7 +38,7 @@ def capabilities(core: HubCore, session: Session, command: list[bytes]) -> bytes
     if numbers is None:
         return "ERR an incarnation is a number"
     life = (command[1].decode("utf-8", "replace"), numbers[0])
-    cluster.announced(life, Announcement.parse(command[3:]))
+    cluster.greeting.announced(life, Announcement.parse(command[3:]))
     announcement = Announcement.of(core.limits, has_content=core.settings.cluster.filtered_links)
     return b"+%b\r\n" % b" ".join(announcement.words())
 
@@ -62,7 +62,7 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     is_control = len(command) > 7
     if is_control and command[7:] != [CONTROL_WORD]:
         return "ERR a greeting ends with the incarnation, or with the word control"
-    incoming = cluster.greet(link, to_incarnation=own, is_control=is_control)
+    incoming = cluster.greeting.open_link(link, to_incarnation=own, is_control=is_control)
     if isinstance(incoming, str):
         return incoming
     # The connection before this one may still bring frames: they will come again on this one.

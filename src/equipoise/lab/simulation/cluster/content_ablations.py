@@ -18,6 +18,7 @@ from equipoise.hub.cluster.epoch_flush import EpochFlush
 from equipoise.hub.cluster.followers import Followers
 from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
+from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.peer_filters import PeerFilters
 from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import FollowRequest, State, Stream
@@ -77,6 +78,18 @@ def _switch_at_once(merge: RelayMerge, *, is_behind: bool) -> Switch | None:
     return Switch(left, join_at if left is None else None)
 
 
+def _await_what_was_asked(
+    peers: PeerFilters, topic: Topic, link: OutLink, ticket: int, filters: Sequence[Filter] | None
+) -> None:
+    """A hub waits for everything if a hub has asked for that, though that one has named filters since."""
+    held = topic.hub_filters
+    asked = None if held is None else held.links.get(link)
+    wanted = None if asked is not None and asked.takes_all else filters
+    peers._cluster.interests.when_covered(
+        topic, lambda: wanted, lambda: peers._say_wanted(topic, link, ticket, is_all=wanted is None)
+    )
+
+
 @contextmanager
 def _covers_leave_at_once() -> Iterator[None]:
     """A cover that goes is not asked for any more, though others do not stand for its children yet."""
@@ -115,7 +128,8 @@ def _account_by_time_only() -> Iterator[None]:
 def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
     """A client takes the messages of a span, and does not know what it accounts for."""
     for first, payloads in run.runs(0):
-        merge._take(stream, run.epoch, first, payloads)
+        verdict = stream.cursor.accept(run.epoch, first, len(payloads))
+        merge._pass_on(verdict, run.epoch, first, payloads)
 
 
 def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
@@ -236,6 +250,14 @@ CONTENT_ABLATIONS = (
         "content-covers",
         lambda: replaced(Interests, "hold", _hold_nothing),
         seed=3,
+    ),
+    Ablation(
+        "filter-answer",
+        "A hub confirms a request for filters after it receives what the requester still needs.",
+        progress.NAME,
+        "content-trees-wanderers",
+        lambda: replaced(PeerFilters, "_answer", _await_what_was_asked),
+        seed=910,
     ),
     Ablation(
         "filter-drain",

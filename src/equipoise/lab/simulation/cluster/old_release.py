@@ -12,10 +12,10 @@ from typing import cast
 
 import msgspec
 
-from equipoise.hub.cluster import Cluster
 from equipoise.hub.cluster.link.capabilities import Announcement
 from equipoise.hub.cluster.link.capability import LOGS
 from equipoise.hub.cluster.link.frames import Life
+from equipoise.hub.cluster.peer_greeting import PeerGreeting
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.membership.membership import Membership
@@ -57,23 +57,23 @@ def without_limits(names: Collection[str]) -> Iterator[None]:
 @contextmanager
 def without_logs(names: Collection[str]) -> Iterator[None]:
     """Hubs of these names run a release that owns no logs. They are given no place for any elsewhere."""
-    facts, announced, amends = HubRegistration._facts, Cluster.announced, Membership._amends
+    facts, announced, amends = HubRegistration._facts, PeerGreeting.announced, Membership._amends
 
     def old_facts(presence: HubRegistration) -> HubFacts:
         own = cast("HubFacts", cast("property", facts).__get__(presence))
         return msgspec.structs.replace(own, keeps_logs=own.hub not in names)
 
-    def old_announced(cluster: Cluster, life: Life, announcement: Announcement) -> None:
+    def old_announced(greeting: PeerGreeting, life: Life, announcement: Announcement) -> None:
         if life[0] in names:
             announcement = announcement._replace(capabilities=announcement.capabilities - {LOGS})
-        announced(cluster, life, announcement)
+        announced(greeting, life, announcement)
 
     async def old_amends(membership: Membership, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
         return membership._name not in names and await amends(membership, plan, seen)
 
     with (
         replaced(HubRegistration, "_facts", property(old_facts)),
-        replaced(Cluster, "announced", old_announced),
+        replaced(PeerGreeting, "announced", old_announced),
         replaced(Membership, "_amends", old_amends),
     ):
         yield
