@@ -6,9 +6,8 @@ A client that has asked for it (EQ.LINK name ROUTES) is pushed
 
 when it publishes or subscribes where that is not, and when the place of a topic that it subscribes to has changed: then
 at once (`redirect_mode = "eager"`, ePulsar), or once the topic has been used again (`"lazy"`, Dynamoth). Many
-subscribers are redirected one after another, since each of them comes to the new home and subscribes there: a hundred
-in a second at first, when the topics themselves are still moving, then faster up to `redirects_per_s`. While the loop
-of this hub is late, which it is when the machine has no core left, a quarter of them.
+subscribers are redirected one after another, `redirects_per_s` in a second: each of them comes to the new home and
+subscribes there. While the loop of this hub is late, which it is when the machine has no core left, a quarter of them.
 
 A client need not obey: a hub goes on relaying for as long as a client stays, however long ago the topic has moved.
 Clients that come back with a topic after a while are redirected anew, since they forget, too.
@@ -46,10 +45,6 @@ TURN_S = 0.01
 # the client half a millisecond, and two hubs a tenth.
 LATE_S = 0.005
 LATE_RATIO = 0.25
-# Redirects per second at the beginning, and the time in which the rate doubles. Messages wait for a core while topics
-# move; redirects that wait for half a second cost them nothing, since a hub relays for those that stay.
-START_PER_S = 100.0
-DOUBLES_IN_S = 0.5
 # Topics that are remembered without need.
 STEP = 1_000
 
@@ -60,9 +55,8 @@ class TopicRedirects:
     def __init__(self, cluster: ClusterPort, settings: ClusterSettings) -> None:
         self._cluster = cluster
         self._is_lazy = settings.redirect_mode == "lazy"
-        self._per_s_max = float(settings.redirects_per_s)
-        # Redirects per second at present; and what is left of the last turn, a fraction of a redirect.
-        self._per_s = self._per_s_min = min(START_PER_S, self._per_s_max)
+        # Redirects in one turn; and what is left of the last one, a fraction of a redirect.
+        self._turn_max = settings.redirects_per_s * TURN_S
         self._allowance = 0.0
         # Topics with smart subscribers, and where their subscribers were last to be sent.
         self._heard: dict[Topic, Placement | None] = {}
@@ -194,25 +188,15 @@ class TopicRedirects:
             if _delivered(topic) != delivered:
                 del self._quiet[topic]
                 self._due[topic] = None
-        self._allowance += self._rate() * TURN_S
+        is_late = self._cluster.core.now() - self._due_at > LATE_S
+        self._allowance += self._turn_max * (LATE_RATIO if is_late else 1.0)
         while self._allowance >= 1 and (session := self._next()) is not None:
             assert self._of is not None, "a session is redirected for a topic"
             self._allowance -= self._tell(session, self._of, is_asked=False)
         # What was not needed is not saved up.
         self._allowance = min(self._allowance, 1.0)
-        is_over = self._of is None and not self._due
-        if is_over:
-            self._per_s = self._per_s_min
-        if self._quiet or not is_over:
+        if self._of is not None or self._due or self._quiet:
             self._schedule(TURN_S)
-
-    def _rate(self) -> float:
-        """Redirects per second in this turn. The rate grows in every turn that begins in time."""
-        if self._cluster.core.now() - self._due_at > LATE_S:
-            return self._per_s * LATE_RATIO
-        found = self._per_s
-        self._per_s = min(found * 2.0 ** (TURN_S / DOUBLES_IN_S), self._per_s_max)
-        return found
 
     def _schedule(self, delay_s: float) -> None:
         self._due_at = self._cluster.core.now() + delay_s

@@ -128,8 +128,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         int,
         Meta(
             ge=1,
-            description="Redirects sent per second at most: each makes a client subscribe at the new home, "
-            "which takes some 50 us there. After a move the rate begins at 100 and doubles every half second. A "
-            "quarter of it while the event loop of this hub is late by 5 ms or more.",
+            description="Redirects sent per second: each makes a client subscribe at the new home, which "
+            "takes some 50 us there. A quarter of it while the event loop of this hub is late by 5 ms or more.",
         ),
     ] = 1_000
