@@ -32,7 +32,7 @@ from equipoise.access import Users
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
-from equipoise.hub.data.ports import NO_WIRE
+from equipoise.hub.data.ports import NO_WIRE, OutputTurns, UngatheredTurns
 from equipoise.hub.data.session import Session
 from equipoise.hub.locations.client_location import Place
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
@@ -48,6 +48,7 @@ class Shell:
 
     def __init__(self) -> None:
         self.at = 1_000.0
+        self.turns: OutputTurns = UngatheredTurns()
         self.rng = random.Random(1)
 
     def now(self) -> float:

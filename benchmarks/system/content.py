@@ -42,6 +42,8 @@ SYMBOLS = 10
 SHARES = {"hub-2": 0.06, "hub-3": 0.12, "hub-4": 0.24}
 CYCLE_S = 0.04
 PROCESSES = 3
+# Looks, five seconds apart, without another message until what is missing counts as lost.
+STILL = 4
 
 
 class Listener:
@@ -113,6 +115,18 @@ async def carried(clients: dict[str, redis.asyncio.Redis]) -> dict[str, int]:
     for name, client in clients.items():
         rows = (await client.execute_command("EQ.FILTERS", TOPIC, 100))[2:]  # type: ignore[no-untyped-call]
         found[name] = sum(int(count) for _, count in rows)
+    return found
+
+
+async def loads(clients: dict[str, redis.asyncio.Redis]) -> dict[str, str]:
+    """By edge, its state, the load that it measures, and subscribers moved."""
+    found = {}
+    for name, client in clients.items():
+        info = await client.info("stats")
+        state, delay_ms = info["eq_content_state"], 1e3 * info["eq_content_delay_s"]
+        ratios = f"input {info['eq_content_input_ratio']:.2f} output {info['eq_content_output_ratio']:.3f}"
+        moves = f"sent {info['eq_content_moved']} taken {info['eq_content_came']}"
+        found[f"{name} load"] = f"{state} {ratios} delay {delay_ms:.1f} ms {moves}"
     return found
 
 
@@ -203,7 +217,7 @@ async def _watch(
     began = time.monotonic()
     try:
         while (passed_s := time.monotonic() - began) < 60 * chosen.minutes:
-            rows.append({"at_s": round(passed_s), **await carried(clients)})
+            rows.append({"at_s": round(passed_s), **await carried(clients), **await loads(clients)})
             print(rows[-1], flush=True)
             await asyncio.sleep(10.0)
     finally:
@@ -211,8 +225,7 @@ async def _watch(
         for thread in holding:
             await asyncio.to_thread(thread.join)
     last = sent[0]
-    await asyncio.sleep(10.0)
-    judged = [one for part in await _ask(tubes, last, list) for one in part]
+    judged = await _settled(tubes, last)
     return {
         "subscribers": chosen.subscribers,
         "messages": last,
@@ -223,6 +236,17 @@ async def _watch(
         "gaps": sum(gaps for _, _, gaps in judged),
         "rows": rows,
     }
+
+
+async def _settled(tubes: list[Connection], last: int) -> list[tuple[int, int, int]]:
+    """By subscriber, what is judged once backlogs are drained: nothing is missing, or nothing more has come."""
+    missing: list[int] = []
+    while True:
+        await asyncio.sleep(5.0)
+        judged = [one for part in await _ask(tubes, last, list) for one in part]
+        missing.append(sum(lost for lost, _, _ in judged))
+        if not missing[-1] or (len(missing) > STILL and missing[-1] == missing[-1 - STILL]):
+            return judged
 
 
 async def _ask(tubes: list[Connection], what: Any, gather: Any) -> Any:

@@ -229,5 +229,7 @@ def test_edges_of_content_topics_are_told_with_what_they_compare() -> None:
     assert edge_row("h0", placement, {"state": ""}) == ["h0", None, "head", *[None] * 5]
     joined = {"state": "", "cluster_state": "joined"}
     assert edge_row("h0", placement, joined) == ["h0", None, "head joined", *[None] * 5]
+    moved = joined | {"publishers_moved": 3.0}
+    assert edge_row("h0", placement, moved)[2] == "head joined, 3 publishers moved"
     not_compared = numbers | {"realised_delay_s": 0.0}
     assert edge_row("h1", placement, not_compared)[-2:] == [None, None]

@@ -218,6 +218,31 @@ async def test_a_subscription_that_is_sent_to_another_edge_says_so_there_and_lea
 
 
 @on_loop
+async def test_a_subscription_that_is_sent_back_before_it_has_left_says_so_where_it_still_is() -> None:
+    """The hub that sends it back counts those that come there, and would wait for this one in vain."""
+    async with hubs() as (base, one, two), connect(base.url) as bus:
+        with_filters(base)
+        with_filters(one, 1, 3)
+        with_filters(two, 1, 7)
+        async with bus.subscribe("a", where=BIG) as a:
+            base.tell(b"a", 5, base, one, mode=b"content")
+            await one.peer.until(lambda: one.asked(b"EQ.FSUBSCRIBE") == 1)
+            base.last.send(span(1, 1, 3))
+            await base.peer.until(lambda: base.asked(b"EQ.FUNSUBSCRIBE") == 1)
+            one.tell(b"a", 6, base, one, two, mode=b"content")
+            one.last.send(push(b"eq.edge", b"1", 6, two.address, b"h1:3", 12))
+            await two.peer.until(lambda: two.asked(b"EQ.FSUBSCRIBE") == 1)
+            # The former edge has yet to come to the position at which the other one took it in.
+            two.last.send(push(b"eq.edge", b"1", 6, one.address, b"h2:1", 5))
+            words = (b"1", b"a", BIG.encode(), b"SESSION", b"h2:1", b"5")
+            await one.peer.until(lambda: one.asked(b"EQ.FSUBSCRIBE", *words) == 1)
+            await two.peer.until(lambda: two.asked(b"EQ.FUNSUBSCRIBE", b"1") == 1)
+            assert one.asked(b"EQ.FUNSUBSCRIBE") == 0
+            one.last.send(span(1, 4, 5, (6, b"6"), (8, b"8")))
+            assert [event.payload for event in await take(a, 2)] == [b"6", b"8"]  # type: ignore[union-attr]
+
+
+@on_loop
 async def test_a_subscription_that_another_edge_refuses_stays_where_it_is() -> None:
     async with hubs() as (base, other, _), connect(base.url) as bus:
         with_filters(base)

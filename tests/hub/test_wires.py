@@ -420,3 +420,40 @@ def test_a_machine_with_a_compiler_builds_the_parts(tmp_path: Path) -> None:
     made = sorted(tmp_path.iterdir())
     assert [path.name for path in made] == ["_runs.so", "_sockets.so"]
     assert all(path.read_bytes().startswith(b"\x7fELF") for path in made)
+
+
+@needs_wires
+def test_what_work_outside_the_poller_writes_is_gathered_as_one_turn_and_timed() -> None:
+    with wire_world() as world:
+        clients = [WireClient(world), WireClient(world)]
+        before_s, before = world.poller.sent()
+
+        def work() -> None:
+            for piece in (b"+a\r\n", b"+b\r\n"):
+                for client in clients:
+                    client.wire.write(piece)
+            assert [client.read() for client in clients] == [b"", b""]
+
+        world.poller.turn(work)
+        assert [client.read() for client in clients] == [b"+a\r\n+b\r\n"] * 2
+        after_s, after = world.poller.sent()
+        assert after - before == 16
+        assert after_s > before_s
+        # What is written outside of a turn is sent at once, and counted by nobody.
+        clients[0].wire.write(b"+c\r\n")
+        assert clients[0].read().endswith(b"+c\r\n")
+        assert world.poller.sent() == (after_s, after)
+
+
+@needs_wires
+def test_work_that_fails_in_a_turn_has_sent_what_it_wrote() -> None:
+    with wire_world() as world:
+        client = WireClient(world)
+
+        def work() -> None:
+            client.wire.write(b"+a\r\n")
+            raise RuntimeError("as it happens")
+
+        with pytest.raises(RuntimeError, match="as it happens"):
+            world.poller.turn(work)
+        assert client.read() == b"+a\r\n"

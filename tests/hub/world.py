@@ -16,7 +16,7 @@ import hiredis
 from equipoise.access import User, Users, parse_users
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
-from equipoise.hub.data.ports import Wire
+from equipoise.hub.data.ports import OutputTurns, UngatheredTurns, Wire
 from equipoise.hub.data.session import Session
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.settings import HubSettings, Limits
@@ -43,6 +43,7 @@ class FakeShell:
         self._timers: list[tuple[float, int, FakeTimer, Callable[..., object], tuple[object, ...]]] = []
         self._order = count()
         self._memory_bytes = memory_bytes
+        self.turns: OutputTurns = UngatheredTurns()
         self.wall_ahead_s = 1.7e9
         # How much time passes whenever somebody looks at the clock, so that work takes time.
         self.tick_s = 0.0

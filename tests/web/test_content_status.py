@@ -50,6 +50,16 @@ def test_other_topics_have_no_tree_and_without_a_view_numbers_are_unknown() -> N
     assert rows is not None and rows[1]["content_state"] is None and rows[1]["content_input_ratio"] is None
 
 
+def test_a_head_tells_how_many_publishers_it_has_moved() -> None:
+    view = View.of(0.0, [], [HubView(name="a", content_publishers_moved=3.0)])
+    found = edge_numbers(view, 0)
+    assert (found["content_state"], found["content_moved"], found["content_publishers_moved"]) == (
+        None,
+        None,
+        3.0,
+    )
+
+
 def test_a_state_of_a_later_release_is_unknown() -> None:
     view = View.of(0.0, [], [HubView(name="a", content_state=99)])
     assert edge_numbers(view, 0)["content_state"] == "unknown"

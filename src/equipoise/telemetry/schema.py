@@ -336,6 +336,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("content_moved", _T.LONG, "subscriptions", _HUB, "sent to other edges in these sessions"),
     Column("content_came", _T.LONG, "subscriptions", _HUB, "that other edges have sent here"),
     Column(
+        "content_publishers_moved",
+        _T.LONG,
+        "publishers",
+        _HUB,
+        "that this hub, as a head of content topics, has sent to other heads; null at hubs that are neither",
+    ),
+    Column(
         "content_session", _T.STRING, "", _HUB, "the latest session whose estimates were compared; else null"
     ),
     *_edge_load("estimated_", "as that session estimated for after it"),

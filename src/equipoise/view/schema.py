@@ -283,6 +283,8 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     content_sessions: NumberT = _number(Aggregate.LAST, "content_sessions", "sessions")
     content_moved: NumberT = _number(Aggregate.LAST, "content_moved", "subscriptions")
     content_came: NumberT = _number(Aggregate.LAST, "content_came", "subscriptions")
+    # Of a head, publishers sent to other heads.
+    content_publishers_moved: NumberT = _number(Aggregate.LAST, "content_publishers_moved", "publishers")
     # Of the latest session that was compared: the load estimated for after it, and the load one window later.
     content_estimated_input_ratio: NumberT = _number(Aggregate.LAST, "content_estimated_input_ratio", "")
     content_estimated_output_ratio: NumberT = _number(Aggregate.LAST, "content_estimated_output_ratio", "")

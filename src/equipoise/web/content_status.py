@@ -28,9 +28,15 @@ EDGE_NUMBERS = tuple(
 
 
 def edge_numbers(view: View | None, at: int | None) -> Json:
-    """Of a hub of the view: `content_state` as a word, and the numbers; all null where it is no edge."""
-    if view is None or at is None or not view.hubs.content_state[at]:
+    """Of a hub of the view: `content_state` as a word, and the numbers.
+
+    Null where it is no edge, but for the publishers that a head has moved.
+    """
+    if view is None or at is None:
         return {"content_state": None, **dict.fromkeys(EDGE_NUMBERS)}
+    if not view.hubs.content_state[at]:
+        moved = float(view.hubs.content_publishers_moved[at])
+        return {"content_state": None, **dict.fromkeys(EDGE_NUMBERS), "content_publishers_moved": moved}
     state = int(view.hubs.content_state[at])
     return {
         "content_state": EDGE_STATES[state] if state < len(EDGE_STATES) else "unknown",

@@ -70,6 +70,19 @@ def test_input_offload_takes_from_the_covering_set_alone() -> None:
     assert found.acceptor.input_ratio > 0.1
 
 
+def test_input_offload_moves_silent_ones_where_a_cover_would_take_too_much_along() -> None:
+    """The only cover takes all messages along: hubs that differ by 0.15 would differ by as much the other way."""
+    found = chosen(
+        BalancedMetric.INPUT,
+        [OffloadedSubscription(WIDE, 1), OffloadedSubscription(SILENT, 50)],
+        profile_of({WIDE: 0b1111111111}),
+        offloader=load_of(input_ratio=0.45, delay_s=0.045, subscriptions=150),
+        acceptor=load_of(input_ratio=0.30, delay_s=0.030, subscriptions=100),
+    )
+    assert set(counts(found)) == {SILENT}
+    assert 0 <= found.offloader.input_ratio - found.acceptor.input_ratio < 0.15
+
+
 def test_equation_4_is_what_linear_estimates() -> None:
     found = chosen(
         BalancedMetric.MATCH,
@@ -90,7 +103,7 @@ def test_fitted_estimates_by_what_a_subscription_and_a_match_cost() -> None:
         profile_of(BITS),
         offloader=load_of(input_ratio=0.4, output_ratio=0.5, delay_s=0.04, subscription_s=1e-4, match_s=1e-3),
         acceptor=load_of(input_ratio=0.2, delay_s=0.02, subscription_s=2e-4, match_s=2e-3),
-        settings=BalancingSettings(),
+        settings=BalancingSettings(side_effect_ratio=1.0),
     )
     # Each of the four matches two messages of five; both hubs get ten messages a second.
     assert counts(found) == {NARROW: 4}
@@ -128,6 +141,50 @@ def test_a_session_about_the_input_does_not_fill_the_acceptors_output() -> None:
         settings=BalancingSettings(estimate=DelayEstimate.LINEAR, side_effect_ratio=1.0),
     )
     assert unbounded.acceptor.output_ratio > unbounded.offloader.output_ratio + 0.2
+
+
+def test_a_session_about_the_input_does_not_make_the_acceptor_slow() -> None:
+    """At a third of the rate the acceptor would have three times the delay at the same input ratio.
+
+    A session about the delay would move them back, and one about the input again, for ever.
+    """
+    narrow = [OffloadedSubscription(NARROW, 40), OffloadedSubscription(WIDE, 1, fixed=60)]
+    offloader = load_of(input_ratio=0.6, delay_s=0.06, match_s=1e-3, subscription_s=0.0)
+    acceptor = load_of(input_ratio=0.0, delay_s=0.0, match_s=3e-3, subscription_s=0.0, subscriptions=0)
+    bounded, unbounded = (
+        chosen(
+            BalancedMetric.INPUT,
+            narrow[:1],
+            profile_of(BITS),
+            offloader=offloader,
+            acceptor=acceptor,
+            settings=BalancingSettings(side_effect_ratio=ratio),
+        )
+        for ratio in (0.08, 1.0)
+    )
+    assert bounded.chosen
+    assert bounded.acceptor.delay_s - bounded.offloader.delay_s <= 0.08 * LINEAR.delay_norm_s
+    assert (
+        unbounded.acceptor.delay_s - unbounded.offloader.delay_s
+        > LINEAR.local_delay_trigger * LINEAR.delay_norm_s
+    )
+
+
+def test_a_subscriber_that_would_be_sent_back_stays() -> None:
+    """The hub that has it is 0.15 above the other, at least: it would move to and fro for ever."""
+    bounded, unbounded = (
+        chosen(
+            BalancedMetric.MATCH,
+            [OffloadedSubscription(SILENT, 1)],
+            profile_of({}),
+            offloader=load_of(delay_s=0.036, subscription_s=0.0155, subscriptions=2),
+            acceptor=load_of(delay_s=0.020, subscription_s=0.0155, subscriptions=1),
+            settings=BalancingSettings(side_effect_ratio=ratio),
+        )
+        for ratio in (0.08, 1.0)
+    )
+    assert not bounded.chosen
+    assert counts(unbounded) == {SILENT: 1}
 
 
 def test_an_empty_acceptor_is_as_slow_as_its_profile_says() -> None:

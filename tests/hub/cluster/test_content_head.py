@@ -147,6 +147,7 @@ def test_a_head_that_uses_more_of_its_processor_sends_publishers_to_its_neighbou
     # A quarter of nine publishes a second: the one with the highest rate that fits.
     assert [pieces[:1] for pieces in told] == [[seat], [], []]
     assert head(hubs, "h1").publishers.moved == 1
+    assert hubs["h1"].cluster.edge.facts.content_publishers_moved == 1
 
 
 def test_heads_that_are_balanced_keep_their_publishers() -> None:

@@ -111,3 +111,15 @@ def test_a_session_is_named_as_the_command_says_or_the_command_is_refused() -> N
     hubs.settle()
     assert b"eq.fsubscribe" in [words[0] for words in client.read()]
     assert hubs["h2"].cluster.edge.came == 1
+
+
+def test_one_that_is_sent_back_before_it_has_left_is_there_again() -> None:
+    hubs = begun()
+    client = smart(hubs)
+    send(hubs)
+    members = filters(hubs)[0].smart
+    assert members is not None and members.leaving == 1
+    client.send("EQ.FSUBSCRIBE", "1", "t", "even = true", "SESSION", "h2:1", "1")
+    hubs.settle()
+    assert (members.count, members.leaving) == (1, 0)
+    assert hubs["h1"].cluster.edge.came == 1

@@ -51,12 +51,18 @@ def edge_row(hub: str, placement: Placement, facts: Mapping[str, Any]) -> list[A
     """One home of a content topic, heads without numbers. Subscriptions are those of all content topics there."""
     followed = placement.followed.get(hub)
     if not facts.get("state"):
-        state = f"head {facts.get('cluster_state', '')}".rstrip() if hub not in placement.edges else None
+        state = _head_state(facts) if hub not in placement.edges else None
         return [hub, followed, state, *[None] * 5]
     counts = int(facts["subscriptions"]), _ratios(facts, ""), int(facts["sessions"])
     is_compared = facts["realised_delay_s"] > 0
     outcome = [_ratios(facts, when) if is_compared else None for when in ("estimated_", "realised_")]
     return [hub, followed, facts["state"], *counts, *outcome]
+
+
+def _head_state(facts: Mapping[str, Any]) -> str:
+    """With the publishers that it has sent to other heads, if there are any."""
+    state, moved = f"head {facts.get('cluster_state', '')}".rstrip(), int(facts.get("publishers_moved", 0))
+    return f"{state}, {moved} publishers moved" if moved else state
 
 
 def _ratios(facts: Mapping[str, Any], when: str) -> str:

@@ -89,3 +89,7 @@ def seek(channel: TopicChannel) -> None:
         for source in list(channel.merge.sources):
             if isinstance(source, LinkSubscription):
                 source.ask_cover()
+
+
+def ignore_refusal(error: RefusedError) -> None:
+    """A peer that refuses to unsubscribe goes on sending; what comes then belongs to no subscription and is dropped."""

@@ -26,6 +26,7 @@ from equipoise.client.wire.link_subscription import (
     LinkSubscription,
     SubscribeRequest,
     TopicSubscription,
+    ignore_refusal,
     seek,
 )
 from equipoise.client.wire.requests import Push, SyncRequest
@@ -128,8 +129,11 @@ class LinkSubscriptions:
         known = self._tables[kind].get(channel.wire_name)
         if known is None:
             known = self._tables[kind][channel.wire_name] = LinkSubscription(self, channel, kind, elsewhere)
-            known.migration, channel.migration = channel.migration, ()
-            self._subscribe_now(known)
+        elif not channel.migration:
+            return known
+        # One that is sent back before it has left asks again: the session waits for it.
+        known.migration, channel.migration = channel.migration, ()
+        self._subscribe_now(known)
         return known
 
     def leave(self, subscription: AnySubscription) -> None:
@@ -137,7 +141,7 @@ class LinkSubscriptions:
         if self._is_current(subscription):
             self._drop(subscription)
             if self._connection is not None:
-                self._request(self._connection, _UNSUBSCRIBE[subscription.kind], subscription, _ignore)
+                self._request(self._connection, _UNSUBSCRIBE[subscription.kind], subscription, ignore_refusal)
 
     def ask_cover(self, subscription: TopicSubscription) -> None:
         """Have the hub say how far the streams are, if it has confirmed the subscription."""
@@ -393,7 +397,3 @@ class LinkSubscriptions:
         if subscription is not None:
             self._drop(subscription)
             self._owner.on_refused(subscription, None)
-
-
-def _ignore(error: RefusedError) -> None:
-    """A peer that refuses to unsubscribe goes on sending; what comes then belongs to no subscription and is dropped."""

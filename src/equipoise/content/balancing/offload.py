@@ -1,6 +1,6 @@
 """Choose the subscribers that move from one hub to another: the three offload algorithms of [1], section 5.
 
-    input    subscriptions of the covering set, since only these take messages along
+    input    subscriptions of the covering set, since only these take messages along; or else as match
     match    subscriptions with the least traffic, which change neither input nor output
     output   Phase I: what the acceptor's covering set covers; Phase II: the rest, as long as inputs do not part
 
@@ -125,6 +125,10 @@ class _OffloadRun:
     def chosen(self) -> Iterable[ChosenSubscribers]:
         return (ChosenSubscribers(filter, count) for filter, count in self._chosen.items())
 
+    @property
+    def has_chosen(self) -> bool:
+        return bool(self._chosen)
+
     def is_done(self) -> bool:
         """Balanced, or the offloading hub is below the other; and it is overloaded no more."""
         if self._must_relieve():
@@ -190,7 +194,11 @@ def _least(holds: Callable[[int], bool], upper: int) -> int:
 
 
 def _offload_input(run: _OffloadRun) -> None:
-    """Of the covering set, always the one that brings both nearest; its children rise when all of it has gone."""
+    """Of the covering set, always the one that brings both nearest; its children rise when all of it has gone.
+
+    Where each of them alone would take more along than the hubs differ by, those with the least traffic move: the input
+    ratio falls with their matching. Not in [1], where such hubs stay apart.
+    """
     covers: CoverSet[OffloadCandidate] = CoverSet()
     for candidate in run.candidates:
         covers.add(candidate)
@@ -198,12 +206,14 @@ def _offload_input(run: _OffloadRun) -> None:
     while not run.is_done():
         cards = [card for candidate in covers if (card := run.card(candidate)) is not None]
         if not cards:
-            return
+            break
         best = min(cards, key=lambda card: abs(card.difference))
         run.take(best)
         # Chosen once, and considered no more.
         covers.remove(best.candidate)
         covers.settle(_ALL)
+    if not run.has_chosen:
+        _offload_match(run)
 
 
 def _offload_match(run: _OffloadRun) -> None:

@@ -172,15 +172,27 @@ class PairEstimate:
     def fits(
         self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int, *, is_overloaded: bool
     ) -> bool:
-        """Whether the acceptor would not be overloaded, nor its output be far above the other's."""
+        """Whether the acceptor would not be overloaded, nor be so far above the other that it moves some back."""
         offloader, acceptor = self._after(candidate, subscribers)
         if not acceptor.is_within(self._settings):
             return False
-        if is_overloaded or metric is BalancedMetric.OUTPUT:
+        if is_overloaded:
             return True
-        # Output that is full of what was moved for the input's sake would move back, and so on for ever.
-        bound = -self._settings.side_effect_ratio
-        return self._difference(BalancedMetric.OUTPUT, offloader, acceptor) >= bound
+        # Silent subscribers can make up for what an output session does to the others: those move without output.
+        guarded = (metric,) if metric is BalancedMetric.OUTPUT else tuple(BalancedMetric)
+        return all(
+            self._difference(each, offloader, acceptor)
+            >= min(self._bound(metric, each), self.difference(each))
+            for each in guarded
+        )
+
+    def _bound(self, metric: BalancedMetric, other: BalancedMetric) -> float:
+        """How far a session about a metric may put the acceptor above the other hub: not so far that it moves back."""
+        settings = self._settings
+        if settings.side_effect_ratio == 1 or metric is not other:
+            return -settings.side_effect_ratio
+        is_delay = metric is BalancedMetric.MATCH
+        return -(settings.local_delay_trigger if is_delay else settings.local_ratio_trigger)
 
     def relieves(self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int) -> bool:
         """Whether the offloading hub would be overloaded no more."""

@@ -156,3 +156,9 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
                 raise ValueError(
                     f"{low} ({getattr(self, low):g}) has to be below {high} ({getattr(self, high):g})"
                 )
+        trigger = min(self.local_ratio_trigger, self.local_delay_trigger)
+        if trigger <= self.side_effect_ratio < 1:
+            raise ValueError(
+                f"side_effect_ratio ({self.side_effect_ratio:g}) has to be below local_ratio_trigger and "
+                f"local_delay_trigger ({trigger:g}), or 1"
+            )

@@ -13,7 +13,7 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,7 +39,6 @@ from equipoise.content.balancing.messages import (
     SessionReply,
     SessionRequest,
 )
-from equipoise.content.balancing.offload import OffloadedSubscription
 from equipoise.content.balancing.session_loads import SessionOutcomes
 from equipoise.hub.content.content_clusters import (
     CLUSTER,
@@ -50,18 +49,18 @@ from equipoise.hub.content.content_clusters import (
 )
 from equipoise.hub.content.content_head import ContentHead
 from equipoise.hub.content.control_topic import ControlTopic
-from equipoise.hub.content.edge_probe import EdgeProbe, covers_of, tagged
+from equipoise.hub.content.edge_probe import EdgeProbe
 from equipoise.hub.content.edge_rooms import EdgeRooms
-from equipoise.hub.content.migrations import EdgeMigrations, MovingSubscription, movable
+from equipoise.hub.content.edge_subscriptions import EdgeSubscriptions
+from equipoise.hub.content.migrations import EdgeMigrations, MovingSubscription
 from equipoise.hub.content.topic_filters import TopicFilter
 from equipoise.hub.data.held_subscriptions import NO_SUBSCRIPTIONS
 from equipoise.hub.data.kinds import Kind
 from equipoise.hub.data.other_hubs import EdgeFacts
 
 if TYPE_CHECKING:
-    from equipoise.content.filter import Filter
     from equipoise.hub.cluster.ports import ClusterPort
-    from equipoise.hub.content.topic_filters import RunProbe, TopicFilters
+    from equipoise.hub.content.topic_filters import RunProbe
     from equipoise.hub.data.ports import Timer
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.subscriber import Subscriber
@@ -96,6 +95,7 @@ class ContentEdge:
         # By content topic that this hub is an edge of, the edges below the same head, and those of a joined cluster,
         # itself left out.
         self.topics: dict[bytes, frozenset[str]] = {}
+        self.subscriptions = EdgeSubscriptions(cluster, self.migrations)
         # Subscriptions that other edges have sent here; sessions that are over, and subscriptions sent away in them.
         self.came = self.sessions = self.moved = 0
         self.outcomes = SessionOutcomes(self._settings.window_s)
@@ -120,6 +120,7 @@ class ContentEdge:
     def _regroup(self) -> None:
         """Find the edges to balance with, and end what concerned others."""
         before, self.topics = self.topics, self.group.edges
+        self.subscriptions.topics = self.topics
         peers = frozenset().union(*self.topics.values())
         is_needed = bool(peers or self.group.heads)
         if before == self.topics and (self.balancer is not None) == is_needed:
@@ -149,7 +150,9 @@ class ContentEdge:
             until_s = self._now + self._settings.global_s + PART_SLACK_S
             self.group.joined = JoinedCluster(message.hub, message.cluster, until_s)
             self._regroup()
-            self._carry(self.balancer.receive(self._now, message, self._measured(), self._covers))
+            self._carry(
+                self.balancer.receive(self._now, message, self._measured(), self.subscriptions.covers)
+            )
         elif joined is not None and joined[:2] == (message.hub, message.cluster):
             self._part(joined)
             self._regroup()
@@ -158,7 +161,7 @@ class ContentEdge:
         self.group.joined = None
         if self.balancer is not None:
             parted = ClusterParted(hub=joined.head, cluster=joined.cluster)
-            self.balancer.receive(self._now, parted, self._measured(), self._covers)
+            self.balancer.receive(self._now, parted, self._measured(), self.subscriptions.covers)
 
     def _begin(self) -> None:
         core = self._cluster.core
@@ -191,6 +194,8 @@ class ContentEdge:
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None:
         """A smart client has subscribed by a filter; in which session of two hubs, of how many, if it was sent here."""
         if came_in is not None:
+            # One that this hub sent away may come back before it has left.
+            self.migrations.left(session, number)
             self.came += 1
             if self.balancer is not None:
                 self._carry(self.balancer.subscriber_came(self._now, *came_in))
@@ -227,7 +232,7 @@ class ContentEdge:
             self._choose(balancer)
         if now - self._detected_at >= self._settings.detection_s:
             self._detected_at = now
-            self._carry(balancer.detect(now, self._measured(), self._covers))
+            self._carry(balancer.detect(now, self._measured(), self.subscriptions.covers))
             self._tell_load(is_urgent=False)
         probe.sampler = balancer.sampler
 
@@ -262,20 +267,14 @@ class ContentEdge:
             return
         if isinstance(message, SessionReply) and message.status is HubStatus.OK:
             message = msgspec.structs.replace(message, load=message.load.with_costs_of(self._measured()))
-        self._carry(balancer.receive(self._now, message, self._measured(), self._covers))
+        self._carry(balancer.receive(self._now, message, self._measured(), self.subscriptions.covers))
         probe.sampler = balancer.sampler
 
     def _is_full(self) -> bool:
         return is_full(self._measured(), self._settings)
 
     def _choose(self, balancer: EdgeBalancer) -> None:
-        candidates: list[OffloadedSubscription] = []
-        for key, node in self._shared_filters(balancer.session[1]):
-            moving = len(self._staying(node))
-            fixed = node.subscriptions - moving - node.leaving
-            if moving or fixed:
-                # Those that stay count, too: what they match does not go with others.
-                candidates.append(OffloadedSubscription(key, moving, fixed))
+        candidates = self.subscriptions.candidates(balancer.session[1])
         self._carry(balancer.choose(self._now, self._measured(), candidates))
 
     @property
@@ -304,6 +303,7 @@ class ContentEdge:
             content_sessions=self.sessions,
             content_moved=self.moved,
             content_came=self.came,
+            content_publishers_moved=self.head.publishers.moved,
             content_nonsense=self.control.nonsense,
             content_placed=self.rooms.sent,
             content_estimated_input_ratio=estimated.input_ratio,
@@ -340,11 +340,7 @@ class ContentEdge:
             self.control.send(hub, pie)
 
     def _migrate(self, effect: MigrateSubscribers) -> None:
-        wanted = {chosen.filter: chosen.subscribers for chosen in effect.offload.chosen}
-        moving: list[MovingSubscription] = []
-        for key, node in self._shared_filters(effect.hub):
-            if key in wanted:
-                moving += self._staying(node)[: wanted[key]]
+        moving = self.subscriptions.chosen(effect.hub, effect.offload.chosen)
         total, settings = len(moving), self._settings
         until_s = self._now + total * settings.migration_s + settings.stabilize_s
         self.outcomes.estimated(effect.session, effect.hub, effect.offload.offloader)
@@ -354,8 +350,6 @@ class ContentEdge:
         self.control.send(effect.hub, estimate)
         self.migrations.send(moving, effect.hub, session=effect.session, total=max(1, total), until_s=until_s)
 
-    # What is here.
-
     @property
     def _now(self) -> float:
         return self._cluster.core.now()
@@ -364,36 +358,9 @@ class ContentEdge:
         """Anew at most once in a tenth of a second."""
         at, load = self._load
         if self.probe is not None and not at <= self._now < at + 0.1:
-            staying = sum(content.subscriptions - content.leaving for _, content in self._contents())
-            load = self.probe.load(staying)
+            load = self.probe.load(self.subscriptions.count)
             self._load = self._now, load
         return load
-
-    def _contents(self) -> Iterator[tuple[bytes, TopicFilters]]:
-        index = self._cluster.core.index.topics
-        for name in self.topics:
-            topic = index.get(name)
-            if topic is not None and topic.content is not None:
-                yield name, topic.content
-
-    def _covers(self) -> tuple[str, ...]:
-        return covers_of(
-            key
-            for name, content in self._contents()
-            for node in content.index
-            if (key := tagged(name, node.filter)) is not None
-        )
-
-    def _shared_filters(self, hub: str) -> Iterator[tuple[Filter, TopicFilter]]:
-        """Of topics that the other hub is an edge of, too; each filter with the topic as one more constraint."""
-        for name, content in self._contents():
-            for node in content.index if hub in self.topics[name] else ():
-                key = tagged(name, node.filter)
-                if key is not None:
-                    yield key, node
-
-    def _staying(self, node: TopicFilter) -> list[MovingSubscription]:
-        return [each for each in movable(node) if not self.migrations.is_leaving(each.client, each.number)]
 
 
 def _shared(topics: dict[bytes, frozenset[str]], hub: str) -> frozenset[bytes]:

@@ -25,7 +25,7 @@ from equipoise.resp.replies import bulk, integer
 if TYPE_CHECKING:
     from equipoise.hub.data.subscriber import Subscriber
 
-__all__ = ["FilterStats", "MatchedRun", "RunProbe", "TopicFilter", "TopicFilters"]
+__all__ = ["FilterStats", "MatchedRun", "RunProbe", "RunStart", "TopicFilter", "TopicFilters"]
 
 
 class FilterStats(Protocol):
@@ -64,13 +64,19 @@ class _Topic(SpannedStream, Protocol):
     def trunk(self) -> _Trunk: ...
 
 
+class RunStart(NamedTuple):
+    """The clocks and the counter when a run began: of work and of the processor in seconds, and of bytes written."""
+
+    work_s: float
+    cpu_s: float
+    bytes_out: int
+
+
 class RunProbe(Protocol):
     """Measures what runs of messages cost, while this hub is an edge of the topic."""
 
-    def work_s(self) -> float: ...
-    def delivered(
-        self, filters: TopicFilters, topic: _Topic, run: MatchedRun, began_s: float, bytes_before: int
-    ) -> None: ...
+    def begin(self, topic: _Topic) -> RunStart: ...
+    def delivered(self, filters: TopicFilters, topic: _Topic, run: MatchedRun, start: RunStart) -> None: ...
 
 
 class MatchedRun(NamedTuple):
@@ -198,7 +204,7 @@ class TopicFilters:
     def deliver(self, backlogs: _RunNotes, topic: _Topic, first: int, payloads: Sequence[bytes]) -> None:
         """`topic` may be a lane of the topic that the filters are for."""
         stats, probe = self._stats, self.probe
-        began_s, bytes_before = 0.0 if probe is None else probe.work_s(), topic.bytes_out
+        start = None if probe is None else probe.begin(topic)
         matched: list[tuple[dict[str, Any] | None, Sequence[TopicFilter]]] = []
         source = self._source()
         counts: list[int] = []
@@ -230,8 +236,8 @@ class TopicFilters:
             meter.note_matching(delivered, matching_s)
         topic.delivered += delivered
         self.counts = counts
-        if probe is not None:
-            probe.delivered(self, topic, MatchedRun(payloads, matched, counts), began_s, bytes_before)
+        if probe is not None and start is not None:
+            probe.delivered(self, topic, MatchedRun(payloads, matched, counts), start)
 
     def count(self, payloads: Sequence[bytes]) -> None:
         """Count the subscribers that each message matches, unless `deliver` has done so: the home is another hub."""

@@ -118,6 +118,8 @@ class EdgeFacts(NamedTuple):
     content_moved: int = 0
     content_came: int = 0
     content_nonsense: int = 0
+    # Publishers that a head has sent to the head of another cluster.
+    content_publishers_moved: int = 0
     # Newcomers that a hub which is no edge has sent to the edge with most room.
     content_placed: int = 0
     # Of the latest session that was compared: the load estimated for after it, and the load a window later.

@@ -96,8 +96,30 @@ def discard(data: bytes) -> None:
     """The `write` of a session without a transport."""
 
 
+class OutputTurns(Protocol):
+    """Gather what is written to connections in one turn, and send it at the end of the turn."""
+
+    def turn(self, work: Callable[[], object], /) -> object:
+        """Call work that is not part of a turn: what it writes is gathered, too."""
+
+    def sent(self) -> tuple[float, int] | None:
+        """Seconds spent so far on sending what was gathered, and the bytes; None: nothing is gathered here."""
+
+
+class UngatheredTurns:
+    """Of connections that send what is written at once, or gather by themselves."""
+
+    def turn(self, work: Callable[[], object], /) -> object:
+        return work()
+
+    def sent(self) -> tuple[float, int] | None:
+        return None
+
+
 class Shell(Protocol):
     """What the core needs of the world."""
+
+    turns: OutputTurns
 
     def now(self) -> float:
         """Monotonic seconds."""

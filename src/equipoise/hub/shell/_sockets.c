@@ -88,6 +88,8 @@ typedef struct {
     /* Wires with something to send at the end of the turn; references are held. */
     struct Wire **dirty;
     Py_ssize_t dirty_count, dirty_room;
+    /* What sending at the end of turns has taken so far, and how many bytes that was. */
+    int64_t sending_ns, gathered_bytes;
     char *buffer;
 } Poller;
 
@@ -935,6 +937,12 @@ static int is_permitted(PyObject *session, PyObject *topic) {
     return is_true;
 }
 
+static int64_t monotonic_ns(void) {
+    struct timespec moment;
+    clock_gettime(CLOCK_MONOTONIC, &moment);
+    return moment.tv_sec * (int64_t)1000000000 + moment.tv_nsec;
+}
+
 /* The fine clock in nanoseconds, as `nanoseconds(shell.fine_now())`; -1 with an exception. */
 static int64_t fine_now(Poller *p) {
     if (p->clock != NULL) {
@@ -943,9 +951,7 @@ static int64_t fine_now(Poller *p) {
         Py_XDECREF(seconds);
         return PyErr_Occurred() ? -1 : (int64_t)(value * 1e9);
     }
-    struct timespec moment;
-    clock_gettime(CLOCK_MONOTONIC, &moment);
-    return moment.tv_sec * (int64_t)1000000000 + moment.tv_nsec;
+    return monotonic_ns();
 }
 
 /* Have the topic's bucket lent, if the hub does so; -1 with an exception. */
@@ -1395,6 +1401,7 @@ static void poller_look_at_clock(Poller *p) {
 }
 
 static void poller_flush(Poller *p) {
+    int64_t began = p->dirty_count ? monotonic_ns() : 0;
     while (p->dirty_count) {
         Py_ssize_t count = p->dirty_count, room = p->dirty_room;
         Wire **dirty = p->dirty;
@@ -1404,6 +1411,7 @@ static void poller_flush(Poller *p) {
             /* A wire that is kept stays dirty, so that it is kept once. */
             if (!wire_is_held(dirty[i]) || PyList_Append(p->held, (PyObject *)dirty[i]) < 0) {
                 PyErr_Clear();
+                p->gathered_bytes += dirty[i]->bytes;
                 wire_send_gathered(dirty[i]);
             }
             Py_DECREF(dirty[i]);
@@ -1415,6 +1423,16 @@ static void poller_flush(Poller *p) {
             PyMem_Free(dirty);
         }
     }
+    if (began)
+        p->sending_ns += monotonic_ns() - began;
+}
+
+/* Send what the turn has gathered. */
+static void poller_end_turn(Poller *p) {
+    p->is_running = 0;
+    if (p->dirty_count && !p->is_holding)
+        poller_look_at_clock(p);
+    poller_flush(p);
 }
 
 static PyObject *poller_run(Poller *p, PyObject *none) {
@@ -1430,11 +1448,25 @@ static PyObject *poller_run(Poller *p, PyObject *none) {
         Py_DECREF((PyObject *)events[i].data.ptr);
     }
     execute_gathered(p, 1);
-    p->is_running = 0;
-    if (p->dirty_count && !p->is_holding)
-        poller_look_at_clock(p);
-    poller_flush(p);
+    poller_end_turn(p);
     Py_RETURN_NONE;
+}
+
+/* Call this as a turn of its own: what it writes is gathered, too. */
+static PyObject *poller_turn(Poller *p, PyObject *work) {
+    if (p->is_running || p->epoll < 0)
+        return PyObject_CallNoArgs(work);
+    p->is_running = 1;
+    PyObject *done = PyObject_CallNoArgs(work), *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    poller_end_turn(p);
+    PyErr_Restore(type, value, trace);
+    return done;
+}
+
+/* Seconds spent so far on sending what turns have gathered, and the bytes. */
+static PyObject *poller_sent(Poller *p, PyObject *none) {
+    return Py_BuildValue("dL", p->sending_ns / 1e9, (long long)p->gathered_bytes);
 }
 
 /* Keep what is written to clients from now on, or send what was kept. */
@@ -1542,6 +1574,8 @@ static void poller_dealloc(Poller *p) {
 
 static PyMethodDef poller_methods[] = {
     {"run", (PyCFunction)poller_run, METH_NOARGS, NULL},
+    {"turn", (PyCFunction)poller_turn, METH_O, NULL},
+    {"sent", (PyCFunction)poller_sent, METH_NOARGS, NULL},
     {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
     {"hold", (PyCFunction)poller_hold, METH_O, NULL},
     {"gather", (PyCFunction)poller_gather, METH_O, NULL},

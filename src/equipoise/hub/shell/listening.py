@@ -50,7 +50,7 @@ try:
         SharedRead,
     )
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
-    _ = wires.Poller.hold, wires.Poller.gather
+    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
@@ -127,6 +127,7 @@ class WirePort:
         self.port = 0
         core.standstill.on_hold.append(self._poller.hold)
         loop.add_reader(self._poller.fileno(), self._poller.run)
+        core.shell.turns = self._poller
 
     def listen(self, sock: socket.socket) -> None:
         self._sockets.append(sock)

@@ -30,7 +30,7 @@ from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.client_state import LINGER_S
-from equipoise.hub.data.ports import Timer
+from equipoise.hub.data.ports import OutputTurns, Timer, UngatheredTurns
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell.listening import ListeningPort, listen
 from equipoise.hub.shell.log_opener import LogOpener, logs_of, opener_of
@@ -275,6 +275,8 @@ class LoopShell:
         self.resident_bytes = process.resident_bytes
         self.round_trip_s = round_trip_s
         self.has_hung_up = has_hung_up
+        # Where connections are wires, the poller.
+        self.turns: OutputTurns = UngatheredTurns()
 
     def memory_bytes(self) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

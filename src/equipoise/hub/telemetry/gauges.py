@@ -167,9 +167,10 @@ class Gauges:
 
 
 def _edge_columns(edge: EdgePlace) -> dict[str, Values]:
-    """What an edge of content topics measures, and how its latest session turned out; nothing of other hubs."""
+    """What an edge of content topics measures, and how its latest session turned out; little of heads, nothing of other
+    hubs."""
     if not edge.state:
-        return {}
+        return {"content_publishers_moved": edge.facts.content_publishers_moved} if edge.cluster_state else {}
     columns: dict[str, Values] = {
         "content_state": EDGE_STATES.index(edge.state),
         "content_session": edge.session_compared or None,

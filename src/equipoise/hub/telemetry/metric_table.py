@@ -145,6 +145,12 @@ METRICS = (
         "Subscriptions that other edges have sent here.",
     ),
     (
+        "equipoise_hub_content_publishers_moved_total",
+        "hub",
+        "content_publishers_moved",
+        "Publishers that a head of content topics has sent to the head of another cluster.",
+    ),
+    (
         "equipoise_hub_content_subscriptions_placed_total",
         "hub",
         "content_placed",

@@ -116,7 +116,12 @@ def balance_locally(times: LocalTimes, seed: int, progress: Progress) -> LocalSe
     }
     by_threshold = {
         threshold: point(
-            msgspec.structs.replace(PAPER, local_ratio_trigger=threshold, local_delay_trigger=threshold)
+            msgspec.structs.replace(
+                PAPER,
+                local_ratio_trigger=threshold,
+                local_delay_trigger=threshold,
+                side_effect_ratio=min(PAPER.side_effect_ratio, 0.8 * threshold),
+            )
         )._replace(changes_s=times.sweep_ends_s, ends_s=times.sweep_ends_s)
         for threshold in times.thresholds
     }

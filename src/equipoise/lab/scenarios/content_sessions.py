@@ -87,6 +87,7 @@ _SESSIONS = {
     "fruitless_s": 4.0,
     "local_ratio_trigger": 0.05,
     "local_delay_trigger": 0.05,
+    "side_effect_ratio": 0.04,
     "first_edge": False,
 }
 

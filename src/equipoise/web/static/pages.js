@@ -132,9 +132,9 @@ function contentTree(rows) {
   const ordered = [];
   const walk = (row) => { ordered.push(row); below(row.hub).forEach(walk); };
   rows.filter((row) => row.follows === null).forEach(walk);
-  return table(["hub", "role", "state", "subscriptions", "input / output / delay", "sessions", "moved away", "came", "estimated", "realised"], ordered.map((row) => [
+  return table(["hub", "role", "state", "subscriptions", "input / output / delay", "sessions", "moved away", "came", "publishers moved", "estimated", "realised"], ordered.map((row) => [
     `${"\u2003".repeat(depth(row))}${depth(row) ? "└ " : ""}${row.hub}`, row.is_edge ? "edge" : "head", row.content_state || "–", number(row.content_subscriptions),
-    ratios(row, ""), number(row.content_sessions), number(row.content_moved), number(row.content_came), ratios(row, "estimated_"), ratios(row, "realised_")]));
+    ratios(row, ""), number(row.content_sessions), number(row.content_moved), number(row.content_came), number(row.content_publishers_moved), ratios(row, "estimated_"), ratios(row, "realised_")]));
 }
 
 function topicRow(topic) {

@@ -314,7 +314,7 @@ class LinkSession:
                 if clock() > until:
                     self._session.wire.pause_reading()
                     self._acknowledge_soon()
-                    self._core.shell.call_later(0, self._go_on)
+                    self._core.shell.call_later(0, self._core.shell.turns.turn, self._go_on)
                     return False
         except ProtocolError as problem:
             self._steps, incoming.is_void = None, True

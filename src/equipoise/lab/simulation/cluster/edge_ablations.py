@@ -18,6 +18,7 @@ from equipoise.content.balancing.edge_events import (
 from equipoise.content.balancing.edge_rules import EdgeSession
 from equipoise.content.balancing.edge_table import EdgeTransition
 from equipoise.content.balancing.messages import HubStatus
+from equipoise.content.balancing.pair_estimate import PairEstimate
 from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.link import link
 from equipoise.hub.content import content_publishers
@@ -138,6 +139,14 @@ EDGE_ABLATIONS = (
         balance.NAME,
         "content-planned",
         lambda: replaced(content_step, "_in_session_s", lambda draft: {}),
+    ),
+    Ablation(
+        "edge-bounds",
+        "A balancing session leaves no metric so far the other way that the other hub begins one back.",
+        balance.NAME,
+        "content-planned",
+        lambda: replaced(PairEstimate, "_bound", lambda pair, metric, other: -inf),
+        seed=1,
     ),
     Ablation(
         "edge-first",

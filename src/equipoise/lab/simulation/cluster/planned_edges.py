@@ -1,6 +1,7 @@
 """The story of edges that are overloaded, and share subscribers, while the real planner changes edges.
 
-The planner has to leave a topic alone while its edges are in a session, and neither may undo what the other did.
+The planner has to leave a topic alone while its edges are in a session, and neither may undo what the other did. Once
+the homes stay as they are, edges have to come to rest: loads here differ by about as much as begins a session.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ VIEW_S = 3.0
 LOOK_S = 0.1
 # What the planner may do: add an edge or two, and take one away again.
 CHANGES_MAX = 3
+# At the end, for so long and where homes have been the same for longer, no more subscribers are moved than these.
+REST_S = 12.0
+SETTLED_S = 25.0
+MOVED_AT_REST_MAX = 10
 
 
 class _Watch:
@@ -29,6 +34,7 @@ class _Watch:
         self._world = world
         self._since: dict[str, float] = {}
         self.homes: list[tuple[str, ...]] = []
+        self.changed_s = 0.0
         self.sessions = 0
 
     def look(self) -> None:
@@ -45,6 +51,7 @@ class _Watch:
                 )
         if not self.homes or homes != self.homes[-1]:
             self.homes.append(homes)
+            self.changed_s = now
         for name, node in world.hubs.items():
             balancer = None if node.cluster is None else node.cluster.edge.balancer
             if balancer is None or balancer.phase not in _IN_SESSION:
@@ -62,14 +69,27 @@ async def _planned(world: ClusterWorld, wire: TappedWire) -> None:
             world.replicate(TOPIC, ("h0", "h1", "h2"), Mode.CONTENT)
             await world.until(lambda: _has_edges(world), 1.0)
     watch = _Watch(world)
-    for _ in range(int((world.scenario.duration_s - 2.0) / LOOK_S)):
+    looks, moved = int((world.scenario.duration_s - 2.0) / LOOK_S), 0
+    for look in range(looks):
         await asyncio.sleep(LOOK_S)
         watch.look()
+        if look == looks - int(REST_S / LOOK_S):
+            moved = _moved(world)
+    moved = _moved(world) - moved
+    if world.sim.now - watch.changed_s > SETTLED_S and moved > MOVED_AT_REST_MAX:
+        world.history.unbalanced.append(
+            f"{moved} subscribers were moved in the last {REST_S:.0f} s, and homes have long been the same"
+        )
     changes = watch.homes[1:]
     if len(changes) > CHANGES_MAX:
         world.history.unbalanced.append(f"the planner changed the homes {len(changes)} times: {watch.homes}")
     if not watch.sessions:
         world.history.unbalanced.append("no edge was in a session")
+
+
+def _moved(world: ClusterWorld) -> int:
+    """Subscribers that edges have sent each other so far."""
+    return sum(node.cluster.edge.moved for node in world.hubs.values() if node.cluster is not None)
 
 
 def _has_edges(world: ClusterWorld) -> bool:
