@@ -86,9 +86,9 @@ class HubCore:
         self.logs: HubLogs | None = None
         self.specs = TopicSpecs()
         self.filtering = Filtering(self)
-        self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs)
         # A command that is read later than this comes after a standstill.
         self.awake_until = ALWAYS_AWAKE
+        self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs, lambda: self.awake_until)
         self.standstill = Standstill(self)
         self.places = Locations(self)
         self.metering = TelemetryRecorder(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.hub.cluster.lease import ASKED_PER_TERM, TERM_S_MAX, Lease, LeaseTimes
+from equipoise.hub.cluster.standstill import ALWAYS_AWAKE
 from equipoise.hub.data.topic_specs import TopicSpecs
 from equipoise.model import Durability, Specs, TopicSpec
 from hub.world import FakeShell, World
@@ -15,6 +16,10 @@ SESSION_S = 6.0
 TERM_S = 3.0
 ANN, BOB = ("ann", 1), ("bob", 1)
 LIMITED = Specs([TopicSpec(pattern=b"limited", rate_per_s=10.0)])
+
+
+def always_awake() -> float:
+    return ALWAYS_AWAKE
 
 
 @pytest.mark.parametrize(
@@ -77,15 +82,15 @@ def test_an_answer_counts_for_the_incarnation_that_gave_it() -> None:
 
 def test_a_hub_in_no_cluster_always_holds_it_and_the_term_is_half_the_session() -> None:
     shell = FakeShell(1 << 30)
-    assert Lease(shell, SESSION_S, TopicSpecs()).is_valid(1e9)
-    assert Lease(shell, SESSION_S, TopicSpecs()).term_s == TERM_S
+    assert Lease(shell, SESSION_S, TopicSpecs(), always_awake).is_valid(1e9)
+    assert Lease(shell, SESSION_S, TopicSpecs(), always_awake).term_s == TERM_S
     # ZooKeeper would not grant a session of ten minutes.
-    assert Lease(shell, 600.0, TopicSpecs()).term_s == TERM_S_MAX
+    assert Lease(shell, 600.0, TopicSpecs(), always_awake).term_s == TERM_S_MAX
     assert World().info("lease") == "not needed"
 
 
 def test_a_successor_waits_for_the_term() -> None:
-    lease = Lease(FakeShell(1 << 30), SESSION_S, TopicSpecs())
+    lease = Lease(FakeShell(1 << 30), SESSION_S, TopicSpecs(), always_awake)
     assert not lease.has_lapsed_elsewhere(10.0, 12.9)
     assert lease.has_lapsed_elsewhere(10.0, 13.0)
 
@@ -178,3 +183,47 @@ def test_nothing_is_asked_where_no_topic_needs_it() -> None:
     hubs["a"].core.specs.follow(LIMITED, 2)
     hubs.pass_time(1)
     assert hubs["a"].info("lease") == "held"
+
+
+def after_a_pause(*names: str) -> tuple[LeasedHubs, Lease]:
+    """The first of the hubs has paused for a session; it held the lease by the word of the others before."""
+    hubs = LeasedHubs(*names)
+    hubs.begin()
+    hubs.pass_time(1)
+    node = hubs[names[0]]
+    node.core.standstill.start()
+    assert node.core.lease.is_valid(node.core.now())
+    node.shell.stall(SESSION_S)
+    assert not node.core.lease.is_valid(node.core.now())
+    assert node.core.lease.held_until() <= node.core.now()
+    return hubs, node.core.lease
+
+
+def test_a_hub_without_others_waits_for_the_store_for_a_term_after_a_pause() -> None:
+    hubs, lease = after_a_pause("a")
+    hubs.pass_time(1)
+    assert not lease.is_valid(hubs["a"].core.now())
+    hubs.pass_time(1)
+    # The store is out of reach: the hub goes on.
+    assert lease.is_valid(hubs["a"].core.now())
+    assert lease.held_until() > hubs["a"].core.now()
+
+
+def test_after_a_pause_the_store_gives_the_lease_back_at_once() -> None:
+    hubs, lease = after_a_pause("a")
+    now = hubs["a"].core.now()
+    lease.store_answered(now)
+    assert lease.is_valid(now)
+    assert lease.held_until() == now + TERM_S
+
+
+def test_after_a_pause_the_word_of_other_hubs_counts_when_they_have_confirmed_the_hub() -> None:
+    hubs, lease = after_a_pause("a", "b")
+    node = hubs["a"]
+    node.shell.advance(0.0)
+    lease.ask_peers()
+    hubs.settle()
+    # It says that the hub is alive, but may not have heard of its death yet.
+    assert not lease.is_valid(node.core.now())
+    hubs.pass_time(1)
+    assert lease.is_valid(node.core.now())

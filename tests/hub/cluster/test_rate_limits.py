@@ -503,6 +503,25 @@ def test_without_the_lease_nothing_is_numbered() -> None:
     assert published(hubs, "h1") == 1
 
 
+def test_what_waits_at_a_hub_that_has_paused_is_numbered_once_the_hub_is_confirmed() -> None:
+    hubs, node = home(burst=1, wait_ms=60_000.0)
+    core = node.core
+    core.lease.start(node.cluster)
+    core.standstill.start()
+    client = node.client()
+    client.send("PUBLISH", "x", "1")
+    client.send("PUBLISH", "x", "2")
+    before = published(hubs, "h1")
+    assert client.read() == [0] * before
+    # Its session may have ended meanwhile, though it knows no other hub that could have the topic.
+    node.shell.stall(2 * core.lease.term_s)
+    pass_time(hubs, 0.9 * core.lease.term_s)
+    assert published(hubs, "h1") == before < 2
+    core.lease.store_answered(core.now())
+    pass_time(hubs, 0.2)
+    assert published(hubs, "h1") == 2
+
+
 @pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.ALL_PUBLISHERS])
 def test_one_home_orders_and_has_the_only_bucket(mode: Mode) -> None:
     homes = ("h1",) if mode is Mode.SINGLE else ("h1", "h2")

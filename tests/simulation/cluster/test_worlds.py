@@ -158,6 +158,8 @@ MENDED = [
     ("cluster-routed-replication-clients", 20048),
     # A publisher took the late answer to an earlier question for the answer to its present one, and went on too early.
     ("limits-seats-balance", 80),
+    # The only hub paused past its session, and did not wait for the store: hubs that it did not know had begun anew.
+    ("limits-zombie", 332),
     # A home did not report a loss when a life of a hub ended that it had never known, but the former home had.
     ("limits-zombie", 467),
 ]

@@ -18,12 +18,16 @@ a region, or its only one, are cut off from the store together while new hubs, u
 that counts no other as alive is such a one, even if others have only been away. So a lease by the word of hubs does not
 tell that no other hub has the logs (`is_sole`): that is asked of the bookies then.
 
+A hub that has paused does not hold the lease by the word of other hubs until it is confirmed (`standstill`): its
+session may have ended in the pause, and hubs that it does not know may have started since. That matters most to a hub
+that counts no other as alive, which needs no word at all.
+
 A write, not a read: a server of an ensemble that has lost its leader still answers reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.capability import LEASE
@@ -101,10 +105,10 @@ class LeaseTimes:
         """Each of them a question that was asked after this time."""
         return all(self._peer_at.get(peer, _NEVER) > since for peer in peers)
 
-    def held_until(self, peers: Iterable[Life]) -> float:
-        """Until when it is held if no answer comes again."""
+    def held_until(self, peers: Iterable[Life], awake_until: float) -> float:
+        """Until when it is held if no answer comes again; by the word of other hubs until the second at most."""
         by_peers = min([self._peer_at.get(peer, _NEVER) for peer in peers], default=float("inf"))
-        return max(self._store_at, by_peers) + self.term_s
+        return max(self._store_at + self.term_s, min(by_peers + self.term_s, awake_until))
 
     def is_store_silent(self, now: float) -> bool:
         """Whether a question to the store was missed, so that the other hubs have to be asked."""
@@ -114,12 +118,16 @@ class LeaseTimes:
 class Lease:
     """Owned by HubCore. A hub that belongs to no cluster always holds it."""
 
-    def __init__(self, shell: Shell, session_timeout_s: float, specs: NeedsLease) -> None:
+    def __init__(
+        self, shell: Shell, session_timeout_s: float, specs: NeedsLease, awake_until: Callable[[], float]
+    ) -> None:
+        """`awake_until`: a later moment comes after a pause of this hub, which is not confirmed yet."""
         self.term_s = min(session_timeout_s / 2, TERM_S_MAX)
         self._times = LeaseTimes(self.term_s)
         self._now = shell.now
         self._call_later = shell.call_later
         self._specs = specs
+        self._awake_until = awake_until
         self._cluster: LivePeers | None = None
         self._timer: Timer | None = None
         # The question to each hub that it has not answered yet, and when it was asked.
@@ -134,7 +142,10 @@ class Lease:
         cluster = self._cluster
         if cluster is None:
             return True
-        return cluster.is_seen and self._times.is_valid(now, self._peers(cluster))
+        is_awake = now <= self._awake_until()
+        return cluster.is_seen and (
+            self._times.is_valid(now, self._peers(cluster)) if is_awake else self._times.is_by_store(now)
+        )
 
     def is_sole(self, now: float) -> bool:
         """Whether no other hub can have claimed what this one owns: its session cannot have ended."""
@@ -145,7 +156,9 @@ class Lease:
         cluster = self._cluster
         if cluster is None:
             return float("inf")
-        return self._times.held_until(self._peers(cluster)) if cluster.is_seen else _NEVER
+        if not cluster.is_seen:
+            return _NEVER
+        return self._times.held_until(self._peers(cluster), self._awake_until())
 
     def has_lapsed_elsewhere(self, since: float, now: float) -> bool:
         """Whether no other hub can hold a lease that it held at `since`, when this hub's barrier passed."""
@@ -155,14 +168,19 @@ class Lease:
         """Whether this incarnation is alive by the answer to a question that was asked after `since`.
 
         Other hubs learn of a death from the store a moment later than it happens. So their word counts only once the
-        store has been silent for a while.
+        store has been silent for a while; if this hub counts no other as alive, once it has been silent for a term.
         """
         cluster = self._cluster
         if cluster is None:
             return True
-        later = since + self.interval_s
-        has_peers = now > later and self._times.have_all_answered(later, self._peers(cluster))
+        peers = self._peers(cluster)
+        later = since + self._patience_s(peers)
+        has_peers = now > later and self._times.have_all_answered(later, peers)
         return has_peers or self._times.has_store_answered(since)
+
+    def _patience_s(self, peers: Sequence[Life]) -> float:
+        """How long this hub, after a pause, waits for the store alone."""
+        return self.interval_s if peers else self.term_s
 
     @property
     def is_needed(self) -> bool:

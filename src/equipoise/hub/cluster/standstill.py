@@ -6,7 +6,8 @@ that came to other hubs after the death would get no gap. So commands of clients
 until
 
     the store has carried out a write of this hub to its `alive` that was asked for since then; or
-    the store is silent, and every other hub that counts as alive has confirmed this hub since then.
+    the store is silent, and every other hub that counts as alive has confirmed this hub since then; or
+    no other hub counts as alive, and the store is silent for a term.
 
 A timer moves `HubCore.awake_until` on. A command that is read later than that comes after a standstill: for a session
 this is one comparison with the time that it reads anyway. While clients are held that moment lies in the past, so the

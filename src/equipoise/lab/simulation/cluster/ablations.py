@@ -290,7 +290,7 @@ CLUSTER_ABLATIONS = (
         "A publisher that switches homes states the dependency of its next message.",
         order.NAME,
         "cluster-routed-replication",
-        replacing(Publishing, "_note", lambda *words: None),
+        replacing(TopicPublisher, "note", lambda *words: None),
         seed=29,
     ),
     Ablation(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from equipoise.hub.cluster.client_queue import PendingPublish
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lane_returns import LaneReturns
+from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.seats import Seats
@@ -169,6 +170,14 @@ LIMIT_ABLATIONS = (
         "limits-zombie",
         replacing(RateLimits, "_holds_lease", lambda limits, now: True),
         seed=17,
+    ),
+    Ablation(
+        "paused-alone",
+        "A hub that has paused, and knows no other hub, waits for the store for a term of the lease.",
+        envelope.NAME,
+        "limits-zombie",
+        replacing(Lease, "_patience_s", lambda lease, peers: lease.interval_s),
+        seed=332,
     ),
     Ablation(
         "wait-after-death",
