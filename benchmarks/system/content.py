@@ -56,7 +56,13 @@ class Listener:
 
     async def listen(self, url: str) -> None:
         async with (
-            equipoise.connect(url, request_timeout_s=60.0, first_connect_timeout_s=120.0) as bus,
+            equipoise.connect(
+                url,
+                request_timeout_s=60.0,
+                first_connect_timeout_s=120.0,
+                # Probes of 600 clients on one machine would take as much of the hubs as the messages.
+                coordinate_enabled=False,
+            ) as bus,
             bus.subscribe(TOPIC, where=f"symbol = {self.symbol}") as quotes,
         ):
             async for event in quotes:

@@ -205,7 +205,12 @@ class SubscriptionBarrier:
             wait.join(topic.log.waiters)
 
     def _await_home(self, name: bytes, wait: Wait, answers: dict[bytes, HomeAnswer]) -> None:
-        """Of a content or a durable topic, wait until this hub is as far as the home was when the subscription came."""
+        """Of a content or a durable topic, wait until this hub is as far as the home was when the subscription came.
+
+        Not of other topics: a hub lags while its link to the home is slow or cut, and a subscription would wait as long
+        and then be refused. So a client without a position that comes from a hub that was further may receive the last
+        messages again. Smart clients send none of them on: they keep their positions.
+        """
         topic = self._cluster.core.index.topics.get(name)
         if topic is None or topic.is_home:
             return

@@ -46,10 +46,29 @@ class OutLink:
     """
 
     __slots__ = (
-        "_bytes_max", "_kept", "_overflowed", "_send", "_unsent", "base", "capabilities", "connections",
-        "differences", "end", "generation", "hub", "incarnation", "is_awaited", "is_control", "is_fallen",
-        "is_held", "is_over", "is_paused", "is_unreachable", "voided", "written_to",
-    )  # fmt: skip
+        "_bytes_max",
+        "_kept",
+        "_overflowed",
+        "_send",
+        "_unsent",
+        "base",
+        "capabilities",
+        "connections",
+        "differences",
+        "end",
+        "generation",
+        "hub",
+        "incarnation",
+        "is_awaited",
+        "is_control",
+        "is_fallen",
+        "is_held",
+        "is_over",
+        "is_paused",
+        "is_unreachable",
+        "voided",
+        "written_to",
+    )
 
     def __init__(
         self,
