@@ -21,6 +21,7 @@ DIALOGUES = load()
 DIFFERENCES = ROOT / "docs" / "reference" / "differences-from-redis.md"
 # Differences that no dialogue can show, and the tests that do.
 SHOWN_ELSEWHERE = {
+    "the-count-of-publish": ROOT / "tests" / "hub" / "cluster" / "test_filters.py",
     "streams": ROOT / "tests" / "hub" / "test_logs.py",
     "ranges-of-bytes": ROOT / "tests" / "model" / "test_glob.py",
     "commands-and-information": Path(__file__).with_name("test_information.py"),

@@ -17,7 +17,7 @@ from equipoise.lab.experiments.padres_local import (
     balance_locally,
     star,
 )
-from equipoise.lab.experiments.padres_reading import settled_s
+from equipoise.lab.experiments.padres_reading import settled_s, spreads
 from equipoise.lab.experiments.padres_world import FederationRun, FederationScale, run_federation
 from equipoise.lab.experiments.registry import experiments_by_name
 
@@ -123,8 +123,17 @@ def test_figures_and_claims_are_made_of_what_was_seen() -> None:
 
 
 def test_settled_is_from_when_on_all_stay_within_a_trigger(balanced: FederationRun) -> None:
-    found = settled_s(balanced, 110.0, 400.0, within=0.5)
+    widest = {
+        time_s: max(spreads(balanced, at))
+        for at, time_s in enumerate(balanced.times_s)
+        if 110.0 <= time_s < 400.0
+    }
+    within = max(list(widest.values())[-5:])
+    found = settled_s(balanced, 110.0, 400.0, within=within)
     assert found is not None
+    assert found > 110.0
+    assert all(wide <= within for time_s, wide in widest.items() if time_s >= found)
+    assert widest[max(time_s for time_s in widest if time_s < found)] > within
     assert settled_s(balanced, 110.0, 400.0, within=1e-9) is None
 
 

@@ -70,6 +70,17 @@ def test_publish_counts_the_filters_that_match_at_its_hub(hub: str) -> None:
     assert publisher.read() == [0, 1, 1, 3]
 
 
+def test_publish_does_not_count_filters_at_other_hubs() -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client = subscribed(hubs, "h2")
+    publisher = hubs["h1"].client()
+    publisher.send("PUBLISH", "t", '{"even": true, "number": 2}')
+    hubs.settle()
+    assert publisher.read() == [0]
+    assert heard(client) == [2]
+
+
 def test_a_filter_stays_while_the_topic_moves() -> None:
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h1")
