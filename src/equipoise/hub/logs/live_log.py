@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from equipoise.errors import LedgerError, LimitError
 from equipoise.hub.data.reply import Reply
@@ -36,6 +36,7 @@ from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell
+    from equipoise.hub.logs.opened_log import OpenedLog
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.records import LogSnapshot
 
@@ -44,7 +45,6 @@ __all__ = [
     "RUN_BYTES",
     "LiveLog",
     "LogStage",
-    "OpenedLog",
     "RollLog",
     "Work",
 ]
@@ -71,17 +71,6 @@ class LogStage(Enum):
     OPEN = "open"
     # Nothing is taken any more.
     CLOSED = "closed"
-
-
-class OpenedLog(Protocol):
-    """What opening a log has found: its state, and the ledger that goes on."""
-
-    @property
-    def log(self) -> TopicLog: ...
-    @property
-    def ledger(self) -> OpenLedger: ...
-    @property
-    def epoch(self) -> int: ...
 
 
 class LiveLog:
@@ -231,7 +220,7 @@ class LiveLog:
     @property
     def is_ahead(self) -> bool:
         """Whether the state shows what is not committed yet."""
-        return self._committed < self._appended or self._has_to_append
+        return self._committed < self._appended or self.log.has_changes or self._must_append
 
     @property
     def _has_to_append(self) -> bool:
@@ -275,8 +264,9 @@ class LiveLog:
         """Append what has been changed so far, before the turn is over."""
         if self.stage is not LogStage.OPEN or self._ledger is None or self._is_rolling:
             return
-        for serve in list(self.readers.values()):
-            serve()
+        if self.readers:
+            for serve in list(self.readers.values()):
+                serve()
         self._unappended_bytes = 0
         if not self._has_to_append or self._ledger is None:
             return
@@ -294,6 +284,13 @@ class LiveLog:
         if self._ledger_bytes > self._roll_bytes and self._roll_log is not None:
             self._is_rolling = True
             self._roll_log(self, self._ledger, self.log.snapshot())
+
+    def when_appended(self, tell: Callable[[bool], None]) -> None:
+        """As `when_committed`, for a caller whose changes `append_now` has just appended, or failed to append."""
+        if self.stage is LogStage.OPEN:
+            self._held.append((self._appended + self._has_to_append, tell))
+        else:
+            tell(False)
 
     def rolled(self, ledger: OpenLedger) -> None:
         """The log goes on in this ledger, which begins with the snapshot."""
@@ -334,7 +331,8 @@ class LiveLog:
         if self._when_settled is not None and self._committed == self._appended:
             settled, self._when_settled = self._when_settled, None
             settled(True)
-        self._finish_sealing()
+        if self._sealed is not None:
+            self._finish_sealing()
 
     def _fail(self, problem: str) -> None:
         """What is in flight is uncertain; begin again from what the ledgers have."""
