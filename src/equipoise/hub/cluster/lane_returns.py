@@ -83,7 +83,7 @@ class LaneReturns:
         return not any(path or limit is None for path in waiting)
 
     def recall(self, trunk: Stream, way: PublishRoute, topic: Topic | None) -> None:
-        """This hub's clients leave a stream: request, once, the messages that wait there, to send them first in the next."""
+        """This hub's clients leave a stream: request its waiting messages, once, to send them first in the next one."""
         stream = None if topic is None or topic.limit is None else topic.stream
         if topic is None or stream is None or way.now == way.target or way.is_recalled:
             return
