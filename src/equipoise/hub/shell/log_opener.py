@@ -155,7 +155,7 @@ class LogOpener:
                 await self.claims.release(live, found.ledger, self._incarnation())
             live.opened(found)
             # They may be at the site of a former owner.
-            self._ledgers.bring_home(found.closed, partial(_is_owned, live, found.epoch))
+            self._ledgers.relocate(found.closed, partial(_is_owned, live, found.epoch))
 
     async def _release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
         await self.claims.release(live, ledger, self._incarnation())
@@ -208,7 +208,7 @@ class LogOpener:
             live.not_rolled(str(problem))
         else:
             live.rolled(ledger)
-            self._ledgers.bring_home((former.ledger,), partial(_is_owned, live, live.epoch))
+            self._ledgers.relocate((former.ledger,), partial(_is_owned, live, live.epoch))
             if self.on_rolled is not None:
                 self.on_rolled(live.name)
 
