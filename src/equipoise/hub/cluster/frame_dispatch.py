@@ -88,13 +88,13 @@ class FrameDispatch:
         )
 
     def execute(self, peer: str, frame: Frame) -> None:
-        """Do what a frame of a live peer says."""
+        """Execute a frame of a live peer."""
         self._handlers[type(frame)](peer, frame)
 
     def _on(self, frame_type: type[AnyFrame], handler: Callable[[str, AnyFrame], None]) -> None:
         self._handlers[frame_type] = handler
 
-    # Which handler executes which frame.
+    # Handlers by type of frame.
 
     def _handle_messages(self) -> None:
         self._on(IngressFrame, self._ingress)
@@ -158,7 +158,7 @@ class FrameDispatch:
         index = self._cluster.core.index
         index.recount(index.counts.heard(peer, counts, is_first=frame.is_first))
 
-    # Messages on their way in, and out.
+    # Ingress and egress of messages.
 
     def _ingress(self, peer: str, frame: IngressFrame) -> None:
         cluster = self._cluster
@@ -200,16 +200,16 @@ class FrameDispatch:
             self._cluster.ingress.submit(topic, item)
 
     def _give_up(self, path: Path, key: bytes, count: int) -> None:
-        """There is no room for the topic of these messages, and their publishers may have been answered."""
+        """Drop messages: there is no room for their topic, and their publishers may have a reply already."""
         cluster = self._cluster
         cluster.ingress.dropped += count
         cluster.ingress.acknowledge(path, key, count, NOWHERE)
         if key.startswith(LANE_PREFIX):
             return
-        # A hub whose offer was refused for want of room keeps the topic.
+        # A hub whose offer was refused for lack of room keeps the topic.
         home = cluster.handover.refused.get(key, (cluster.router.home(key), 0))[0]
         if home is not None and home != cluster.name:
-            # Of a path that no message has: nothing here waits for the acknowledgement.
+            # With a path that no message has, because no message here waits for the acknowledgement.
             cluster.tell(home, LossFrame(key, cluster.router.version, ((cluster.name, 0),), (), count))
             return
         cluster.patterns.send_missed(key)
@@ -248,7 +248,7 @@ class FrameDispatch:
         elif stream is None and not frame.key.startswith(LANE_PREFIX):
             self._cluster.patterns.missed(frame.key)
 
-    # Streams that are followed.
+    # Followed streams.
 
     def _attached(self, peer: str, frame: AttachedFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
@@ -342,14 +342,14 @@ class FrameDispatch:
         at = (frame.epoch, frame.n)
         self._cluster.asking.answered(peer, frame.key, at, is_there=frame.is_home)
 
-    # Inside.
+    # Lookup.
 
     def _stream(self, key: bytes) -> Stream | None:
         topic = self._find(key)
         return None if topic is None else topic.stream
 
     def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
-        """A topic, made if need be, or a lane that exists; it knows all peer events."""
+        """An existing topic or lane, with all peer events applied; `is_made` creates a missing topic."""
         core = self._cluster.core
         topic: Topic | None = core.index.topics.get(key)
         if topic is None and key.startswith(LANE_PREFIX):
@@ -361,7 +361,7 @@ class FrameDispatch:
         return topic
 
     def _heard(self, key: bytes) -> Stream | None:
-        """The stream that a peer sends; made if a client here has a pattern that matches the topic."""
+        """The stream of a peer's frame. Creates the topic if a client of this hub has a matching pattern."""
         topic = self._find(key)
         if topic is None and not key.startswith(LANE_PREFIX) and self._cluster.listening.hears(key):
             topic = self._find(key, is_made=True)

@@ -1,6 +1,7 @@
-"""The stand-in for `Cluster` at a hub without a cluster.
+"""The implementation of the cluster's interface at a hub without a cluster.
 
-Always true: every topic lives here, none has a Stream, and all that was published has its position at once.
+Always true: this hub is the home of every topic, no topic has a Stream, and every published message is numbered at
+once.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _OwnStreams:
         return []
 
     def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
-        """There is no other hub to get a stream from, whatever a client says."""
+        """Ignored: there is no other hub to receive a stream from."""
 
     def left_out(self, session: Session, topic: Topic) -> list[bytes]:
         return []
@@ -97,7 +98,7 @@ class _AtOnce:
 
 
 class _NoLinks:
-    """A client of one hub has no link to another."""
+    """No client has a link to another hub."""
 
     def __init__(self) -> None:
         self.waiting: dict[Session, int] = {}
@@ -127,12 +128,12 @@ class _OneRoute:
     def await_epoch(
         self, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None:
-        # No other hub has opened the topic: its clock was set back.
+        # No other hub can have opened the topic: this hub's clock was set back.
         answer(0, 0)
 
 
 class _NoLimits:
-    """Specs come from a store, which only hubs among others have."""
+    """Without a cluster there is no store and there are no specs."""
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         raise AssertionError("no topic is limited")

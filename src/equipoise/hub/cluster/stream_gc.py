@@ -1,6 +1,6 @@
 """Drop followed streams, patterns and ended lanes that no client of this hub needs.
 
-In slices: a hub may know a hundred thousand topics.
+Runs in slices, because a hub may have a hundred thousand topics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TIDY_SLICE", "StreamGc"]
 
-# Topics looked at in one go: one or two milliseconds.
+# Topics visited in one step: one to two milliseconds.
 TIDY_SLICE = 1_000
 
 

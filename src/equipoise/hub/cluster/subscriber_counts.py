@@ -1,7 +1,7 @@
 """Send changed subscriber counts of this hub to its peers.
 
-A hub that is met receives everything first, then only changes: at most twice a second, and a bounded number of names
-each time; the rest waits for the next. A frame that is lost with its link is made up for when the link begins anew.
+A newly linked hub receives all counts first, then only changes: at most twice a second, and a bounded number of names
+per round; the rest waits for the next round. When a link restarts, all counts are sent again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CountedHub", "CountedIndex", "SubscriberCounts"]
 
-# Between two rounds, in seconds: a count is a second old at most when it arrives.
+# Interval between rounds, in seconds: a count is at most a second old when it arrives.
 TELL_S = 0.5
-# Names that one hub receives in one round: some 5 ms.
+# Names sent to one hub in one round: about 5 ms.
 NAMES_PER_ROUND_MAX = 5_000
-# Names that a newly met hub receives.
+# Names sent to a newly linked hub.
 INTRODUCED_MAX = 100_000
 
 
@@ -60,15 +60,15 @@ class SubscriberCounts:
     def __init__(self, hub: CountedHub, links: Mapping[str, _Link]) -> None:
         self._hub = hub
         self._links = links
-        # By hub, the names that it has yet to receive; and the hubs that have not received any.
+        # By hub, the names to send; and the hubs that have received none yet.
         self._pending: dict[str, dict[Key, None]] = {}
         self._unmet: set[str] = set()
-        # Runs while there is something to tell.
+        # Runs while there are counts to send.
         self._timer: Timer | None = None
         hub.index.counts.on_change = self._wake
 
     def meet(self, link: _Link, *, is_anew: bool = False) -> None:
-        """The hub understands counts now, or its link begins anew."""
+        """The hub has announced the capability, or its link has restarted: send it all counts."""
         if link.can(COUNTS) and (is_anew or link.hub not in self._pending):
             self._pending[link.hub] = dict.fromkeys(islice(self._hub.index.counted(), INTRODUCED_MAX))
             self._unmet.add(link.hub)

@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-# Topics that the next messages of one connection may be tagged for: as many as it may well have open.
+# Topics of one connection with dependencies for the next message: as many as a client is expected to use.
 TAGGED_MAX = 1_000
-# Stands for the last position of a stream, whatever it is: later than any.
+# Placeholder for the last position of a stream: later than any.
 LATEST = (2**62, 2**62)
 _USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE [stream ...]]"
 
 
 def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """Subscribe to a topic but for the streams that the client gets elsewhere; without a word, all but our own."""
+    """Subscribe to a topic without the streams that the client receives from other hubs.
+
+    Without ELSEWHERE: to the streams that this hub numbers.
+    """
     if session.proto != 3:
         return NEEDS_RESP3
     name, elsewhere = command[1], _elsewhere(command[2:])
@@ -40,9 +43,9 @@ def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
 
 
 def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """The session's next EQ.PUBLISH to the topic comes after a position of another stream, if that has been given.
+    """Make the session's next EQ.PUBLISH to the topic follow a position of another stream, if it was assigned.
 
-    Without a position: after the last one of each of the topic's streams.
+    Without a position: the last one of each of the topic's streams.
     """
     positions = _named_positions(command)
     if isinstance(positions, str):
@@ -63,13 +66,13 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:
         return f"ERR more than {TAGGED_MAX} topics with EQ.AFTER and without EQ.PUBLISH on one connection"
-    # Until the positions are confirmed, EQ.PUBLISH to the topic is refused: it would come too early.
+    # Until the positions are confirmed, EQ.PUBLISH to the topic is rejected: its dependencies are not known yet.
     tags.setdefault(topic.name, {}).update(dict.fromkeys(left, UNCONFIRMED))
     return _confirm(core, session, topic, left)
 
 
 def _confirm(core: HubCore, session: Session, topic: Topic, left: dict[bytes, tuple[int, int]]) -> Reply:
-    """Ask how far these streams are: of what the client names, no more is believed."""
+    """Query the last positions of these streams: a client's position counts only as far as it is confirmed."""
     reply, tags, name = Reply(), session.tags or {}, topic.name
 
     def confirmed(stream: bytes, given: tuple[int, int]) -> None:
@@ -112,7 +115,7 @@ def _named_positions(command: list[bytes]) -> dict[bytes, tuple[int, int]] | str
 
 
 def _is_replaced(topic: Topic, stream: bytes, at: tuple[int, int]) -> bool:
-    """Whether another hub has opened the trunk since, if the position is one that was given."""
+    """Whether the position, if it was assigned, shows that another hub has opened the trunk since."""
     return stream == TRUNK and topic.is_home and at[0] > topic.epoch
 
 
@@ -127,7 +130,7 @@ def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
 def _subscribe_to_rest(
     core: HubCore, session: Session, name: bytes, elsewhere: list[bytes] | None
 ) -> bytes | str | Reply:
-    """Subscribe once the streams stand here that the client does not get elsewhere."""
+    """Subscribe once the streams that the client does not receive from other hubs are established here."""
     cluster = core.cluster
 
     def proceed() -> bytes:
