@@ -83,7 +83,9 @@ class LedgerWriter:
         # While the ensemble changes, entries are held back: they are sent to the members of the new ensemble.
         if self._proposed is not None:
             return number, []
-        return number, self._adds(number, self._write_set(number))
+        members, lost = self.members, self._lost
+        write_set = self._write_sets[number % len(self._write_sets)]
+        return number, [Add(members[i], number, body) for i in write_set if members[i] not in lost]
 
     def add_answered(self, bookie: str, entry: int, code: Code) -> list[Effect]:
         """A bookie answered an add. Answers of former members are ignored."""
@@ -170,6 +172,10 @@ class LedgerWriter:
         # Asked for with each entry.
         self.members = metadata.current.members
         self._write_sets = metadata.quorum.write_sets
+        # The number of acks that an entry needs. Entry 0, the header, needs the whole write quorum: a fence without an
+        # entry is not durable on bookies of Apache BookKeeper, so every member has an entry before the topic lists the
+        # ledger.
+        self._needed, self._needed_of_header = metadata.quorum.ack, metadata.quorum.write
 
     def _write_set(self, entry: int) -> tuple[int, ...]:
         return self._write_sets[entry % len(self._write_sets)]
@@ -178,25 +184,17 @@ class LedgerWriter:
         body, members = self._in_flight[entry].body, self.members
         return [Add(members[index], entry, body) for index in indices if members[index] not in self._lost]
 
-    def _needed(self, entry: int) -> int:
-        """The number of acks that an entry needs.
-
-        Entry 0, the ledger's header, needs the whole write quorum. A fence without an entry is not durable on bookies
-        of Apache BookKeeper, so every member has an entry before the topic lists the ledger.
-        """
-        quorum = self.metadata.quorum
-        return quorum.write if entry == 0 else quorum.ack
-
     def _advance(self) -> list[Effect]:
         """Acknowledge entries in order, as far as their quorums are complete."""
         effects: list[Effect] = []
         while self._proposed is None and not self._is_closing:
-            item = self._in_flight.get(self.confirmed + 1)
-            if item is None or len(item.acks) < self._needed(self.confirmed + 1):
+            number = self.confirmed + 1
+            item = self._in_flight.get(number)
+            if item is None or len(item.acks) < (self._needed if number else self._needed_of_header):
                 break
-            self.confirmed += 1
-            del self._in_flight[self.confirmed]
-            effects.append(Acknowledge(self.confirmed))
+            self.confirmed = number
+            del self._in_flight[number]
+            effects.append(Acknowledge(number))
         return effects
 
     def _replace_lost(self) -> list[Effect]:

@@ -32,7 +32,7 @@ class TopicLog:
 
     def __init__(self) -> None:
         # Records that are applied and not yet taken.
-        self._changes: list[r.LogRecord] = []
+        self.changes: list[r.LogRecord] = []
         self.entries = Entries()
         self._clear()
 
@@ -55,7 +55,7 @@ class TopicLog:
 
     def change(self, record: r.LogRecord) -> None:
         """Apply a record of a command and keep it for `take_changes`."""
-        self._changes.append(record)
+        self.changes.append(record)
         self.apply(record)
 
     def change_all(self, ms: int, seq: int, bodies: list[bytes]) -> list[bytes]:
@@ -65,12 +65,12 @@ class TopicLog:
         """
         count = len(bodies)
         if count == 1:
-            self._changes.append(r.EntryAdded(ms, seq, bodies[0]))
+            self.changes.append(r.EntryAdded(ms, seq, bodies[0]))
             bulks = [bulk(b"%d-%d" % (ms, seq))]
             self.entries.add((ms, seq), b"*2\r\n%b%b" % (bulks[0], bodies[0]))
         else:
             numbers = range(seq, seq + count)
-            self._changes += [r.EntryAdded(ms, n, body) for n, body in zip(numbers, bodies, strict=True)]
+            self.changes += [r.EntryAdded(ms, n, body) for n, body in zip(numbers, bodies, strict=True)]
             bulks = spell_ids(ms, seq, count)
             pieces = [b"*2\r\n%b%b" % pair for pair in zip(bulks, bodies, strict=True)]
             self.entries.add_all([(ms, n) for n in numbers], pieces)
@@ -81,12 +81,12 @@ class TopicLog:
 
     def take_changes(self) -> list[r.LogRecord]:
         """The records since the last call, to be appended."""
-        changes, self._changes = self._changes, []
+        changes, self.changes = self.changes, []
         return changes
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._changes)
+        return bool(self.changes)
 
     def apply_all(self, run: Iterable[r.LogRecord]) -> None:
         for record in run:

@@ -220,22 +220,23 @@ class LiveLog:
     @property
     def is_ahead(self) -> bool:
         """Whether the state shows what is not committed yet."""
-        return self._committed < self._appended or self.log.has_changes or self._must_append
-
-    @property
-    def _has_to_append(self) -> bool:
-        return self.log.has_changes or self._must_append
+        return self._committed < self._appended or bool(self.log.changes) or self._must_append
 
     def when_committed(self, tell: Callable[[bool], None]) -> None:
         """Tell when all that the state shows now is committed, or that it is uncertain."""
-        if not self._is_sole() and not self._has_to_append:
+        if not self._is_sole() and not (self.log.changes or self._must_append):
             # What is in flight may have been confirmed before another hub went on.
             self._must_append = True
             self._schedule()
         if self.is_ahead:
-            self._held.append((self._appended + self._has_to_append, tell))
+            self._hold(tell)
         else:
             tell(True)
+
+    def _hold(self, tell: Callable[[bool], None]) -> None:
+        """Call it once the last run is committed, or the next one if there are changes for it."""
+        is_next = bool(self.log.changes) or self._must_append
+        self._held.append((self._appended + is_next, tell))
 
     def when_settled(self, tell: Callable[[bool], None]) -> None:
         """Tell once, while the ledger is rolled, when all that was appended to it is committed."""
@@ -268,7 +269,7 @@ class LiveLog:
             for serve in list(self.readers.values()):
                 serve()
         self._unappended_bytes = 0
-        if not self._has_to_append or self._ledger is None:
+        if not (self.log.changes or self._must_append) or self._ledger is None:
             return
         records, self._must_append = self.log.take_changes(), False
         self._appended += 1
@@ -288,7 +289,7 @@ class LiveLog:
     def when_appended(self, tell: Callable[[bool], None]) -> None:
         """As `when_committed`, for a caller whose changes `append_now` has just appended, or failed to append."""
         if self.stage is LogStage.OPEN:
-            self._held.append((self._appended + self._has_to_append, tell))
+            self._hold(tell)
         else:
             tell(False)
 
@@ -368,7 +369,7 @@ class LiveLog:
         sealed(ledger)
 
     def _must_wait(self) -> bool:
-        if self._has_to_append:
+        if self.log.changes or self._must_append:
             self.append_now()
         return self.is_ahead
 
