@@ -85,7 +85,7 @@ class SendCancel(NamedTuple):
 
 
 class AwaitAnswer(NamedTuple):
-    """set a timer, to repeat the offer without a reply"""
+    """set a timer, which repeats the offer until the hub replies"""
 
 
 class QueueClose(NamedTuple):

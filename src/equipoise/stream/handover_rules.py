@@ -201,7 +201,7 @@ def follows_own_end(stream: HandoverStream, event: OpenedReceived, facts: Handov
 def offer(
     stream: HandoverStream, event: PlanApplied | AnswerOverdue, facts: HandoverFacts
 ) -> Iterable[Effect]:
-    """send PREPARE to the next home, and repeat it without a reply"""
+    """send PREPARE to the next home, and repeat it until that hub replies"""
     if isinstance(event, PlanApplied):
         stream.peer = event.home
     stream.asked_version = facts.version
