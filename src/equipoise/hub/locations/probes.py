@@ -76,7 +76,7 @@ class LocationProbes:
         # The coordinate for all except probing hubs.
         self.stability = Stability()
         self._timer: Timer | None = None
-        self._under_way: dict[str, _Probe] = {}
+        self._in_flight: dict[str, _Probe] = {}
         self._last_token = 0
         # By peer, the coordinate of its last reply: exactly the live peers that have replied.
         self._peers: dict[str, Coordinate] = {}
@@ -100,7 +100,7 @@ class LocationProbes:
     def start(self, draw: Callable[[], float]) -> None:
         """Begin to probe. `draw` returns random numbers between 0 and 1."""
         self._draw = draw
-        self._under_way.clear()
+        self._in_flight.clear()
         if self._timer is None:
             self._set_timer()
 
@@ -108,11 +108,11 @@ class LocationProbes:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._under_way.clear()
+        self._in_flight.clear()
 
     def peer_gone(self, peer: str) -> None:
         """The peer is dead, or has a new incarnation."""
-        self._under_way.pop(peer, None)
+        self._in_flight.pop(peer, None)
         self._peers.pop(peer, None)
         self._rtts_s.pop(peer, None)
         self.estimator.forget(peer)
@@ -145,14 +145,14 @@ class LocationProbes:
             self._has_moved = False
             self.stability.consider(self.estimator.coordinate)
         cluster = self._core.cluster
-        for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
+        for peer in self._choose([name for name in cluster.out if self._may_probe(cluster, name)]):
             self._probe(cluster, peer)
 
-    def _may_ask(self, cluster: OtherHubs, peer: str) -> bool:
+    def _may_probe(self, cluster: OtherHubs, peer: str) -> bool:
         """Whether the peer can reply, and has no probe in flight that is still valid."""
         if not cluster.can_probe(peer):
             return False
-        probe = self._under_way.get(peer)
+        probe = self._in_flight.get(peer)
         if probe is None or not _is_unbroken(probe, cluster, peer):
             return True
         return self._core.shell.fine_now() - probe.sent_at > self._settings.rtt_s_max
@@ -174,8 +174,8 @@ class LocationProbes:
 
     def _nearest(self, peers: list[str]) -> list[str]:
         own, known = self.estimator.coordinate, self._peers
-        heard = [peer for peer in peers if peer in known]
-        return sorted(heard, key=lambda peer: own.distance_s(known[peer]))[:NEAREST]
+        replied = [peer for peer in peers if peer in known]
+        return sorted(replied, key=lambda peer: own.distance_s(known[peer]))[:NEAREST]
 
     def _drawn(self) -> float:
         return self._draw()
@@ -188,24 +188,24 @@ class LocationProbes:
             return
         self._last_token += 1
         sent_at = self._core.shell.fine_now()
-        self._under_way[peer] = _Probe(
+        self._in_flight[peer] = _Probe(
             self._last_token, sent_at, out, out.connections, incoming, incoming.connections
         )
         self.sent += 1
         cluster.send_probe(peer, self._last_token)
 
-    def asked(self, cluster: OtherHubs, peer: str, token: int) -> None:
+    def receive_probe(self, cluster: OtherHubs, peer: str, token: int) -> None:
         """A peer probes this hub."""
         out = cluster.out.get(peer)
         if out is not None and _is_quiet(out):
             cluster.send_echo(peer, token, self.estimator.coordinate.to_bytes())
 
-    def heard(self, cluster: OtherHubs, peer: str, token: int, data: bytes) -> None:
+    def receive_echo(self, cluster: OtherHubs, peer: str, token: int, data: bytes) -> None:
         """A peer replies with its coordinate."""
-        probe = self._under_way.get(peer)
+        probe = self._in_flight.get(peer)
         if probe is None or probe.token != token:
             return
-        del self._under_way[peer]
+        del self._in_flight[peer]
         rtt_s = self._core.shell.fine_now() - probe.sent_at
         try:
             if not _is_unbroken(probe, cluster, peer):

@@ -67,7 +67,7 @@ class Collector:
         gc.freeze()
         gc.set_threshold(YOUNG, 10, 10)
         gc.callbacks.append(self._notice)
-        self._timer = self._call_later(LOOK_S, self._look)
+        self._timer = self._call_later(LOOK_S, self._check)
 
     def end(self) -> None:
         if self._timer is not None:
@@ -92,8 +92,8 @@ class Collector:
         self._frozen += 1
         gc.freeze()
 
-    def _look(self) -> None:
-        self._timer = self._call_later(LOOK_S, self._look)
+    def _check(self) -> None:
+        self._timer = self._call_later(LOOK_S, self._check)
         self._quiet_looks = self._quiet_looks + 1 if self._is_quiet() else 0
         if self._quiet_looks >= QUIET_LOOKS and self._frozen:
             self.collect_everything()
