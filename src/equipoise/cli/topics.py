@@ -24,7 +24,7 @@ from equipoise.cli.support.topic_words import (
     spec_facts,
     spec_words,
 )
-from equipoise.cli.support.units import parse_milliseconds, parse_rate, parse_retention
+from equipoise.cli.support.units import parse_burst, parse_milliseconds, parse_rate, parse_retention
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
 from equipoise.model import Mode
@@ -208,8 +208,10 @@ def set_spec(
         typer.Option(help="Rate limit of each topic over the whole cluster, such as 500/s.", metavar="RATE"),
     ] = None,
     burst: Annotated[
-        int | None,
-        typer.Option(help="Messages that may come at once; default: 0.1 s of the rate, at least 1."),
+        str | None,
+        typer.Option(
+            help="Messages that may come at once; default: 0.1 s of the rate, at least 1.", metavar="MESSAGES"
+        ),
     ] = None,
     wait: Annotated[
         str | None,
@@ -231,11 +233,11 @@ def set_spec(
     """
 
     async def main(metadata: ClusterRecords) -> None:
-        given: dict[str, Any] = {"quantile": quantile, "burst_messages": burst}
-        given = {field: value for field, value in given.items() if value is not None}
+        given: dict[str, Any] = {} if quantile is None else {"quantile": quantile}
         for field, text, read in (
             ("latency_ms", latency, parse_milliseconds),
             ("rate_per_s", rate, parse_rate),
+            ("burst_messages", burst, parse_burst),
             ("wait_ms", wait, parse_milliseconds),
             ("durability", durable, parse_durability),
             ("retention", retain, parse_retention),
@@ -244,15 +246,19 @@ def set_spec(
         ):
             if text is not None:
                 given[field] = read(text) if text else None
-        bookies = await metadata.bookies.load()
+        bookies, hubs = await metadata.bookies.load(), await metadata.hubs.load()
         spec = await operations.change_spec(
             metadata.specs,
             pattern.encode(),
             given,
             plan=await metadata.plans.load(),
-            hubs=await metadata.hubs.load(),
+            hubs=hubs,
             bookies=bookies,
         )
+        sites = sorted({seen.facts.site for seen in hubs.values()})
+        if pin and pin not in sites:
+            problem = f"no hub is at site {pin}, hubs are at {', '.join(filter(None, sites)) or 'no site'}"
+            typer.echo(f"equipoise: {pattern}: {problem}: topics stay elsewhere until one is", err=True)
         for compromise in () if spec is None else operations.durability_compromises(spec, bookies):
             typer.echo(f"equipoise: {pattern}: {compromise}", err=True)
         await _wait_for_hubs(metadata, pattern, timeout)

@@ -91,6 +91,8 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
 class _LoneLedgers(BookieLedgers):
     """Ledgers whose only bookie is being started: what needs it waits until it is there, or will not come soon."""
 
+    more_bookies = "read bookie.log in the folder of --data"
+
     def __init__(self, store: Store, tree: Tree, random: Random) -> None:
         super().__init__(store, tree, random)
         self.is_started = asyncio.Event()
@@ -144,8 +146,15 @@ def _tell(change: PhaseChange) -> None:
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Two hubs with one folder would overwrite each other's tree."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a", encoding="ascii") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("a", encoding="ascii")
+    except OSError as problem:
+        reason = "it is a file" if folder.is_file() else problem.strerror
+        raise SettingsError(
+            f"cannot store logs in {folder}: {reason}: give --data a folder that this user may write to"
+        ) from problem
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:

@@ -300,6 +300,7 @@ def combined(
 ) -> bytes | Reply:
     """One reply out of several, once all of them are complete. When its time is up, what has not been run never is."""
     owed = [part for part in parts if isinstance(part, Reply) and part.pieces is None]
+    left = len(owed)
 
     def answers() -> list[bytes]:
         return [part if isinstance(part, bytes) else b"".join(part.pieces or ()) for part in parts]
@@ -320,7 +321,6 @@ def combined(
     if not owed:
         return join(answers())
     whole = Reply(expired=expired, abandoned=abandoned)
-    left = len(owed)
 
     def completed() -> None:
         nonlocal left
