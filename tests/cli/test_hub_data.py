@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     file.touch()
     for folder, reason in ((file, "it is a file"), (file / "below", "Not a directory")):
         with (
-            pytest.raises(AssertionError, match=f"cannot store logs in {folder}: {reason}"),
+            pytest.raises(AssertionError, match=f"cannot write to {folder}: {reason}"),
             hub("--data", str(folder)),
         ):
             pass
