@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +27,9 @@ from equipoise.cli.support.topic_words import (
 from equipoise.cli.support.units import parse_burst, parse_milliseconds, parse_rate, parse_retention
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
-from equipoise.model import Mode
+from equipoise.ledger.registration import BookieFacts
+from equipoise.model import Mode, TopicSpec
+from equipoise.store.records.hubs import HubSeen
 
 app = typer.Typer(
     help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
@@ -255,12 +257,8 @@ def set_spec(
             hubs=hubs,
             bookies=bookies,
         )
-        sites = sorted({seen.facts.site for seen in hubs.values()})
-        if pin and pin not in sites:
-            problem = f"no hub is at site {pin}, hubs are at {', '.join(filter(None, sites)) or 'no site'}"
-            typer.echo(f"equipoise: {pattern}: {problem}: topics stay elsewhere until one is", err=True)
-        for compromise in () if spec is None else operations.durability_compromises(spec, bookies):
-            typer.echo(f"equipoise: {pattern}: {compromise}", err=True)
+        for shortcoming in _shortcomings(spec, hubs, bookies):
+            typer.echo(f"equipoise: {pattern}: {shortcoming}", err=True)
         await _wait_for_hubs(metadata, pattern, timeout)
         if spec is None:
             show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
@@ -268,6 +266,19 @@ def set_spec(
         show_result(spec_facts(spec), f"spec {pattern}: {spec_words(spec)}", as_json=as_json)
 
     run(store, region, main, is_quiet=as_json)
+
+
+def _shortcomings(
+    spec: TopicSpec | None, hubs: Mapping[str, HubSeen], bookies: Mapping[str, BookieFacts]
+) -> Iterator[str]:
+    """What the topics of a spec cannot have with these hubs and bookies."""
+    if spec is None:
+        return
+    sites = sorted({seen.facts.site for seen in hubs.values()} - {""})
+    if spec.site and spec.site not in sites:
+        there = ", ".join(sites) or "no site"
+        yield f"no hub is at site {spec.site}, hubs are at {there}: topics stay elsewhere until one is"
+    yield from operations.durability_compromises(spec, bookies)
 
 
 @app.command("unset")
