@@ -90,8 +90,8 @@ class SlowLedgers:
         await self._pause()
         await self._ledgers.delete(ledger)
 
-    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
-        self._ledgers.bring_home(ledgers, is_wanted)
+    def relocate(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        self._ledgers.relocate(ledgers, is_wanted)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._rng.random() * PAUSE_S)

@@ -1,12 +1,11 @@
 """Run one bookie of Apache BookKeeper from its jars, on loopback, for trials and tests.
 
-It stands where our own bookie stands: hubs speak the same protocol to both, and ledgers have the same metadata. A
-cluster of BookKeeper that serves more than a trial is run by its own scripts; see
-`docs/howto/use-apache-bookkeeper.md`.
+It can replace our bookie: hubs use the same protocol and the same ledger metadata with both. A production cluster of
+BookKeeper is run by its own scripts; see `docs/howto/use-apache-bookkeeper.md`.
 
-Always true: the child ends with this process, even if that is killed; `start` returns once the bookie is registered in
-the store and takes connections; a region has bookies of one kind, since Java's tools speak another version of the
-protocol than ours.
+Always true: the child process ends with this process, even if that is killed; `start` returns once the bookie is
+registered in the store and accepts connections; all bookies of a region are of one kind, since Java's tools use another
+version of the protocol than our bookies.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["HOST", "ApacheBookie", "ApacheSettings", "find_bookkeeper", "java_co
 HOST = "127.0.0.1"
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _MAIN = "org.apache.bookkeeper.server.Main"
-# For trials: small, and started in half the time. BookKeeper reads file descriptors by reflection.
+# For trials: little memory, and half the start time. BookKeeper accesses file descriptors by reflection.
 _JAVA_OPTIONS = (
     "-Xmx256m",
     "-XX:MaxDirectMemorySize=256m",
@@ -46,7 +45,7 @@ _JAVA_OPTIONS = (
 )
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 10.0
-# A bookie that was killed leaves its port and its registration for a moment.
+# The port and the registration of a killed bookie are released after a delay.
 _PORT_TIMEOUT_S = 10.0
 _SESSION_MS = 4_000
 _LOOK_S = 0.05
@@ -55,7 +54,7 @@ _LOG_LINES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApacheSettings:
-    """One bookie: where its jars, its files and its ZooKeeper are."""
+    """One bookie: its jars, files and ZooKeeper."""
 
     name: str
     port: int
@@ -64,17 +63,17 @@ class ApacheSettings:
     store_url: str
     tree: Tree
     collect_every_s: float = 60.0
-    # Size of an entry log; so much must be free.
+    # Size of an entry log; the disk needs this much free space.
     log_bytes: int = 64 * 1024 * 1024
 
     def check(self) -> None:
-        """Raises SettingsError where jars are missing or the store is none that BookKeeper can use."""
+        """Raises SettingsError if jars are missing or BookKeeper cannot use the store."""
         _checked_address(self.store_url)
         find_bookkeeper(self.jars)
 
 
 def find_bookkeeper(jars: Path) -> list[Path]:
-    """BookKeeper's jars. Raises SettingsError if they are not there."""
+    """BookKeeper's jars. Raises SettingsError if there are none."""
     found = sorted(jars.glob("*.jar"))
     if not any(jar.name.startswith("bookkeeper-server-") for jar in found):
         raise SettingsError(
@@ -85,13 +84,13 @@ def find_bookkeeper(jars: Path) -> list[Path]:
 
 
 def java_command(jars: Path, main: str, *words: str) -> list[str]:
-    """How a class of BookKeeper is run. Raises SettingsError without jars, StoreUnavailableError without Java."""
+    """The command to run a BookKeeper class. Raises SettingsError without jars, StoreUnavailableError without Java."""
     path = os.pathsep.join(map(str, find_bookkeeper(jars)))
     return [find_java(), *_JAVA_OPTIONS, "-cp", path, main, *words]
 
 
 class ApacheBookie:
-    """One process. Start it from a thread that lives as long as it shall: the kernel ends it with that."""
+    """One process. The kernel ends it when the thread that called `start` ends."""
 
     def __init__(self, settings: ApacheSettings, store: Store) -> None:
         self.settings = settings
@@ -100,7 +99,7 @@ class ApacheBookie:
         self._bookies = BookiesStore(store, settings.tree)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_from = 0
-        # The registration that a killed bookie has left: it goes when its session expires.
+        # Id of the previous registration, which a killed bookie leaves until its session expires.
         self._left: int | None = None
 
     @property
@@ -112,7 +111,7 @@ class ApacheBookie:
         return self.settings.directory / "bookkeeper.conf"
 
     async def start(self, instance: str) -> None:
-        """`instance` is a new UUID for a region without bookies. Raises SettingsError, StoreUnavailableError."""
+        """`instance`: a new UUID, for a region without bookies. Raises SettingsError, StoreUnavailableError."""
         settings = self.settings
         command = await asyncio.to_thread(
             java_command, settings.jars, _MAIN, "--conf", str(self.config_path.resolve())
@@ -131,7 +130,7 @@ class ApacheBookie:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 while not await self._is_ready():
                     if self._process.poll() is not None:
-                        raise StoreUnavailableError(f"the bookie ended at once: {self._last_words()}")
+                        raise StoreUnavailableError(f"the bookie ended at once: {self._log_errors()}")
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError as problem:
             await self.stop()
@@ -140,15 +139,15 @@ class ApacheBookie:
             ) from problem
 
     async def wait(self) -> int:
-        """Wait for its end; its status, negative if by a signal."""
+        """Wait until the process ends. Returns its status, negative for a signal."""
         assert self._process is not None, "not started"
-        # The loop's own watcher of children is another one under uvloop, and needs the main thread.
+        # The event loop's child watcher differs under uvloop and needs the main thread.
         while (status := self._process.poll()) is None:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         return status
 
     async def stop(self) -> None:
-        """Ask it to end, insist after a while."""
+        """Terminate the process; kill it after a timeout."""
         if self._process is None:
             return
         self._process.terminate()
@@ -194,8 +193,8 @@ class ApacheBookie:
         except OSError:
             return False
 
-    def _last_words(self) -> str:
-        """The errors in its log, without the traces below them; else its end."""
+    def _log_errors(self) -> str:
+        """The errors in its log without their stack traces, else the last lines."""
         lines = log_since(self.log_path, self._log_from).splitlines()
         errors = [line for line in lines if "ERROR" in line or "Exception" in line]
         return " / ".join(line.strip() for line in (errors or lines)[-_LOG_LINES_SHOWN:]) or "no output"
@@ -216,9 +215,9 @@ class ApacheBookie:
             "journalDirectories": folder / "journal",
             "ledgerDirectories": folder / "ledgers",
             "indexDirectories": folder / "index",
-            # RocksDB's storage forgets a fence of an idle bookie at a crash (apache/bookkeeper#4843).
+            # RocksDB's storage loses the fence of an idle bookie in a crash (apache/bookkeeper#4843).
             "ledgerStorageClass": "org.apache.bookkeeper.bookie.SortedLedgerStorage",
-            # Otherwise a lone add waits for 2 ms.
+            # By default a single add waits for 2 ms.
             "journalFlushWhenQueueEmpty": "true",
             "journalPreAllocSizeMB": 4,
             "entryLogSizeLimit": settings.log_bytes,

@@ -1,8 +1,8 @@
 """One bookie: its directory, server, registration in the store and background work.
 
-A directory belongs to one bookie of one cluster. The store has a cookie that says so, the directory a manifest: if one
-of the two is missing or they contradict each other the bookie does not start, for an emptied disk at a known name would
-say "no entry" of entries that it had acknowledged.
+A directory belongs to one bookie of one cluster: the store has a cookie for it, the directory a manifest. If one of the
+two is missing or they contradict each other, the bookie does not start: with an emptied disk it would answer "no entry"
+for entries that it had acknowledged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import Random
 from equipoise.bookie.engine import BookieEngine
 from equipoise.bookie.logins import BookieSecurity, judge_login
 from equipoise.bookie.manifest import Manifest, load_deleted, load_manifest, save_deleted, save_manifest
-from equipoise.bookie.mending import mend
+from equipoise.bookie.restoration import restore_entries
 from equipoise.bookie.segments import SealedSegment, Segments
 from equipoise.bookie.server import Asker, BookieServer
 from equipoise.bookie.settings import BookieSettings
@@ -34,12 +34,12 @@ __all__ = ["Bookie", "open_directory"]
 log = logging.getLogger("equipoise.bookie")
 
 _SALT_BYTES = 16
-# How long to wait before the store is asked again.
+# Delay before an access to the store is retried.
 _RETRY_S = 1.0
 
 
 def open_directory(disk: Disk, manifest: Manifest, settings: BookieSettings) -> BookieEngine[Asker]:
-    """Open what a bookie has stored: cut a torn tail, index what has no index. Raises DamagedError, DiskFullError."""
+    """Open a bookie's directory: cut a torn tail, build missing indexes. Raises DamagedError, DiskFullError."""
     segments = Segments(disk, manifest, settings.segment_bytes)
     if segments.torn_bytes:
         log.info("cut %d bytes of an unacknowledged write", segments.torn_bytes)
@@ -50,7 +50,7 @@ def open_directory(disk: Disk, manifest: Manifest, settings: BookieSettings) -> 
 
 
 class Bookie:
-    """Runs until it is cancelled, or its disk fails. `facts` is what the store says of it."""
+    """Runs until it is cancelled or its disk fails. `facts`: its registration in the store."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Bookie:
         settings: BookieSettings | None = None,
         security: BookieSecurity | None = None,
     ) -> None:
-        """`security`: None serves every client, without TLS."""
+        """`security` None: serve every client, without TLS."""
         self.facts = facts
         self._tree = tree
         self._security = security
@@ -87,8 +87,8 @@ class Bookie:
     async def start(self, *, listen_host: str, listen_port: int | None = None) -> None:
         """Check the directory against the store, open it, listen, register.
 
-        Raises SettingsError if the directory is not this bookie's, was emptied, or was written by a newer version;
-        DamagedError if it lacks parts.
+        Raises SettingsError if the directory belongs to another bookie, was emptied, or was written by a newer version;
+        DamagedError if parts are missing.
         """
         self._instance = await self._ledgers.prepare(self._uuid())
         manifest = await self._admit()
@@ -126,7 +126,7 @@ class Bookie:
                 tasks.create_task(self._report())
                 tasks.create_task(self._watch_draining())
                 tasks.create_task(self._collect())
-                tasks.create_task(self._mend())
+                tasks.create_task(self._restore())
         except* DiskFailedError as group:
             raise group.exceptions[0] from None
         finally:
@@ -134,7 +134,7 @@ class Bookie:
             await self.server.close()
 
     async def stop(self) -> None:
-        """A clean end: no longer registered, the open segment sealed."""
+        """Withdraw the registration and seal the open segment."""
         with suppress(StoreError):
             await self._bookies.withdraw(self.facts.name)
         await self.server.close()
@@ -167,7 +167,7 @@ class Bookie:
         return manifest
 
     async def _check_kind(self) -> None:
-        """Java's autorecovery and tools would speak another version of the protocol to this bookie."""
+        """Refuse to run beside Apache BookKeeper: its autorecovery and tools use another protocol version."""
         for name in await self._bookies.cookies():
             cookie = await self._bookies.cookie(name)
             if cookie is not None and not cookie.is_ours:
@@ -238,7 +238,7 @@ class Bookie:
                 await watch.changed()
 
     async def _report(self) -> None:
-        """Tell room and sync time, for people and for placing ledgers."""
+        """Report free space and sync time to the store, for operators and for placement."""
         while True:
             await asyncio.sleep(self.settings.report_interval_s)
             self._changed.set()
@@ -271,8 +271,8 @@ class Bookie:
 
     # --- damage
 
-    async def _mend(self) -> None:
-        """After damage that may have taken anything: get it back from others, then take entries again."""
+    async def _restore(self) -> None:
+        """After damage that may have destroyed any entry: restore entries, then leave the read-only state."""
         if not self.server.engine.segments.has_doubt:
             return
         pool = BookiePool(self._bookies, access=None if self._security is None else self._security.access)
@@ -283,7 +283,7 @@ class Bookie:
                     if not started:
                         await pool.start()
                         started = True
-                    if await mend(self.server, pool, self._ledgers, self.facts.name):
+                    if await restore_entries(self.server, pool, self._ledgers, self.facts.name):
                         break
                 except StoreError as error:
                     log.warning("repair postponed: %s", error)
@@ -304,9 +304,9 @@ class Bookie:
                 log.warning("collection postponed: %s", error)
 
     async def collect(self) -> int:
-        """Drop ledgers whose node is gone and give back their room. How many ledgers were dropped.
+        """Drop ledgers whose node is deleted and free their space. Returns how many were dropped.
 
-        Nothing is dropped where the store is not the one that this bookie knows, or holds nodes that cannot be read.
+        Drops nothing if the store belongs to another cluster, or contains nodes that cannot be read.
         """
         engine = self.server.engine
         candidates = set(engine.ledgers)
@@ -315,7 +315,7 @@ class Bookie:
         async for ledger in self._ledgers.ids():
             candidates.discard(ledger)
         dead = [ledger for ledger in sorted(candidates) if not await self._ledgers.exists(ledger)]
-        # Asked again at the end: all these answers came from the cluster that this bookie is part of.
+        # Checked again at the end: all these answers came from the bookie's own cluster.
         if dead and await self._ledgers.instance() == self._instance:
             await self.server.in_thread(save_deleted, self._disk, engine.forget(dead))
             log.info("dropped %d deleted ledgers", len(dead))

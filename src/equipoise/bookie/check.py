@@ -1,4 +1,4 @@
-"""Read everything a bookie has stored and report damage. Changes nothing."""
+"""Read all data in a bookie's directory and report damage. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class SegmentReport:
     ledgers: tuple[int, ...]
     end: int
     torn_bytes: int
-    # Regions without a valid frame, from and to.
+    # Regions without a valid frame, as (start, end).
     damage: tuple[tuple[int, int], ...]
-    # "ok", "none", or why it cannot be read; it is made again at the next start.
+    # "ok", "none", or why the index cannot be read. The next start rebuilds it.
     index: str
 
     def row(self) -> list[object]:
@@ -66,7 +66,7 @@ class DirectoryReport:
 
 
 def check_directory(disk: Disk) -> DirectoryReport:
-    """Raises SettingsError for a directory without a bookie, DamagedError if the manifest is damaged."""
+    """Raises SettingsError for a directory that no bookie has used, DamagedError if the manifest is damaged."""
     manifest = load_manifest(disk)
     if manifest is None:
         raise SettingsError("no bookie has used this directory")

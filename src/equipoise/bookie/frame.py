@@ -1,10 +1,10 @@
 """Frames of a segment file: an entry, a ledger's key, or a fence.
 
 A frame is a magic word, a checksum, its size, kind and *synced-to*, and a body. The checksum covers header, body, the
-frame's own place and the salt of the directory, so that neither a frame in another place nor a payload that looks like
-a frame is ever taken for one. Synced-to is the place up to which the segment was known durable when the frame was
-written: a bad frame at or behind the greatest synced-to of all valid frames is a torn tail, which nobody was ever
-answered for; before it, it is damage.
+frame's own position and the salt of the directory, so that neither a frame at another position nor a payload that looks
+like a frame is accepted. Synced-to is the offset up to which the segment was known to be durable when the frame was
+written. A bad frame at or after the greatest synced-to of all valid frames is a torn tail, for which no client received
+an answer; before it, a bad frame is damage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MAGIC = b"EqFr"
-# Place of the frame, size of the body, kind, synced-to. The place is checked, not stored.
+# Position of the frame, size of the body, kind, synced-to. The position is checked, not stored.
 _CHECKED = struct.Struct(">QIBI")
 _PLACE_BYTES = 8
 _HEAD = struct.Struct(">4sIIBI")
@@ -43,7 +43,7 @@ LEDGER_FRAME_BYTES = FRAME_OVERHEAD_BYTES + _MARK.size
 class FrameKind(IntEnum):
     # A stored entry.
     ENTRY = 1
-    # A ledger's key, and whether it is fenced. The first frame of each ledger in each segment is one.
+    # A ledger's key, and whether it is fenced. Each ledger has one as its first frame in each segment.
     LEDGER = 2
 
 
@@ -59,7 +59,7 @@ class LedgerMark(NamedTuple):
 class DiskFrame(NamedTuple):
     offset: int
     kind: FrameKind
-    # Of an entry that a scan has found only the first bytes, its ledger and number among them.
+    # Frames from a scan have only the first bytes of an entry, which include ledger and number.
     body: bytes
     # Of the whole body.
     size: int
@@ -68,12 +68,12 @@ class DiskFrame(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a segment holds. `damage` lists regions before `end` that hold no valid frame."""
+    """The contents of a segment. `damage`: regions before `end` without a valid frame."""
 
     frames: list[DiskFrame]
     end: int
     damage: list[tuple[int, int]]
-    # Bytes behind the end that are the rest of a write cut short.
+    # Bytes after `end` from an interrupted write.
     torn_bytes: int
 
 
@@ -89,13 +89,13 @@ def decode_mark(body: bytes) -> LedgerMark:
 def frame_head(
     seed: int, segment: int, offset: int, kind: int, body: bytes | memoryview, synced_to: int
 ) -> bytes:
-    """What comes before the body. `seed` is the checksum of the directory's salt."""
+    """The part of a frame before the body. `seed` is the checksum of the directory's salt."""
     checked = _CHECKED.pack(segment << 32 | offset, len(body), kind, synced_to)
     return b"".join((_MAGIC, _CRC.pack(crc32(body, crc32(checked, seed))), checked[_PLACE_BYTES:]))
 
 
 def read_frame(data: bytes, at: int, seed: int, segment: int, offset: int) -> DiskFrame | None:
-    """The valid frame that begins at `data[at]`, which is at `offset` of its segment; None if there is none."""
+    """The valid frame at `data[at]`, which is at `offset` of its segment; None if there is none."""
     if len(data) - at < FRAME_OVERHEAD_BYTES:
         return None
     magic, crc, size, number, synced_to = _HEAD.unpack_from(data, at)
@@ -111,9 +111,9 @@ def read_frame(data: bytes, at: int, seed: int, segment: int, offset: int) -> Di
 
 
 def scan_segment(data: bytes, seed: int, segment: int, end: int | None = None) -> Scan:
-    """Find all frames. With `end`, where the segment was sealed, everything bad before it is damage.
+    """Find all frames. `end`: the end of a sealed segment; everything invalid before it is damage.
 
-    Without it the segment was being written to: what is bad at or behind the greatest synced-to was never durable.
+    Without `end` the segment was open: invalid bytes at or after the greatest synced-to were never durable.
     """
     frames = list(_valid_frames(data if end is None else data[:end], seed, segment))
     synced_to = max((frame.synced_to for frame in frames), default=0) if end is None else end
@@ -135,7 +135,7 @@ def scan_segment(data: bytes, seed: int, segment: int, end: int | None = None) -
 
 
 def _valid_frames(data: bytes, seed: int, segment: int) -> Iterator[DiskFrame]:
-    """Every valid frame, in order, those behind damage too."""
+    """Every valid frame, in order, including those after damage."""
     at = 0
     while at >= 0:
         frame = read_frame(data, at, seed, segment, at)

@@ -1,6 +1,6 @@
-"""Logins at a bookie with TLS: users of the region with the permission to link.
+"""Logins at a bookie with TLS: users of the region that have the permission to link.
 
-The rules are those in the store when a client connects. A password costs a core 50 ms, so it is checked in a thread.
+The rules are read from the store at each login. Checking a password takes 50 ms of CPU, so it runs in a thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFUSED = "no such user, or another password"
 
 @dataclass(frozen=True, slots=True)
 class BookieSecurity:
-    """What a bookie beyond loopback needs: a certificate, and who it is itself at other bookies."""
+    """Settings of a bookie beyond loopback: its certificate, and its login at other bookies."""
 
     certificate: str
     key: str
@@ -40,7 +40,7 @@ class BookieSecurity:
 
 
 async def judge_login(store: Store, tree: Tree, name: str, password: str) -> str:
-    """Why the user may not use the bookie; empty if it may."""
+    """Why the user is refused; empty: accepted."""
     try:
         users = (await UsersStore(store, tree).load()).users
     except StoreError as problem:

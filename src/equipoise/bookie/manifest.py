@@ -1,10 +1,10 @@
 """The manifest of a bookie's directory: its owner, its segments and its known damage.
 
-Two small files, each written atomically. `manifest` names the bookie, the cluster, the salt of its checksums, every
-segment with its end once it is sealed, and damaged regions. `deleted` lists ledgers that were deleted: a writer that
-slept through it must find them fenced.
+Two small files, each written atomically. `manifest` has the bookie's name, the cluster, the salt of the checksums,
+every segment with its end once it is sealed, and damaged regions. `deleted` lists deleted ledgers: they count as fenced
+for a writer that missed the deletion.
 
-A directory is refused, with nothing changed in it, if it belongs to another bookie or cluster, was written by a newer
+A directory is refused, without a change to it, if it belongs to another bookie or cluster, was written by a newer
 version, or lacks a segment that the manifest lists.
 """
 
@@ -37,9 +37,9 @@ DELETED = "deleted"
 
 class SegmentState(msgspec.Struct, frozen=True):
     number: int
-    # Where its frames end; None while it is written to.
+    # The end of its frames; None while it is open.
     end: int | None = None
-    # Regions without a valid frame, from and to, that were found when its index was made.
+    # Regions without a valid frame, as (start, end), found when its index was built.
     damage: tuple[tuple[int, int], ...] = ()
 
 
@@ -48,9 +48,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     # The bookie's name, and the cluster's INSTANCEID.
     bookie: str
     instance: str
-    # Random bytes of this directory, in hexadecimal digits.
+    # Random bytes of this directory, in hexadecimal.
     salt: str
-    # In the order in which they were written. Only the last one may be open.
+    # In the order in which they were written. Only the last may be open.
     segments: tuple[SegmentState, ...] = ()
 
     @property
@@ -67,7 +67,7 @@ def index_name(number: int) -> str:
 
 
 def load_manifest(disk: Disk) -> Manifest | None:
-    """None in a directory that no bookie has used. Raises DamagedError, or SettingsError for a newer format."""
+    """None if no bookie has used the directory. Raises DamagedError, or SettingsError for a newer format."""
     names = disk.names()
     if MANIFEST not in names:
         if any(name.startswith("segment-") for name in names):
@@ -99,7 +99,7 @@ def save_manifest(disk: Disk, manifest: Manifest) -> None:
 
 
 def load_deleted(disk: Disk) -> array[int]:
-    """Sorted ids."""
+    """Sorted ids of deleted ledgers."""
     found = array("q")
     if DELETED in disk.names():
         data = disk.read(DELETED)

@@ -1,8 +1,8 @@
 """The index of a sealed segment: offsets of its entries, in a file that can be rebuilt from the segment.
 
-A head names the ledgers of the segment, with key, fence and range of entries, and the first entry of each block. Blocks
-of sorted records follow, each with its checksum. Only the head is held in memory: 53 bytes for each ledger and 16 for
-each block of 170 entries. A block that is damaged is never taken for "no entry".
+The head lists the ledgers of the segment, with key, fence and range of entries, and the first entry of each block.
+Blocks of sorted records follow, each with its checksum. Only the head is kept in memory: 53 bytes per ledger and 16 per
+block of 170 entries. A damaged block never counts as "no entry".
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _BLOCK_RECORDS = (_BLOCK_BYTES - _BLOCK_HEAD.size) // _RECORD.size
 
 
 class IndexRow(NamedTuple):
-    """A ledger of the segment. `first` > `last`: only its key and fence are here."""
+    """A ledger of the segment. `first` > `last`: the segment has only its key and fence."""
 
     ledger: int
     key: bytes
     is_fenced: bool
     first: int
     last: int
-    # What its frames take of the segment.
+    # Bytes of its frames in the segment.
     frame_bytes: int
 
 
 class Located(NamedTuple):
-    """Where a frame is, and how long its body is."""
+    """Offset of a frame and size of its body."""
 
     offset: int
     size: int
@@ -52,7 +52,7 @@ class Located(NamedTuple):
 def encode_index(
     segment: int, rows: Iterable[IndexRow], records: Mapping[int, Mapping[int, Located]]
 ) -> bytes:
-    """The content of the file. `records`: by ledger and entry."""
+    """Encode an index. `records`: by ledger and entry."""
     table = sorted(rows)
     ordered = [
         (row.ledger, entry, *records[row.ledger][entry])
@@ -74,12 +74,12 @@ def encode_index(
 
 def _block(number: int, records: list[tuple[int, int, int, int]]) -> bytes:
     body = b"".join(_RECORD.pack(*record) for record in records)
-    # The number is part of the checksum: a block in another's place is not valid.
+    # The checksum includes the block number: a block at another position is invalid.
     return (_BLOCK_HEAD.pack(crc32(body, number), len(records)) + body).ljust(_BLOCK_BYTES, b"\0")
 
 
 class SegmentIndex:
-    """The index of one segment, open. Raises DamagedError where it cannot tell."""
+    """The opened index of a segment. Raises DamagedError if it cannot be read."""
 
     def __init__(self, disk: Disk, name: str, segment: int) -> None:
         self._name = name
@@ -94,7 +94,7 @@ class SegmentIndex:
             raise DamagedError(name, "its head is not valid")
         self._begin = _HEAD.size + size + _CRC.size
         self._read_head(head, rows, blocks)
-        # The block that was read last, decoded: reads of one ledger go from entry to entry.
+        # The block read last, decoded: reads of a ledger are sequential.
         self._block_number = -1
         self._block: dict[tuple[int, int], Located] = {}
 
@@ -122,7 +122,7 @@ class SegmentIndex:
             )
 
     def find(self, ledger: int, entry: int) -> Located | None:
-        """Where the entry is in this segment; None if it is not there for certain."""
+        """The location of the entry; None if the segment certainly lacks it."""
         at = bisect_left(self._ledgers, ledger)
         if at == len(self._ledgers) or self._ledgers[at] != ledger:
             return None
@@ -131,7 +131,7 @@ class SegmentIndex:
         return self._load(self._block_of(ledger, entry)).get((ledger, entry))
 
     def records(self) -> Iterator[tuple[int, int, Located]]:
-        """All of them: ledger, entry, where."""
+        """All records: ledger, entry, location."""
         for number in range(len(self._block_ledgers)):
             for (ledger, entry), located in list(self._load(number).items()):
                 yield ledger, entry, located

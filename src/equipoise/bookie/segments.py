@@ -1,12 +1,12 @@
 """The segments of one bookie: one open segment for writes, sealed segments for reads and compaction.
 
-Plain calls on a disk. What waits for the medium (`write`, `roll`, `prepare`, `remove`) may run in a thread while the
-loop reads; at most one of them runs at a time.
+All operations are blocking calls. Those that wait for the medium (`write`, `roll`, `prepare`, `remove`) may run in a
+thread while the event loop reads; at most one of them runs at a time.
 
 Always true:
-    the manifest lists a segment before anything in it is answered for;
-    the first frame of each ledger in each segment is its key and fence, so that each segment stands alone;
-    an entry is found in the newest segment that has it.
+    the manifest lists a segment before any request is answered for it;
+    the first frame of each ledger in each segment is its key and fence, so that each segment can be read alone;
+    an entry is read from the newest segment that has it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _ids(body: bytes) -> tuple[int, int]:
 
 
 class OpenSegment:
-    """Takes frames at `end`. Everything before `synced_to` is durable."""
+    """Frames are appended at `end`. Everything before `synced_to` is durable."""
 
     def __init__(self, number: int, file: FixedFile) -> None:
         self.number = number
@@ -59,9 +59,9 @@ class OpenSegment:
         self.end = 0
         self.synced_to = 0
         self.entry_count = 0
-        # By ledger and entry, only what is durable.
+        # Durable entries, by ledger and entry.
         self.records: dict[int, dict[int, Located]] = {}
-        # The ledgers whose key and fence are in this segment, as they were written last.
+        # Key and fence of each ledger in this segment, as last written.
         self.marks: dict[int, LedgerMark] = {}
         self.frame_bytes: dict[int, int] = {}
 
@@ -77,7 +77,7 @@ class OpenSegment:
 
 
 class SealedSegment:
-    """Read-only. `damage` is what was bad when its index was made; what goes bad later is found by reading."""
+    """Read-only. `damage`: regions that were invalid when the index was built; reads find later damage."""
 
     def __init__(self, state: SegmentState, file: FixedFile, index: SegmentIndex) -> None:
         self.number = state.number
@@ -85,24 +85,24 @@ class SealedSegment:
         self.damage = state.damage
         self.file = file
         self.index = index
-        # Set where a frame could not be copied: such a segment is not compacted.
+        # Set if a frame could not be copied: the segment is then not compacted.
         self.is_kept = False
 
 
 class Segments:
-    """All segments of a directory. Opening it cuts a torn tail, indexes what has no index, and begins a new segment."""
+    """All segments of a directory. Opening it cuts a torn tail, builds missing indexes, and creates an open segment."""
 
     def __init__(self, disk: Disk, manifest: Manifest, segment_bytes: int) -> None:
         self.manifest = manifest
         # Oldest first.
         self.sealed: list[SealedSegment] = []
-        # Bytes of a write cut short that were dropped when the directory was opened.
+        # Bytes of an interrupted write that were dropped at the start.
         self.torn_bytes = 0
         self._disk = disk
         self._seed = manifest.seed
         self._segment_bytes = segment_bytes
         self._spare: OpenSegment | None = None
-        # The highest number of any segment so far.
+        # The highest segment number so far.
         self._number = max((state.number for state in manifest.segments), default=0)
         self._drop_leftovers()
         empty: list[SealedSegment] = []
@@ -114,18 +114,18 @@ class Segments:
                 segment.index.close()
                 segment.file.close()
                 empty.append(segment)
-        # Whether entries may be missing without a trace, so that "no entry" cannot be said of any.
+        # Whether unknown entries may be missing, so that "no entry" is not a valid answer.
         self.has_doubt = any(segment.damage for segment in self.sealed)
         self.open = self._allocate()
         self._list_open()
-        # Only now: a segment that the manifest lists must be there.
+        # After the manifest was written: the files of a listed segment must exist.
         for segment in empty:
             self._delete_files(segment)
 
     # --- reading
 
     def find(self, ledger: int, entry: int) -> bytes | None:
-        """The stored entry, or None if it is not here for certain. Raises DamagedError, or DiskFailedError."""
+        """The stored entry; None if the bookie certainly lacks it. Raises DamagedError, or DiskFailedError."""
         entries = self.open.records.get(ledger)
         if entries is not None and (located := entries.get(entry)) is not None:
             return self._read(self.open, ledger, entry, located)
@@ -138,7 +138,7 @@ class Segments:
         return None
 
     def is_newest(self, segment: SealedSegment, ledger: int, entry: int) -> bool:
-        """Whether no later segment has the entry too."""
+        """Whether no later segment has the entry."""
         if entry in self.open.records.get(ledger, ()):
             return False
         later = self.sealed[self.sealed.index(segment) + 1 :]
@@ -159,7 +159,7 @@ class Segments:
     # --- writing
 
     def frame_head(self, kind: FrameKind, body: bytes | memoryview, offset: int) -> bytes:
-        """What comes before the body, in the open segment."""
+        """The part of a frame before the body, in the open segment."""
         segment = self.open
         return frame_head(self._seed, segment.number, offset, kind, body, segment.synced_to)
 
@@ -177,7 +177,7 @@ class Segments:
             self._spare = self._allocate()
 
     def roll(self) -> None:
-        """Seal the open segment and go on in a new one. Raises DiskFullError, with nothing changed."""
+        """Seal the open segment and continue in a new one. Raises DiskFullError without a change."""
         self.prepare()
         assert self._spare is not None, "a spare segment was allocated"
         self._seal()
@@ -185,7 +185,7 @@ class Segments:
         self._list_open()
 
     def close(self) -> None:
-        """Seal the open segment: after a clean stop any damage is known for what it is."""
+        """Seal the open segment: after a clean stop, damage cannot be mistaken for a torn tail."""
         self._seal()
         self._save()
         for segment in self.sealed:
@@ -193,11 +193,11 @@ class Segments:
             segment.file.close()
 
     def detach(self, segment: SealedSegment) -> None:
-        """Look for no entry in this segment any more. Call in the loop, before `remove`."""
+        """Stop reading from this segment. Call in the event loop, before `remove`."""
         self.sealed = [each for each in self.sealed if each is not segment]
 
     def remove(self, segment: SealedSegment) -> None:
-        """Give the room of a detached segment back."""
+        """Free the space of a detached segment."""
         self._save([SegmentState(self.open.number)])
         segment.index.close()
         segment.file.close()
@@ -205,7 +205,7 @@ class Segments:
         self._disk.sync_directory()
 
     def settle_damage(self) -> None:
-        """Everything that damaged regions may have held has been written again elsewhere."""
+        """Clear the damage, after all entries of the damaged regions were restored."""
         for segment in self.sealed:
             segment.damage = ()
         self.has_doubt = False
@@ -225,7 +225,7 @@ class Segments:
         return OpenSegment(self._number, file)
 
     def _drop_leftovers(self) -> None:
-        """Remove segments that were allocated ahead, and indexes of segments that are gone."""
+        """Remove preallocated segments, and indexes without a segment."""
         listed = {state.number for state in self.manifest.segments}
         kept = {segment_name(number) for number in listed} | {index_name(number) for number in listed}
         for name in self._disk.names():
@@ -262,7 +262,7 @@ class Segments:
             ledger, entry = _ids(frame.body)
             segment.records.setdefault(ledger, {})[entry] = Located(frame.offset, frame.size)
             segment.note(ledger, frame.size)
-        # Damage may have taken a ledger's key: its entries are of no use without it, other copies are.
+        # The damage may include a ledger's key: its entries cannot be used without it, copies of other members can.
         for ledger in [ledger for ledger in segment.records if ledger not in segment.marks]:
             del segment.records[ledger]
         return segment
@@ -280,7 +280,7 @@ class Segments:
     def _seal(self) -> None:
         segment = self.open
         sealed = self._indexed(SegmentState(segment.number, segment.end), segment)
-        # Another list, not a longer one: the loop may be looking for an entry in it.
+        # A new list: the event loop may be iterating over the old one.
         self.sealed = [*self.sealed, sealed]
 
     def _list_open(self) -> None:
@@ -292,12 +292,12 @@ class Segments:
         save_manifest(self._disk, self.manifest)
 
 
-# How much is read at once around sectors that cannot be read.
+# Read size around sectors that cannot be read.
 _CAREFUL_BYTES = 512
 
 
 def _read_around(file: FixedFile) -> bytes:
-    """The content with zeros where it cannot be read."""
+    """The content, with zeros for sectors that cannot be read."""
     parts = []
     for offset in range(0, file.size, _CAREFUL_BYTES):
         try:

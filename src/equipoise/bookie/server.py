@@ -1,12 +1,12 @@
 """The sockets of a bookie: frames in, answers out, one group of entries in a disk write at a time.
 
-While a group is written and synced, the next one gathers: the slower the disk, the larger the groups. As long as the
-disk is quick (`loop_sync_s`) the loop writes and syncs itself, and the next group gathers in the kernel's buffers: on
-such a disk the way to a thread and back costs more than the sync. Otherwise a thread does.
+While a group is written and synced, the next one is collected: the slower the disk, the larger the groups. On a fast
+disk (`loop_sync_s`) the event loop writes and syncs, and the next group collects in the kernel's buffers: there, the
+switch to a thread and back costs more than the sync. Otherwise a thread writes and syncs.
 
-Always true: nothing is answered with OK before its sync has returned; after a failed sync nothing is answered at all,
-every connection is dropped and `run` raises. What Linux keeps in memory of a failed sync is not what is on the disk.
-The loop and the thread are never at the disk at the same time.
+Always true: a request is answered with OK only after its sync. After a failed sync no request is answered, every
+connection is closed and `run` raises, because the page cache of Linux may differ from the disk then. The event loop and
+the thread never use the disk at the same time.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = ["BookieConnection", "BookieServer", "Judge"]
 
 log = logging.getLogger("equipoise.bookie")
 
-# Groups whose sync times are remembered.
+# Sync times that are kept.
 _SYNCS_KEPT = 1_000
 
 
 class BookieConnection(asyncio.Protocol):
-    """One client. Stops reading while its answers wait to be read."""
+    """One client. Stops reading while its answers are not read."""
 
     def __init__(self, server: BookieServer) -> None:
         self._server = server
         self._reader = FrameReader()
-        # What it has sent is read only once it is known who it is.
+        # Requests before the login are refused.
         self._is_known = server.judge is None
         self._judging: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -84,7 +84,7 @@ class BookieConnection(asyncio.Protocol):
         self._server.wake()
 
     def _log_in(self, request: AddRequest | ReadRequest | BatchRequest | AuthRequest) -> None:
-        """Raises ProtocolError if it is no login, or a second one."""
+        """Raises ProtocolError if the request is not a login, or a second one."""
         judge = self._server.judge
         if not isinstance(request, AuthRequest) or self._judging is not None or judge is None:
             raise ProtocolError("a request before the login, or a login where the bookie requires none")
@@ -116,11 +116,11 @@ class BookieConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-# Whom an answer goes to; None: the bookie itself asked, to compact a segment.
+# The receiver of an answer; None: the bookie itself, which compacts a segment.
 Asker = BookieConnection | None
 
 
-# Why a user is refused; empty: it is not.
+# Returns why a user is refused; empty: accepted.
 Judge = Callable[[str, str], Awaitable[str]]
 
 
@@ -142,29 +142,29 @@ class BookieServer:
         self.connections: set[BookieConnection] = set()
         self._wakened = asyncio.Event()
         self._idle: list[asyncio.Future[None]] = []
-        # One: the order of writes to the disk is the order in which they are asked for.
+        # One thread, so that writes reach the disk in the order of the calls.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._servers: list[asyncio.AbstractServer] = []
-        # How long the last groups took to be written and synced.
+        # Seconds that recent groups took to be written and synced.
         self._sync_s: deque[float] = deque(maxlen=_SYNCS_KEPT)
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._loop_sync_s = loop_sync_s
-        # Whether the loop is to write a group in its next turn; and what went wrong then, for `run`.
+        # Whether the event loop writes a group in its next turn; and the error of such a write, raised by `run`.
         self._is_scheduled = False
         self._problem: EquipoiseError | None = None
-        # Calls that the thread has, or will have; and whether `run` is at work on groups, or has ended.
+        # Calls that run or wait in the thread; and whether `run` writes groups, or has ended.
         self._in_thread = 0
         self._is_at_work = False
 
     @property
     def sync_s_p99(self) -> float:
-        """How long 99 of 100 of the last groups took at most; 0 without any."""
+        """99th percentile of recent group writes, in seconds; 0 without any."""
         times = sorted(self._sync_s)
         return times[len(times) * 99 // 100] if times else 0.0
 
     async def bind(self, host: str, port: int, tls: ssl.SSLContext | None = None, local: str = "") -> int:
-        """Take the port, which is chosen if it is 0, and the Unix socket. Connections are accepted after `accept`."""
+        """Bind the port (0: any free port) and the Unix socket. Connections are accepted after `accept`."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: BookieConnection(self), host, port, ssl=tls, start_serving=False
@@ -181,7 +181,7 @@ class BookieServer:
         return found
 
     async def accept(self) -> None:
-        """Call once the store says what this bookie is: a client that connects looks there."""
+        """Start to accept connections, after the registration: clients compare it when they connect."""
         for server in self._servers:
             await server.start_serving()
 
@@ -189,7 +189,7 @@ class BookieServer:
         if not self.engine.has_work or self._is_scheduled:
             return
         if self._is_quick:
-            # In a turn of its own: after all that this one reads.
+            # In its own turn, after everything that this turn receives.
             self._is_scheduled = True
             self._loop.call_soon(self._write_here)
         else:
@@ -197,7 +197,7 @@ class BookieServer:
 
     @property
     def _is_quick(self) -> bool:
-        """Whether the loop may go to the disk itself. The first group is the thread's."""
+        """Whether the event loop may write to the disk. The thread writes the first group."""
         if self._is_at_work or self._in_thread or self._problem is not None or not self._sync_s:
             return False
         # One slow sync is noise, two in a row are a slow disk.
@@ -206,7 +206,7 @@ class BookieServer:
         )
 
     def _write_here(self) -> None:
-        """Write what waits, as one group; what is left, or goes wrong, is for `run`."""
+        """Write the waiting requests as one group. `run` handles what remains, and errors."""
         self._is_scheduled = False
         if self._is_at_work:
             return
@@ -224,7 +224,7 @@ class BookieServer:
             self._wakened.set()
 
     async def run(self) -> None:
-        """Raises DiskFailedError once the disk cannot be trusted any more."""
+        """Write groups. Raises DiskFailedError after the disk failed."""
         try:
             while True:
                 await self._wakened.wait()
@@ -284,7 +284,7 @@ class BookieServer:
             connection.send(parts)
 
     async def in_thread(self, function: object, *args: object) -> None:
-        """Run a call on the disk beside the loop, after those that were asked for before."""
+        """Run a disk operation in the thread, after earlier ones."""
         self._in_thread += 1
         try:
             await self._loop.run_in_executor(self._thread, function, *args)  # type: ignore[arg-type]
@@ -292,14 +292,14 @@ class BookieServer:
             self._in_thread -= 1
 
     async def copy(self, segment: SealedSegment, *, bytes_per_s: int) -> None:
-        """Write what is live in a segment again, at a bounded pace.
+        """Rewrite the live entries of a segment, at a limited rate.
 
-        Raises DamagedError or DiskFailedError if something cannot be read, DiskFullError if it cannot be written.
+        Raises DamagedError or DiskFailedError if an entry cannot be read, DiskFullError if it cannot be written.
         """
         refusals, copied = self.engine.refusals, 0
         for request in self.engine.copies(segment):
             while self.engine.submit(None, request) is not None:
-                # Clients keep the queue full: it is their turn.
+                # The queue is full with clients' requests: they go first.
                 await self.written()
             copied += len(request.body) if isinstance(request, AddRequest) else 0
             if copied >= bytes_per_s // 10:
@@ -311,7 +311,7 @@ class BookieServer:
             raise DiskFullError("no space to copy the live entries of a segment")
 
     async def written(self) -> None:
-        """Wait until everything that was submitted is durable or refused."""
+        """Wait until every submitted request is durable or refused."""
         if self.engine.has_work:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
@@ -319,7 +319,7 @@ class BookieServer:
             await future
 
     async def close(self) -> None:
-        """Stop listening and drop all clients."""
+        """Stop listening and disconnect all clients."""
         for server in self._servers:
             server.close()
         for connection in list(self.connections):

@@ -1,8 +1,8 @@
 """The file contract of all durable code, and its implementation on the operating system.
 
-`Disk` is one flat directory of append-only files and of files with a fixed size; `write_atomically` builds small files
-that are either old or new on top of it. `DirectoryDisk` is a directory of the operating system. The simulator has
-another implementation, which tears, fills up, lies and rots.
+`Disk` is one flat directory of append-only files and of files of a fixed size. `write_atomically` replaces a small file
+so that after a crash it has its old or its new content. `DirectoryDisk` implements `Disk` on a directory of the
+operating system. The simulator has an implementation with torn writes, full disks, lying syncs and corruption.
 """
 
 from equipoise.disk.contract import Disk, DiskRoom, File, FixedFile, check_name

@@ -1,18 +1,18 @@
 """The operations that durable code may use on a disk.
 
-Two kinds of file: a `File` grows at its end; a `FixedFile` has its whole room from the start and is written at an
-offset, which makes its sync cheaper and a full disk impossible while it is written.
+Two kinds of file: a `File` grows at its end. A `FixedFile` is allocated at its full size and written at offsets: its
+sync is cheaper, and a write to it cannot fail because the disk is full.
 
-Everything is a plain call. `append`, `write`, `read`, `sync`, `truncate`, `rename`, `remove` and
-`sync_directory` may block on a real disk, `sync` and `sync_directory` for milliseconds; an event loop
-that minds hands them to a thread. `size`, `names`, `room` and `close` do not wait for the medium.
+All operations are blocking calls. On a real disk `append`, `write`, `read`, `sync`, `truncate`, `rename`, `remove` and
+`sync_directory` may block, `sync` and `sync_directory` for milliseconds; an event loop can run them in a thread.
+`size`, `names`, `room` and `close` do not wait for the medium.
 
-What survives a crash: bytes that `sync` has covered, under a name that `sync_directory` has covered.
-Of everything else any part may survive, except that appended bytes survive as a prefix and directory
-changes in the order they were made. Of what was written to a fixed file since its last sync any sectors may survive,
-a later write without an earlier one, half a sector too. A truncation is certain only after a sync.
+After a crash a file has at least the bytes that `sync` covered, under a name that `sync_directory` covered. Any part of
+the rest may survive too, with two rules: appended bytes survive as a prefix, and directory changes survive in the order
+in which they were made. Of unsynced writes to a fixed file any sectors may survive: a later write without an earlier
+one, or half a sector. A truncation is durable only after a sync.
 
-Errors: DiskFullError and DiskFailedError, both WorldErrors; FileNotFoundError for a name that is not there.
+Errors: DiskFullError and DiskFailedError, both WorldErrors; FileNotFoundError for a missing file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class File(Protocol):
-    """An append-only file, open. One writer at a time is the caller's care."""
+    """An open append-only file. The caller ensures that there is one writer at a time."""
 
     @property
     def name(self) -> str: ...
@@ -46,20 +46,20 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make the file's content durable. After a failure take everything unsynced as lost."""
+        """Make the content durable. After a failure treat all unsynced bytes as lost."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Drop everything from `size` on. A `size` beyond the end is an error of the caller's."""
+        """Remove everything from `size` on. Raises MisuseError if `size` is beyond the end."""
         ...
 
     def close(self) -> None:
-        """Let go of the file without syncing it."""
+        """Close the file without a sync."""
         ...
 
 
 class FixedFile(Protocol):
-    """A file of a fixed size, zeros at first, open. One writer at a time is the caller's care."""
+    """An open file of a fixed size, initially zeros. The caller ensures that there is one writer at a time."""
 
     @property
     def name(self) -> str: ...
@@ -68,7 +68,7 @@ class FixedFile(Protocol):
     def size(self) -> int: ...
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write bytes at an offset. Beyond the end is an error of the caller's."""
+        """Write bytes at an offset. Raises MisuseError beyond the end."""
         ...
 
     def read(self, offset: int, size: int) -> bytes:
@@ -76,23 +76,23 @@ class FixedFile(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make what was written durable (fdatasync). After a failure take everything unsynced as lost."""
+        """Make the writes durable (fdatasync). After a failure treat all unsynced bytes as lost."""
         ...
 
     def close(self) -> None:
-        """Let go of the file without syncing it."""
+        """Close the file without a sync."""
         ...
 
 
 class DiskRoom(NamedTuple):
-    """Room on the medium, for all its users."""
+    """Space on the medium, shared by all its users."""
 
     free_bytes: int
     total_bytes: int
 
     @property
     def used(self) -> float:
-        """The share that is taken, 0 to 1."""
+        """The share in use, 0 to 1."""
         return 1.0 - self.free_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
@@ -100,18 +100,18 @@ class Disk(Protocol):
     """One flat directory."""
 
     def open(self, name: str) -> File:
-        """Open a file for appending and reading; it is made if it is not there."""
+        """Open a file for appending and reading. Creates it if it is missing."""
         ...
 
     def allocate(self, name: str, size: int) -> FixedFile:
-        """Make a file of fixed size with all its room. A file of that name is an error of the caller's.
+        """Create a file of a fixed size with all its space allocated. Raises MisuseError if the file exists.
 
-        Its name and its room are durable after `sync_directory`. Raises DiskFullError and leaves no file then.
+        Its name and space are durable after `sync_directory`. Raises DiskFullError, without leaving a file.
         """
         ...
 
     def open_fixed(self, name: str) -> FixedFile:
-        """Open a file of fixed size, with the size that it has."""
+        """Open an existing file of a fixed size."""
         ...
 
     def room(self) -> DiskRoom: ...
@@ -125,13 +125,13 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name; a file that had it is replaced at once, never half."""
+        """Rename a file. It replaces a file of the new name atomically."""
         ...
 
     def remove(self, name: str) -> None: ...
 
     def sync_directory(self) -> None:
-        """Make all names durable: files made, renamed and removed so far."""
+        """Make all names durable: files created, renamed and removed so far."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A directory of the operating system as a `Disk`, and small files that are replaced atomically."""
+"""A `Disk` on a directory of the operating system, and atomic replacement of small files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TEMPORARY_SUFFIX = ".new"
 
 
 def write_atomically(disk: Disk, name: str, data: bytes) -> None:
-    """Give a file new content: after a crash at any moment it has the old content or the new.
+    """Replace the content of a file: after a crash at any moment it has the old or the new content.
 
-    On return the new content is durable. On an error the old content stays; a leftover with the suffix
-    `.new` does no harm and is written over next time.
+    On return the new content is durable. After an error the old content remains; a leftover with the suffix `.new` is
+    harmless and overwritten by the next write.
     """
     temporary = name + TEMPORARY_SUFFIX
     file = disk.open(temporary)
@@ -39,7 +39,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class DirectoryDisk:
-    """Files in `path`, which is made if it is not there. Everything else in it is left alone."""
+    """A disk in `path`, which is created if it is missing. Other files in it are not touched."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -71,7 +71,7 @@ class DirectoryDisk:
     def room(self) -> DiskRoom:
         with _translated("room", str(self._path)):
             found = os.statvfs(self._path)
-        # What is kept back for the system's own user counts as taken.
+        # Space reserved for the superuser counts as used.
         kept_back = found.f_bfree - found.f_bavail
         return DiskRoom(found.f_bavail * found.f_frsize, (found.f_blocks - kept_back) * found.f_frsize)
 
@@ -103,7 +103,7 @@ class DirectoryDisk:
 class _DirectoryFile:
     """Holds one descriptor, opened for appending."""
 
-    # Closed, also if opening fails.
+    # Set before the open: `close` works also if the open fails.
     _descriptor = -1
 
     def __init__(self, name: str, path: Path) -> None:
@@ -120,7 +120,7 @@ class _DirectoryFile:
             try:
                 self._write_all(data)
             except OSError:
-                # All or none: a part that did fit is taken back.
+                # All or none: remove the part that was written.
                 with suppress(OSError):
                     os.ftruncate(self._descriptor, start)
                 raise
@@ -162,7 +162,7 @@ class _DirectoryFile:
 
 
 class _FixedDirectoryFile:
-    """Holds one descriptor. Its size never changes, so a sync writes data and no metadata."""
+    """Holds one descriptor. The size never changes, so a sync writes data and no metadata."""
 
     _descriptor = -1
 
@@ -215,7 +215,7 @@ class _FixedDirectoryFile:
 
 @contextmanager
 def _translated(operation: str, name: str) -> Iterator[None]:
-    """Raise our errors in place of the system's; a missing file stays FileNotFoundError."""
+    """Raise our errors instead of OSError; FileNotFoundError passes through."""
     try:
         yield
     except FileNotFoundError:

@@ -16,17 +16,17 @@ from equipoise.resp import RequestLimits
 KIB = 1024
 MIB = 1024 * KIB
 DAY_S = 86_400.0
-# What the kernel takes; above it no peer would be probed at all.
+# The greatest value that the kernel accepts; with a greater one, keepalive would be off.
 KEEPALIVE_CEILING_S = 32_767
 PAYLOAD_BYTES_CEILING = 8 * MIB
-# The reader hands chunks with counts of five digits to the exact parser; a higher ceiling would slow it down.
+# The fast reader passes chunks with counts of five digits to the exact parser, so a higher ceiling would be slower.
 ARGS_CEILING = 9_999
-# A frame between hubs: up to 1,000 messages and what is said about them.
+# Arguments of a frame between hubs: up to 1,000 messages and their metadata.
 FRAME_ARGS = 1_024
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds on what one client, and all of them, may take."""
+    """Bounds on the resources of one client, and of all clients together."""
 
     payload_bytes_max: Annotated[
         int,
@@ -69,7 +69,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             gt=0,
             le=0.9,
             description="Unfinished requests and queued transactions of all clients together, as a share of the "
-            "machine's memory; beyond it a connection of the address that holds most is cut.",
+            "machine's memory; above it, a connection of the address that holds the most is cut.",
         ),
     ] = 0.05
     request_s: Annotated[
@@ -92,8 +92,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(
             ge=0,
-            description="Memory of all messages that wait for their turn in rate limits; beyond it clients are "
-            "refused. Apart from what waits while topics move (cluster.pending_bytes_max).",
+            description="Memory of all messages that wait for tokens of rate limits; above it, publishes are "
+            "refused. Messages that wait while topics move count apart (cluster.pending_bytes_max).",
         ),
     ] = 64 * MIB
     unauthenticated_args_max: Annotated[
@@ -230,7 +230,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             le=1,
             description="Share of connections_max, subscriptions_hub_max, patterns_hub_max, filters_max and "
             "topics_bytes_max that one named user may hold, over all its connections; and of a topic's 1,000 "
-            "shapes of filters, and 1,000 filters that are looked at one by one.",
+            "shapes of filters, and 1,000 filters that are evaluated one by one.",
         ),
     ] = 0.8
     pattern_bytes_max: Annotated[
@@ -294,9 +294,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
     def of_links(self) -> RequestLimits:
-        """For other hubs: a frame carries up to a thousand messages, as long as the hub that sends it permits.
+        """Limits on frames of other hubs: up to a thousand messages, each within the limits of the sending hub.
 
-        Its limits may differ from those here, for instance while settings are changed hub by hub.
+        The sending hub's limits may differ from this hub's, for instance while settings are changed hub by hub.
         """
         requests = self.of_requests(is_authenticated=True)
         return dataclasses.replace(

@@ -1,7 +1,7 @@
 """The hub without its sockets: sessions, topics, users, and the function that publishes.
 
-Pure: time, timers, secret checking and the choice of epochs come from the shell around it, so the simulator runs
-this very code. Everything happens inside callbacks of one event loop; nothing here waits.
+Pure: time, timers and secret checking come from the shell, so the simulator runs the same code. All code runs in
+callbacks of one event loop; nothing here blocks.
 """
 
 from __future__ import annotations
@@ -66,27 +66,27 @@ class HubCore:
         self.turns = Turns(shell)
         self.stats, self.health = Stats(), Health(settings.name)
         self.sessions: dict[int, Session] = {}
-        # Those that are no longer served, but still read what they are owed.
+        # Sessions that are no longer served, but still have output to send.
         self._leaving: set[Session] = set()
-        # Called when the last connection has gone, if the shell waits for it.
+        # Called when the last connection is closed, if the shell waits for it.
         self.when_empty: Callable[[], object] | None = None
-        # The latest connection of each link that smart clients keep.
+        # The latest connection of each smart client's link, by the link's id.
         self.links: dict[bytes, Session] = {}
         self._last_id, self.started_at = 0, shell.now()
-        # Where the hub listens, once it does.
+        # The port that the hub listens on: the configured one until the listener is open.
         self.port = settings.port
-        # A restart under the same name is a new hub: its epochs lie above those of its former life.
+        # A restart under the same name is a new incarnation: its epochs are greater than those of the previous one.
         self.epochs = Epochs(shell.wall_time)
         self.new_epoch, self.note_epoch = self.epochs.new, self.epochs.note
         self.incarnation = self.epochs.last
         self.quotas = Quotas(self.limits)
         self.index = self._new_index()
         self.cluster: OtherHubs = Standalone(settings.name)
-        # None: the hub has no place for logs.
+        # None: the hub has no storage for logs.
         self.logs: HubLogs | None = None
         self.specs = TopicSpecs()
         self.filtering = Filtering(self)
-        # A command that is read later than this comes after a standstill.
+        # Commands read after this time were received after a standstill.
         self.awake_until = ALWAYS_AWAKE
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs, lambda: self.awake_until)
         self.standstill = Standstill(self)
@@ -118,7 +118,7 @@ class HubCore:
         )
 
     def request_limits(self, *, is_authenticated: bool) -> RequestLimits:
-        """Shared by all connections of one standing."""
+        """The limits of all authenticated connections, or of all unauthenticated ones: one shared object each."""
         return self._request_limits if is_authenticated else self._stranger_limits
 
     # --- sessions
@@ -131,9 +131,9 @@ class HubCore:
     def join(
         self, session: Session, wire: Wire, certificate: Sequence[str] = (), *, is_served: bool = True
     ) -> None:
-        """The session's connection is made; if it has to wait for its turn, `Session.proceed` says when that is.
+        """The session's connection is open. Unless `is_served`, the session waits for a call of `Session.proceed`.
 
-        `certificate` has the common names in the client's certificate, if it showed one.
+        `certificate`: the common names in the client's certificate, if it presented one.
         """
         session.wire = wire
         session.write = wire.write
@@ -147,9 +147,9 @@ class HubCore:
             session.stand_by()
 
     def greet(self, session: Session) -> None:
-        """Make the session who a new connection is: by its certificate, else the anonymous user, else a stranger.
+        """Set the user of a new connection: by its certificate, else the anonymous user, else none.
 
-        A stranger has a moment to say who it is.
+        A connection without a user must authenticate within `unauthenticated_timeout_s`.
         """
         certified = certified_user(self, session)
         user = certified or self.users.anonymous
@@ -161,11 +161,11 @@ class HubCore:
         self.expect_login(session)
 
     def expect_login(self, session: Session) -> None:
-        """Cut the session unless it says in time who it is."""
+        """Disconnect the session unless it authenticates within `unauthenticated_timeout_s`."""
         session.cut_after(self.limits.unauthenticated_timeout_s, "no authentication in time")
 
     def log_in(self, session: Session, user: User) -> None:
-        """The client has proved its identity. What the user may not hear, its connection hears no longer."""
+        """The client has authenticated. Subscriptions that the user has no permission for end."""
         self._count_for(session, user)
         session.log_in(user)
         if session.subscriptions is not None:
@@ -176,7 +176,7 @@ class HubCore:
             self.quotas.pass_on(session.user, user, subscriptions=session.subscriptions_held)
 
     def leave(self, session: Session) -> None:
-        """Stop serving the session; send what it is owed, then close."""
+        """Stop serving the session; send its pending output, then close the connection."""
         if session.is_closing:
             return
         session.is_closing = True
@@ -188,7 +188,7 @@ class HubCore:
         session.wire.close()
 
     def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None:
-        """End the session at once. Its client finds the connection closed, without a word, as with Redis."""
+        """Close the connection at once, without an error reply, as Redis does."""
         if session.is_closing:
             return
         log.warning("cut client id=%d addr=%s: %s", session.id, session.address, reason)
@@ -197,10 +197,10 @@ class HubCore:
         session.wire.abort()
 
     def follow(self, session: Session, link: bytes) -> None:
-        """The session is the latest connection of its client's link: the one before is cut, if it is still here.
+        """The session is the latest connection of its client's link: cut the link's previous connection, if it is open.
 
-        The client has given that one up: its publishers know that what was under way is uncertain. Messages that
-        a slow network still brings there would come after newer ones.
+        The client has abandoned the previous connection and reported its unacknowledged messages as uncertain. Messages
+        that a slow network still delivers on it would be published after newer ones.
         """
         former = self.links.get(link)
         if former is not None and former is not session:
@@ -215,7 +215,7 @@ class HubCore:
             session.link = None
 
     def lost(self, session: Session) -> None:
-        """The session's connection is gone, ended by either side."""
+        """The session's connection is closed, by either side."""
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
@@ -225,13 +225,13 @@ class HubCore:
         session.wire = NO_WIRE
 
     def release(self, address: str, serve: Callable[[], None]) -> None:
-        """A connection from the address is no more; `serve` if it still waited for its turn."""
+        """A connection from the address has closed. `serve` identifies it if it was still waiting to be served."""
         self.admission.release(address, serve)
         if not self.admission.count and self.when_empty is not None:
             self.when_empty()
 
     def abort_leaving(self) -> None:
-        """Wait no longer for those that still read."""
+        """Abort the connections that still have output to send."""
         for session in list(self._leaving):
             session.wire.abort()
 
@@ -253,7 +253,7 @@ class HubCore:
     # --- commands
 
     def refuse(self, text: str, *, times: int = 1) -> bytes:
-        """The error reply, and how often it is given counted."""
+        """The error reply; counts it `times` times."""
         self.stats.errors += times
         self.stats.denied += times if text.startswith("NOPERM") else 0
         return error(text)
@@ -261,7 +261,7 @@ class HubCore:
     # --- publishing
 
     def topic_to_publish(self, session: Session, name: bytes) -> Topic | str:
-        """The topic, made if need be, or why the session may not publish to it."""
+        """The topic, created if it does not exist; or the error text, if the session may not publish to it."""
         topic = self.index.topics.get(name)
         if self.users.is_open:
             if topic is not None and session.redirected is None:
@@ -292,7 +292,7 @@ class HubCore:
         return make(name, owner) or self.quotas.no_room(size)
 
     def make_topic(self, name: bytes, owner: str = "") -> Topic | None:
-        """The topic, made if need be; None when the hub is full of topics that are in use."""
+        """The topic, created if it does not exist; None if the hub has no room because all topics are in use."""
         topic = self.index.topics.get(name)
         if topic is not None:
             return topic
@@ -326,14 +326,14 @@ class HubCore:
         if topic.stream is None:
             receivers = self.publish(topic, payloads)
             audience = topic.audience
-            # None: a subscriber went while it was written to.
+            # None: a subscriber was disconnected by the delivery.
             return integer(receivers) if audience is None else audience.reply
         return self.cluster.submit(topic, payloads)
 
     def publish(self, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int:
-        """Deliver a run of messages; receivers of each message.
+        """Deliver a run of messages; return the number of receivers of each message.
 
-        Number it before, unless another hub has, from `first` on: then it counts as published there.
+        `first`: position of the first message, if another hub has numbered (and counted) the run; 0: number it here.
 
         The hot path: per delivery one call of a transport's `write`, per message nothing but its share of encoding.
         One function for both, since a call of another costs a publish to one subscriber 5 %. Keep it that way.
@@ -354,7 +354,7 @@ class HubCore:
             # Other hubs first: they have subscribers of their own to write to.
             deliver_to_hubs(topic, audience, first, payloads)
         backlogs = self.backlogs
-        # Read by `Backlog.hold`, which stands in for `write` at subscribers whose transport is full.
+        # Read by `Backlog.hold`, which replaces `write` for subscribers whose transport is full.
         backlogs.topic = topic
         backlogs.messages = count
         for encode, sessions in audience.groups:
@@ -371,13 +371,13 @@ class HubCore:
         return receivers
 
     def reload_users(self, users: Users) -> None:
-        """Judge all connected clients by the new rules, at once."""
+        """Apply the new access rules to all connected clients at once."""
         reauthorize_all(self, users)
 
-    # --- lives
+    # --- incarnations
 
     def begin_anew(self) -> None:
-        """End this life of the hub: all sessions, topics and patterns; a new incarnation begins."""
+        """Begin a new incarnation: close all sessions; drop all topics and patterns."""
         self.cluster.close()
         self.cluster = Standalone(self.settings.name)
         for session in list(self.sessions.values()):

@@ -81,7 +81,7 @@ class HubSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load_settings(path: Path | None, **overrides: Any) -> HubSettings:
-    """The file's settings with the command line's on top. Raises SettingsError that says what to mend."""
+    """The file's settings, overridden by those of the command line. Raises SettingsError with the reason."""
     values: dict[str, Any] = {}
     if path is not None:
         try:
@@ -96,7 +96,7 @@ def load_settings(path: Path | None, **overrides: Any) -> HubSettings:
         if not isinstance(value, dict):
             values[name] = value
         elif isinstance(table := values.setdefault(name, {}), dict):
-            # What is no table in the file stays as it is, to be complained about.
+            # A value that should be a table and is not stays as it is: the conversion below rejects it.
             table.update((key, item) for key, item in value.items() if item is not None)
     return parse_settings(values)
 

@@ -100,7 +100,7 @@ class MemoryLedgers:
     async def metadata(self, ledger: int) -> LedgerMetadata:
         return self._find(ledger).metadata
 
-    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+    def relocate(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
         """There is one site."""
 
     async def delete(self, ledger: int) -> None:

@@ -58,14 +58,14 @@ def _best(
     racks = {(each.site, each.rack) for each in chosen}
     names = {each.name for each in chosen} | set(excluded)
     ranked = [
-        ((_is_elsewhere(each, site), (each.site, each.rack) in racks, -_room(each), draw()), each)
+        ((_is_remote(each, site), (each.site, each.rack) in racks, -_room(each), draw()), each)
         for _, each in sorted(bookies.items())
         if each.name not in names and not each.is_read_only
     ]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
-def _is_elsewhere(facts: BookieFacts, site: str) -> bool:
+def _is_remote(facts: BookieFacts, site: str) -> bool:
     return bool(site and facts.site and facts.site != site)
 
 
@@ -77,7 +77,7 @@ def _compromises(chosen: list[BookieFacts], site: str) -> list[str]:
     compromises = [
         f"bookie {each.name} is at site {each.site}, not at {site}"
         for each in chosen
-        if _is_elsewhere(each, site)
+        if _is_remote(each, site)
     ]
     racks: dict[tuple[str, str], str] = {}
     for each in chosen:

@@ -149,7 +149,7 @@ class LedgerRecovery:
         self._silent.discard(index)
         if len(self._absent) >= self.metadata.quorum.absent:
             return self._propose_close()
-        return self._unless_hopeless()
+        return self._fail_if_undecidable()
 
     def add_answered(self, bookie: str, entry: int, code: Code) -> list[Effect]:
         """A bookie answered a recovery add."""
@@ -213,13 +213,13 @@ class LedgerRecovery:
                 self._silent.add(index)
             else:
                 effects.append(RecoveryRead(members[index], entry))
-        return self._unless_hopeless() or effects
+        return self._fail_if_undecidable() or effects
 
     def _unknown(self, index: int) -> list[Effect]:
         self._silent.add(index)
-        return self._unless_hopeless()
+        return self._fail_if_undecidable()
 
-    def _unless_hopeless(self) -> list[Effect]:
+    def _fail_if_undecidable(self) -> list[Effect]:
         """Give up once the members left can neither bring a copy nor show that there is none."""
         quorum = self.metadata.quorum
         waiting = quorum.write - len(self._absent) - len(self._silent)

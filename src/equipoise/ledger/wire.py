@@ -1,8 +1,8 @@
 """Frames between a ledger client and a bookie: BookKeeper's protocol, version 2.
 
-A frame is a length word, a header word (version, operation, flags) and the operation's fields, all big endian. Answers
-carry no request id: a client matches them by operation, ledger and entry. Adds of one ledger are answered in order;
-answers of different ledgers overtake each other.
+A frame is a length word, a header word (version, operation, flags) and the operation's fields, big endian. Answers have
+no request id: a client matches them by operation, ledger and entry. Adds of one ledger are answered in order; answers
+of different ledgers may be reordered.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ __all__ = [
 
 VERSION = 2
 _AUTH_PLUGIN = b"equipoise"
-# The length word included. BookKeeper's default; a larger frame closes the connection.
+# Including the length word. BookKeeper's default; a larger frame closes the connection.
 FRAME_BYTES_MAX = 5 * 1024 * 1024
 KEY_BYTES = 20
-# Asked for in place of an entry number: the last entry that the bookie has of the ledger.
+# Entry number of a read for the last entry that the bookie has of the ledger.
 LAST_ENTRY = -1
 
 
 class Operation(IntEnum):
     ADD = 1
     READ = 2
-    # Who the client is. In BookKeeper's form; the content is that of a plugin, here our own.
+    # A login. The frame is BookKeeper's; its content is specific to an auth plugin, here our own.
     AUTH = 3
-    # Several entries, one after the other.
+    # A read of several consecutive entries.
     BATCH = 7
 
 
 class Flag(IntFlag):
     # Of reads: refuse ordinary adds to the ledger from now on.
     FENCE = 1
-    # Of adds: take the entry though the ledger is fenced.
+    # Of adds: accept the entry although the ledger is fenced.
     RECOVERY = 2
-    # Take the request though the bookie is read-only for want of room.
+    # Accept the request although the bookie is read-only for lack of space.
     HIGH_PRIORITY = 4
 
 
@@ -77,13 +77,13 @@ class Code(IntEnum):
     NO_ENTRY = 2
     BAD_REQUEST = 100
     IO_ERROR = 101
-    # Another key than that of the ledger's first request.
+    # The key differs from that of the ledger's first request.
     WRONG_KEY = 102
     BAD_VERSION = 103
     FENCED = 104
     READ_ONLY = 105
     BUSY = 106
-    # The bookie cannot say whether it has the entry.
+    # The bookie does not know whether it has the entry.
     UNKNOWN = 107
 
 
@@ -92,7 +92,7 @@ class AddRequest(NamedTuple):
     entry: int
     key: bytes
     flags: Flag
-    # The stored entry, see `entry.py`; of a request that was read, a view of its frame.
+    # The stored entry, see `entry.py`. In a decoded request, a view of its frame.
     body: bytes | memoryview
 
 
@@ -107,9 +107,9 @@ class ReadRequest(NamedTuple):
 class BatchRequest(NamedTuple):
     ledger: int
     first: int
-    # Comes back with the answer.
+    # Repeated in the answer.
     ticket: int
-    # The first entry comes whatever its size.
+    # The first entry is returned regardless of its size.
     count_max: int
     bytes_max: int
 
@@ -120,7 +120,7 @@ class AuthRequest(NamedTuple):
 
 
 class AuthAnswer(NamedTuple):
-    # Why the client is refused; empty: it is not.
+    # The reason of the refusal; empty: accepted.
     refusal: str
 
 
@@ -133,7 +133,7 @@ class AddAnswer(NamedTuple):
 class ReadAnswer(NamedTuple):
     code: Code
     ledger: int
-    # As it was asked for, LAST_ENTRY too.
+    # As requested, also LAST_ENTRY.
     entry: int
     # The stored entry, if the code is OK.
     body: bytes
@@ -145,7 +145,7 @@ class BatchAnswer(NamedTuple):
     ledger: int
     first: int
     ticket: int
-    # The stored entries from the first on, without a gap; empty unless the code is OK.
+    # Consecutive stored entries from the first on; empty unless the code is OK.
     bodies: list[bytes]
 
 
@@ -168,7 +168,7 @@ def _header(operation: Operation, flags: int = 0) -> int:
     return VERSION << 24 | int(operation) << 16 | int(flags)
 
 
-# Of an add without flags, and of its answer.
+# Header of an add without flags, and of its answer.
 _ADD_HEADER = _header(Operation.ADD)
 _ADD_HEADER_BYTES = _ADD_HEADER.to_bytes(4, "big")
 _READ_ANSWER_HEADER = _header(Operation.READ)
@@ -176,18 +176,18 @@ _ANSWER_BYTES = _ANSWER.size - _LENGTH.size
 
 
 def encode_add(key: bytes, body: bytes, flags: Flag = _NO_FLAGS) -> bytes:
-    """An add of a stored entry, which begins with its ledger and entry."""
+    """Encode an add of a stored entry, which begins with its ledger and entry."""
     return add_head(key, len(body), flags) + body
 
 
 def add_head(key: bytes, size: int, flags: Flag = _NO_FLAGS) -> bytes:
-    """What comes before a stored entry of this size in an add."""
+    """The part of an add before a stored entry of this size."""
     header = _header(Operation.ADD, flags) if flags else _ADD_HEADER
     return _HEAD.pack(4 + KEY_BYTES + size, header) + key
 
 
 def encode_read(ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS) -> bytes:
-    """A read; with `key` it fences the ledger."""
+    """Encode a read. With `key` it fences the ledger."""
     if key is None:
         return _HEAD.pack(20, _header(Operation.READ, flags)) + _IDS.pack(ledger, entry)
     head = _HEAD.pack(20 + KEY_BYTES, _header(Operation.READ, flags | Flag.FENCE))
@@ -199,7 +199,7 @@ def encode_batch(request: BatchRequest) -> bytes:
 
 
 def encode_auth(user: str, password: str) -> bytes:
-    """The client's name and password, which have no NUL byte."""
+    """Encode a login. Name and password contain no NUL byte."""
     return _encode_auth(f"{user}\0{password}")
 
 
@@ -241,7 +241,7 @@ def encode_batch_answer(code: Code, request: BatchRequest, bodies: Iterable[byte
 
 
 def decode_request(frame: bytes) -> AddRequest | ReadRequest | BatchRequest | AuthRequest:
-    """Read a frame without its length word. Raises ProtocolError for anything but an add, a read or a login."""
+    """Decode a frame without its length word. Raises ProtocolError unless it is an add, a read or a login."""
     is_plain_add = frame[:4] == _ADD_HEADER_BYTES
     operation, flags = (Operation.ADD, _NO_FLAGS) if is_plain_add else _operation_of(frame)
     if operation is Operation.AUTH:
@@ -265,7 +265,7 @@ def decode_request(frame: bytes) -> AddRequest | ReadRequest | BatchRequest | Au
 
 
 def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | BatchAnswer | AuthAnswer:
-    """Read an answer without its length word. Raises ProtocolError; an unknown code counts as UNKNOWN."""
+    """Decode an answer without its length word. Raises ProtocolError. An unknown code becomes UNKNOWN."""
     operation = Operation.ADD if frame[:4] == _ADD_HEADER_BYTES else _operation_of(frame)[0]
     if operation is Operation.AUTH:
         return AuthAnswer(_auth_text(frame))
@@ -296,7 +296,7 @@ def _batch_answer(code: Code, ledger: int, first: int, frame: bytes) -> BatchAns
 
 
 def stored_entry(data: bytes) -> tuple[int, int] | None:
-    """Ledger and entry, if the bytes are one whole answer to an add, and it is stored: by far the most frequent."""
+    """Ledger and entry if the bytes are exactly one answer to a successful add, the most frequent case."""
     if len(data) != _ANSWER.size:
         return None
     size, header, code, ledger, entry = _ANSWER.unpack(data)
@@ -318,17 +318,17 @@ def _operation_of(frame: bytes) -> tuple[Operation, Flag]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Holds at most one unfinished frame, in the pieces in which it came."""
+    """Splits a byte stream into frames. Buffers at most one unfinished frame, in the received pieces."""
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._pieces: list[bytes] = []
-        # What is held, and what has to be there for the first frame, or its length word, to be complete.
+        # Buffered bytes, and the bytes needed until the first frame, or its length word, is complete.
         self.buffered_bytes = 0
         self._needed = _LENGTH.size
         self._max = frame_bytes_max - _LENGTH.size
 
     def feed(self, data: bytes) -> Iterable[bytes]:
-        """The frames that are complete now, without their length words. Raises ProtocolError if one is too long."""
+        """The frames that are now complete, without length words. Raises ProtocolError if one is too long."""
         if self._pieces:
             self.buffered_bytes += len(data)
             self._pieces.append(data)
@@ -339,7 +339,7 @@ class FrameReader:
         if len(data) >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(data)
             if size + _LENGTH.size == len(data) and size <= self._max:
-                # By far the most frequent: one frame, whole.
+                # The most frequent case: exactly one frame.
                 self.buffered_bytes = 0
                 return (data[_LENGTH.size :],)
         return self._cut(data)

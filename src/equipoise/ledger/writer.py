@@ -1,14 +1,14 @@
 """Append to one ledger: send each entry to its write set, acknowledge in order, replace bookies that fail.
-
-Pure: events in, effects out. The layer above sends adds, sets the ledger's node by compare-and-set, and reports.
+Pure: events in, effects out. The layer above sends adds, sets the ledger's node by compare-and-set, and reports the
+results as events.
 
 Always true:
-    an entry is acknowledged only if its ack quorum of the present ensemble has stored it, and every entry before it
-    is acknowledged;
-    while the ensemble changes, nothing is acknowledged;
-    after a replacement all adds in flight forget the acks of the replaced member before any of them is acknowledged
-    (apache/bookkeeper#4097, #4651: otherwise an entry counts a bookie that is no longer asked by recovery);
-    a fenced writer acknowledges nothing more.
+    an entry is acknowledged only if its ack quorum of the current ensemble has stored it, and all entries before it are
+    acknowledged;
+    no entry is acknowledged while the ensemble changes;
+    after a replacement all adds in flight discard the acks of the replaced member before any of them is acknowledged
+    (apache/bookkeeper#4097, #4651: otherwise an entry counts a bookie that recovery no longer reads);
+    a fenced writer acknowledges no more entries.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from equipoise.ledger.wire import Code
 
 __all__ = ["BUSY_DELAY_S", "LedgerWriter", "Replacement"]
 
-# How long to wait before an add is sent again to a bookie that said it is busy.
+# Delay before an add is sent again to a busy bookie.
 BUSY_DELAY_S = 0.05
 
-# A bookie to use in the place of one that failed; never one of those given. None: there is none.
+# Chooses a bookie to replace a failed one, outside the given ones. None: there is none.
 Replacement = Callable[[Collection[str]], str | None]
 
 _FATAL = {Code.FENCED: FailureReason.FENCED, Code.WRONG_KEY: FailureReason.WRONG_KEY}
@@ -39,12 +39,12 @@ class _InFlight:
 
     def __init__(self, body: bytes) -> None:
         self.body = body
-        # Indices in the ensemble of the members that have stored it.
+        # Ensemble indices of the members that have stored it.
         self.acks: set[int] = set()
 
 
 class LedgerWriter:
-    """The one writer of an open ledger. `failed` is set once it takes no more entries."""
+    """The only writer of an open ledger. `failed` is set once it accepts no more entries."""
 
     def __init__(self, metadata: LedgerMetadata, replacement: Replacement) -> None:
         self.metadata = metadata
@@ -57,9 +57,9 @@ class LedgerWriter:
         self._in_flight: dict[int, _InFlight] = {}
         # Members that failed and are still in the ensemble.
         self._lost: set[str] = set()
-        # Bookies that failed at any time: not chosen again unless they come back.
+        # Bookies that failed at any time: not chosen again until they reconnect.
         self._avoided: set[str] = set()
-        # What is being written to the ledger's node, if anything.
+        # The proposed node, while it is being written to the store.
         self._proposed: LedgerMetadata | None = None
         self._is_closing = False
 
@@ -74,7 +74,7 @@ class LedgerWriter:
     # --- events
 
     def append(self, payload: bytes) -> tuple[int, list[Effect]]:
-        """Take an entry; its number, and the adds to send. Raises ClosedError once the writer has failed."""
+        """Append an entry. Returns its number and the adds to send. Raises ClosedError once the writer has failed."""
         if self.failed is not None or self._is_closing:
             raise ClosedError(
                 f"ledger {self.metadata.ledger} accepts no more entries: {self.failed or 'closing'}"
@@ -84,11 +84,11 @@ class LedgerWriter:
         self._length += len(payload)
         entry = LedgerEntry(self.metadata.ledger, number, self.confirmed, self._length, payload)
         self._in_flight[number] = _InFlight(encode_entry(entry))
-        # While the ensemble changes, entries wait: they are sent to the members that are agreed on.
+        # While the ensemble changes, entries are held back: they are sent to the members of the new ensemble.
         return number, [] if self._proposed is not None else self._adds(number, self._write_set(number))
 
     def add_answered(self, bookie: str, entry: int, code: Code) -> list[Effect]:
-        """A bookie answered an add. What former members say counts for nothing."""
+        """A bookie answered an add. Answers of former members are ignored."""
         if self.failed is not None or bookie not in self.members:
             return []
         if code in _FATAL:
@@ -105,7 +105,7 @@ class LedgerWriter:
         return self._advance()
 
     def bookie_lost(self, bookie: str) -> list[Effect]:
-        """The connection broke, an answer took too long, or the bookie cannot store: what it has is unknown."""
+        """The connection broke, an answer timed out, or the bookie cannot store: its entries are unknown."""
         self._avoided.add(bookie)
         if self.failed is not None or bookie not in self.members:
             return []
@@ -113,7 +113,7 @@ class LedgerWriter:
         return self._replace_lost()
 
     def bookie_back(self, bookie: str) -> list[Effect]:
-        """The same bookie, with what it had stored, can be reached again."""
+        """The same bookie, with the entries that it had stored, is reachable again."""
         self._avoided.discard(bookie)
         if self.failed is not None:
             return []
@@ -126,14 +126,14 @@ class LedgerWriter:
                 if index in self._write_set(number) and index not in item.acks
                 for add in self._adds(number, (index,))
             ]
-        # A bookie more may be the replacement that was missing.
+        # The bookie may serve as the replacement that was missing.
         return self._replace_lost()
 
     def metadata_set(self) -> list[Effect]:
         """The node was written as proposed."""
         proposed, self._proposed = self._proposed, None
         if proposed is None:
-            # The writer has failed since it asked.
+            # The writer has failed since the proposal.
             return []
         if proposed.state is LedgerState.CLOSED:
             self.metadata = proposed
@@ -141,7 +141,7 @@ class LedgerWriter:
         return self._use(proposed)
 
     def metadata_conflict(self, found: LedgerMetadata) -> list[Effect]:
-        """The node had changed. A proposal of ours whose reply was lost may be what is found."""
+        """The node had changed. The change may be our own proposal whose reply was lost."""
         proposed = self._proposed
         if proposed is None:
             return []
@@ -153,12 +153,12 @@ class LedgerWriter:
             return self._fail(FailureReason.CLOSED if is_same else FailureReason.FENCED)
         if found.current != self.metadata.current:
             return self._fail(FailureReason.METADATA)
-        # Re-replication has changed an earlier segment: the same proposal again, on top of that.
+        # Re-replication has changed an earlier segment: repeat the proposal on top of it.
         self.metadata, self._proposed = found, None
         return self._propose_close() if self._is_closing else self._replace_lost()
 
     def close(self) -> list[Effect]:
-        """Close the ledger after the last acknowledged entry. Entries in flight are cut off."""
+        """Close the ledger after the last acknowledged entry. Entries in flight are dropped."""
         if self.failed is not None or self._is_closing:
             return []
         self._is_closing = True
@@ -175,13 +175,16 @@ class LedgerWriter:
         return [Add(members[index], entry, body) for index in indices if members[index] not in self._lost]
 
     def _needed(self, entry: int) -> int:
-        """Entry 0 is the ledger's header and goes to the whole write quorum: a fence without an entry is not durable
-        on Java bookies, so every member has an entry before the topic lists the ledger."""
+        """The number of acks that an entry needs.
+
+        Entry 0, the ledger's header, needs the whole write quorum. A fence without an entry is not durable on bookies
+        of Apache BookKeeper, so every member has an entry before the topic lists the ledger.
+        """
         quorum = self.metadata.quorum
         return quorum.write if entry == 0 else quorum.ack
 
     def _advance(self) -> list[Effect]:
-        """Acknowledge from the front, as far as the quorums have come."""
+        """Acknowledge entries in order, as far as their quorums are complete."""
         effects: list[Effect] = []
         while self._proposed is None and not self._is_closing:
             item = self._in_flight.get(self.confirmed + 1)
@@ -193,7 +196,7 @@ class LedgerWriter:
         return effects
 
     def _replace_lost(self) -> list[Effect]:
-        """Propose an ensemble without the members that failed, as far as there are others."""
+        """Propose an ensemble without the failed members, as far as there are replacements."""
         if self._proposed is not None or not self._lost or self._is_closing:
             return []
         members = list(self.members)
@@ -203,17 +206,17 @@ class LedgerWriter:
                 if other is not None:
                     members[index] = other
         if tuple(members) == self.members:
-            # Nothing to replace them with: the ensemble stays, and works while the ack quorum answers.
+            # There is no replacement: the ensemble stays, and works while the ack quorum answers.
             return []
         self._proposed = self.metadata.with_members(self.confirmed + 1, tuple(members))
         return [SetMetadata(self._proposed)]
 
     def _use(self, metadata: LedgerMetadata) -> list[Effect]:
-        """The ensemble has changed: entries in flight start over at the members that are new."""
+        """The ensemble has changed: entries in flight are sent to the new members."""
         before, self.metadata = self.members, metadata
         changed = {index for index, member in enumerate(self.members) if member != before[index]}
         self._lost &= set(self.members)
-        # First all acks of replaced members are forgotten; only then is anything sent or acknowledged.
+        # All acks of replaced members are discarded before any entry is sent or acknowledged.
         for item in self._in_flight.values():
             item.acks -= changed
         if self._is_closing:

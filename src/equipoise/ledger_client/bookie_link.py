@@ -1,7 +1,7 @@
-"""One connection to one bookie: adds and reads out, answers matched by operation, ledger and entry.
+"""A connection to one bookie: sends adds and reads, matches answers by operation, ledger and entry.
 
-Always true: each request is answered exactly once, by the bookie or, if the connection breaks or the bookie is silent
-for too long, with "unknown"; never from within the call that sent it.
+Always true: each request is answered exactly once, by the bookie or, after a disconnect or a timeout, with UNKNOWN;
+never during the call that sent it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_FLAGS = Flag(0)
 
 
 class BookieLink(asyncio.Protocol):
-    """Made by the pool for each connection; `is_open` until it breaks, and never again after."""
+    """Created by the pool for each connection. `is_open` until the connection breaks, and never again."""
 
     def __init__(self, on_lost: Callable[[BookieLink], None], *, timeout_s: float) -> None:
         self.is_open = False
@@ -46,12 +46,12 @@ class BookieLink(asyncio.Protocol):
         self._reader = FrameReader()
         self._adds: dict[tuple[int, int], deque[Callable[[Code], None]]] = {}
         self._reads: dict[tuple[int, int], deque[asyncio.Future[ReadAnswer]]] = {}
-        # By ticket.
+        # Batch reads in flight, by ticket.
         self._batches: dict[int, tuple[BatchRequest, asyncio.Future[BatchAnswer]]] = {}
         self._last_ticket = 0
         self._login: asyncio.Future[AuthAnswer] | None = None
-        # Frames of this turn of the loop, sent together at its end. Not on uvloop, where a frame leaves at once: a turn
-        # more costs as much as a write.
+        # Frames of this turn of the event loop, sent together at its end. Not on uvloop, where a frame is sent at once:
+        # an extra turn costs as much as a write.
         self._out: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self._sends_at_once = is_uvloop(self._loop)
@@ -83,7 +83,7 @@ class BookieLink(asyncio.Protocol):
     def ask(
         self, ledger: int, entry: int, *, key: bytes | None = None, flags: Flag = _NO_FLAGS
     ) -> asyncio.Future[ReadAnswer]:
-        """Send a read. The answer comes with the future, which may be cancelled."""
+        """Send a read. The returned future may be cancelled."""
         future: asyncio.Future[ReadAnswer] = self._loop.create_future()
         if not self.is_open:
             future.set_result(ReadAnswer(Code.UNKNOWN, ledger, entry, b""))
@@ -95,7 +95,7 @@ class BookieLink(asyncio.Protocol):
     def ask_batch(
         self, ledger: int, first: int, *, count_max: int, bytes_max: int
     ) -> asyncio.Future[BatchAnswer]:
-        """Send a batch read, which the bookie must support. The future may be cancelled."""
+        """Send a batch read, which the bookie must support. The returned future may be cancelled."""
         future: asyncio.Future[BatchAnswer] = self._loop.create_future()
         self._last_ticket += 1
         request = BatchRequest(ledger, first, self._last_ticket, count_max, bytes_max)
@@ -107,7 +107,7 @@ class BookieLink(asyncio.Protocol):
         return future
 
     async def log_in(self, user: str, password: str) -> None:
-        """Before anything else, where the bookie asks for it. Raises DisconnectedError if it refuses."""
+        """Authenticate before any other request, if the bookie requires it. Raises DisconnectedError if refused."""
         self._login = self._loop.create_future()
         self._send(encode_auth(user, password))
         answer = await self._login
@@ -191,9 +191,9 @@ class BookieLink(asyncio.Protocol):
             callback(code)
 
     def _send(self, *pieces: bytes) -> None:
-        """One frame."""
+        """Send one frame."""
         if self._sends_at_once and self._transport is not None:
-            # One system call, and nothing is copied.
+            # One system call, without a copy.
             self._transport.writelines(pieces)
         else:
             if not self._out:
@@ -209,7 +209,7 @@ class BookieLink(asyncio.Protocol):
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _check_silence(self) -> None:
-        """A bookie that owes answers and has said nothing for so long counts as lost."""
+        """Disconnect a bookie that owes answers and has sent nothing for the timeout."""
         self._timer = None
         if not self._adds and not self._reads and not self._batches:
             return
@@ -221,5 +221,5 @@ class BookieLink(asyncio.Protocol):
 
 
 def _unknown(request: BatchRequest) -> BatchAnswer:
-    """What a bookie that does not answer has said."""
+    """The answer on behalf of a bookie that does not answer."""
     return BatchAnswer(Code.UNKNOWN, request.ledger, request.first, request.ticket, [])

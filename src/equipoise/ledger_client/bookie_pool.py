@@ -1,7 +1,7 @@
 """The registered bookies of a region, and a connection to each bookie in use.
 
-A connection counts only if, once it stands, the store still says of the bookie what was known: a stranger at an old
-address, or an emptied disk under an old name, is not the bookie that acknowledged (apache/bookkeeper#4812).
+A new connection is used only if the bookie's registration is unchanged once it is established: another bookie at an old
+address, or an emptied disk under an old name, does not have the acknowledged entries (apache/bookkeeper#4812).
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ log = logging.getLogger("equipoise.ledger_client")
 
 
 class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How patient a client of bookies is. Seconds."""
+    """Timeouts and rates of a client of bookies."""
 
-    # An answer that takes longer counts as lost: slow disks sync in tenths of a second, sick ones in seconds.
+    # A later answer counts as lost: slow disks sync in tenths of a second, failing ones in seconds.
     answer_timeout_s: float = 2.0
     connect_timeout_s: float = 2.0
-    # So long other members of a ledger are read first after a bookie has not answered.
+    # After a read timed out at a bookie, other members of a ledger are read first for this time.
     silence_s: float = 10.0
-    # Between two attempts to reach a bookie, or to write a node, that failed.
+    # Delay before a failed connect, or a failed write of a node, is retried.
     retry_s: float = 0.2
-    # Appends without any progress for so long fail: what became of them is decided by recovery.
+    # Appends fail after this time without any progress; recovery decides whether they are stored.
     append_timeout_s: float = 10.0
-    # Of copying closed ledgers to the site of their owner: a tenth of a gigabit line, bytes per second.
+    # Limit for copying closed ledgers to the site of their owner: a tenth of a gigabit line, in bytes per second.
     copy_bytes_per_s: float = 12_500_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class BookieAccess:
-    """Who this process is at bookies that speak TLS, and whose certificates it believes."""
+    """The login of this process at bookies with TLS, and the CA that it trusts."""
 
     user: str
     password: str = field(repr=False)
     tls_ca: str
 
     def context(self) -> ssl.SSLContext:
-        """Read for each connection: certificates can be replaced while processes run. Raises OSError."""
+        """Loaded for each connection, so that certificates can be replaced while processes run. Raises OSError."""
         return ssl.create_default_context(cafile=self.tls_ca or None)
 
 
 class BookiePool:
-    """One for each process. `start` before use, `close` at the end."""
+    """One per process. Call `start` before use and `close` at the end."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class BookiePool:
         self._links: dict[str, BookieLink] = {}
         self._connecting: dict[str, asyncio.Task[BookieLink | None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        # Bookies that owed an answer to a read for too long, and when. Others are asked first for a while.
+        # Bookies at which a read timed out, and when. For a while they are read last.
         self._silent: dict[str, float] = {}
 
     @property
     def known(self) -> Mapping[str, BookieFacts]:
-        """The registered bookies by name, as the store said last."""
+        """The registered bookies by name, as of the last read of the store."""
         return self._known
 
     async def start(self) -> None:
@@ -108,26 +108,26 @@ class BookiePool:
                     log.warning("bookies: %s", error)
                 await watch.changed()
 
-    # --- whom to read from
+    # --- which members to read from
 
     def note_silent(self, name: str) -> None:
-        """The bookie has not answered a read in time, or cannot be reached."""
+        """Record that a read timed out at the bookie, or that it is unreachable."""
         self._silent[name] = asyncio.get_running_loop().time()
 
     def is_silent(self, name: str) -> bool:
-        """Whether the bookie is to be asked last: else each window of a long read would wait for it again."""
+        """Whether to read from the bookie last: otherwise each window of a long read would wait for it again."""
         at = self._silent.get(name)
         return at is not None and asyncio.get_running_loop().time() < at + self.settings.silence_s
 
     # --- connections
 
     def open_link(self, name: str) -> BookieLink | None:
-        """The connection if it stands now."""
+        """The connection if it is established."""
         link = self._links.get(name)
         return link if link is not None and link.is_open else None
 
     async def link(self, name: str) -> BookieLink:
-        """A connection. Raises DisconnectedError where none is to be had."""
+        """The connection, established if needed. Raises DisconnectedError if that fails."""
         link = self.open_link(name)
         if link is not None:
             return link
@@ -176,7 +176,7 @@ class BookiePool:
         return link
 
     async def _open(self, facts: BookieFacts) -> BookieLink:
-        """A connection on which requests may be sent. Raises OSError, or DisconnectedError with the reason."""
+        """Connect and log in. Raises OSError, or DisconnectedError with the reason."""
         access = self._access
         if facts.is_secured and access is None:
             raise DisconnectedError(
@@ -189,7 +189,7 @@ class BookiePool:
 
         local = "" if facts.is_secured else local_socket(facts.host, facts.directory)
         if local and sys.platform == "linux" and is_uvloop(loop):
-            # Not there: an earlier release, or one of Java's bookies.
+            # No such socket: an earlier release, or Apache BookKeeper.
             with suppress(OSError):
                 return (await loop.create_unix_connection(made, sock=_connect_local(local)))[1]
         _, link = await loop.create_connection(
@@ -212,7 +212,7 @@ class BookiePool:
 
 
 def _connect_local(name: str) -> socket.socket:
-    """A connection to a Unix socket, which stands at once or not at all. Raises OSError."""
+    """Connect to a Unix socket without waiting. Raises OSError."""
     found = socket.socket(socket.AF_UNIX)
     try:
         found.setblocking(False)

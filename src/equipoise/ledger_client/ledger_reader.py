@@ -1,10 +1,10 @@
 """Read entries of a ledger from any member with a valid copy, and repair members without one.
 
-Where each member has all entries, one of them is asked for many at once (a batch read). Entries that it does not have,
-or has no valid copy of, are read one by one, as are those of bookies that know no batch reads.
+If each member has all entries, many are requested from one member at once (a batch read). Entries that this member
+lacks or has no valid copy of are read one by one, as are those of bookies without batch reads.
 
-Always true: an entry is returned only if its digest is right; damage, silence and errors lead to the next member, never
-to "no such entry".
+Always true: an entry is returned only if its digest is valid. After damage, a timeout or an error the next member is
+read; they never count as "no such entry".
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from equipoise.ledger_client.bookie_pool import BookiePool
 
 __all__ = ["read_confirmed", "read_copy", "read_entries", "write_copy"]
 
-# Entries that are asked for at once: enough to fill a connection, few enough to stop in time; and where they are short.
+# Entries requested at once: enough to fill a connection, few enough to stop in time; the maximum is for short entries.
 _WINDOW = 32
 _WINDOW_MAX = 1024
-# Of one batch read: a bookie answers within some milliseconds.
+# Limits of a batch read: a bookie answers within some milliseconds.
 _BATCH = 512
 _BATCH_BYTES = 1024 * 1024
 _REPAIR = Flag.RECOVERY | Flag.HIGH_PRIORITY
@@ -48,13 +48,13 @@ async def read_entries(
             found.append(entry.payload)
         first += len(entries)
         if not is_batch:
-            # As many as are likely to fit.
+            # The estimated number of entries that fit.
             count = max(_WINDOW, min(_WINDOW_MAX, (bytes_max - size) * len(found) // (size + 1)))
     return found
 
 
 async def read_confirmed(pool: BookiePool, metadata: LedgerMetadata) -> int:
-    """An entry up to which the writer has acknowledged all, as the last entry at a member says; 0 if none says it."""
+    """An entry up to which all are acknowledged, according to the last entry at a member; 0 if no member answers."""
     for bookie in sorted(metadata.current.members, key=pool.is_silent):
         answer = await _ask(pool, bookie, metadata.ledger, LAST_ENTRY)
         if answer is not None and answer.code is Code.OK:
@@ -68,7 +68,7 @@ async def read_confirmed(pool: BookiePool, metadata: LedgerMetadata) -> int:
 async def _read_batch(
     pool: BookiePool, metadata: LedgerMetadata, first: int, last: int, bytes_max: int
 ) -> list[LedgerEntry]:
-    """Entries from the first on that one member has, as far as they are valid; none: read them one by one."""
+    """Valid consecutive entries from one member, starting with `first`. None of them: read one by one."""
     quorum = metadata.quorum
     bookie = _members(pool, metadata, first)[0]
     facts = pool.known.get(bookie)
@@ -98,7 +98,7 @@ async def _read_batch(
 
 
 async def _read_window(pool: BookiePool, metadata: LedgerMetadata, window: range) -> list[LedgerEntry]:
-    """These entries: each asked for at one member, and at the others where that one does not have a valid copy."""
+    """Read these entries, each from one member, and from the others if that one has no valid copy."""
     asked: dict[int, tuple[str, asyncio.Future[ReadAnswer]]] = {}
     links: dict[str, BookieLink | None] = {}
     for entry in window:
@@ -125,7 +125,7 @@ async def _read_window(pool: BookiePool, metadata: LedgerMetadata, window: range
 def _valid(
     asked: tuple[str, asyncio.Future[ReadAnswer]] | None, ledger: int, entry: int
 ) -> LedgerEntry | None:
-    """What a member has answered; None if it has not, or has no valid copy."""
+    """The entry in a member's answer; None without an answer or without a valid copy."""
     if asked is None:
         return None
     answer = asked[1]
@@ -141,13 +141,13 @@ def _valid(
 
 
 def _members(pool: BookiePool, metadata: LedgerMetadata, entry: int) -> list[str]:
-    """Who has the entry, those that have not answered lately last."""
+    """The members that store the entry. Those whose answers recently timed out come last."""
     members = metadata.members_at(entry)
     return sorted((members[index] for index in metadata.quorum.write_set(entry)), key=pool.is_silent)
 
 
 async def read_copy(pool: BookiePool, metadata: LedgerMetadata, entry: int) -> tuple[bytes, LedgerEntry]:
-    """The stored entry and what it says. Members that answered that theirs is damaged get it again."""
+    """The stored entry, encoded and decoded. Members whose copy is damaged receive it again."""
     damaged: list[str] = []
     reasons: list[str] = []
     for bookie in _members(pool, metadata, entry):
@@ -171,7 +171,7 @@ async def read_copy(pool: BookiePool, metadata: LedgerMetadata, entry: int) -> t
 async def write_copy(
     pool: BookiePool, metadata: LedgerMetadata, bookie: str, entry: int, body: bytes
 ) -> Code:
-    """Store a copy of an entry at a bookie, fenced ledger or not."""
+    """Store a copy of an entry at a bookie, also if the ledger is fenced."""
     try:
         link = await pool.link(bookie)
     except DisconnectedError:
@@ -187,7 +187,7 @@ async def write_copy(
 
 
 async def _ask(pool: BookiePool, bookie: str, ledger: int, entry: int) -> ReadAnswer | None:
-    """None if the bookie does not answer in time."""
+    """Send a read to a bookie; None if it does not answer in time."""
     link = await _link(pool, bookie)
     if link is None:
         return None

@@ -27,7 +27,7 @@ from equipoise.store.records.ledgers import LedgersStore
 
 __all__ = ["recover_ledger"]
 
-# The segments changed while it was recovered: begin again, a few times.
+# Attempts: a recovery starts again if the segments changed.
 _ATTEMPTS = 5
 
 
@@ -47,7 +47,7 @@ async def recover_ledger(
 
 
 class _Attempt:
-    """One recovery, from its first effect to its last."""
+    """One attempt of a recovery."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """Copy closed ledgers of a log to the site of its owner, at a bounded pace.
 
-A log whose owner has changed sites goes on in a ledger at the new one at once. Its former ledgers are read over the
-long way, and are lost with the old site, until they have been copied: one ledger after the other, each member that is
-elsewhere replaced by a bookie of this site, as `Repair` replaces one that is drained.
+When the owner of a log changes sites, the log continues at once in a ledger at the new site. Earlier ledgers are read
+from the old site, and would be lost with it, until they have been copied. One ledger is copied after the other; each
+member at another site is replaced by a bookie of this site, as `Repair` replaces a drained one.
 
 Always true:
-    a member counts only after it has every entry that the one before it had;
-    where this site has no bookie for a member, the member stays where it is.
+    a member is replaced only after the new member has every entry of the old one;
+    if this site has no bookie to replace a member, the member stays.
 """
 
 from __future__ import annotations
@@ -27,44 +27,45 @@ __all__ = ["LedgerRelocation"]
 
 log = logging.getLogger("equipoise.ledger_client")
 
-# How often one ledger is tried, and how long after a failure, in seconds: a bookie may be away for a while.
+# Maximum attempts per ledger, and the delay after a failed one, in seconds: a bookie may be temporarily unavailable.
 _TRIES_MAX = 100
 _AGAIN_S = 1.0
 
 
-class _Errand:
-    """One ledger to look after."""
+class _Job:
+    """A ledger to copy."""
 
-    __slots__ = ("due_at", "is_wanted", "ledger", "times_home", "tries")
+    __slots__ = ("checks_passed", "due_at", "is_wanted", "ledger", "tries")
 
     def __init__(self, ledger: int, is_wanted: Callable[[], bool]) -> None:
         self.ledger = ledger
         self.is_wanted = is_wanted
         self.due_at = 0.0
         self.tries = 0
-        # It is looked at twice: the former owner may have finished a copy to its own site meanwhile.
-        self.times_home = 0
+        # Successive checks without a remote member. Two are needed: the previous owner may have finished a copy to its
+        # own site after the first.
+        self.checks_passed = 0
 
 
 class LedgerRelocation:
-    """Owned by the ledgers of one process. `stop` in the end."""
+    """Owned by the ledgers of one process. Call `stop` at the end."""
 
     def __init__(self, pool: BookiePool, records: LedgersStore, random: Random, site: str) -> None:
         self._pool = pool
         self._records = records
         self._site = site
         self._repair = Repair(pool, records, random, site=site, pace=self._pause)
-        self._queue: deque[_Errand] = deque()
-        self._current: _Errand | None = None
+        self._queue: deque[_Job] = deque()
+        self._current: _Job | None = None
         self._task: asyncio.Task[None] | None = None
-        self.ledgers_brought = 0
+        self.ledgers_relocated = 0
         self.bytes_copied = 0
 
-    def bring(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
-        """Copy them later. `is_wanted`: whether the log is still owned here."""
+    def add(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        """Queue ledgers for copying. `is_wanted`: whether the log is still owned here."""
         if not self._site or not ledgers:
             return
-        self._queue.extend(_Errand(ledger, is_wanted) for ledger in ledgers)
+        self._queue.extend(_Job(ledger, is_wanted) for ledger in ledgers)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
@@ -76,36 +77,36 @@ class LedgerRelocation:
 
     async def _work(self) -> None:
         while self._queue:
-            errand = self._current = self._queue.popleft()
-            await asyncio.sleep(errand.due_at - asyncio.get_running_loop().time())
-            if not errand.is_wanted():
+            job = self._current = self._queue.popleft()
+            await asyncio.sleep(job.due_at - asyncio.get_running_loop().time())
+            if not job.is_wanted():
                 continue
-            errand.tries += 1
-            errand.times_home = errand.times_home + 1 if await self._try(errand.ledger) else 0
-            if errand.times_home < 2 and errand.tries < _TRIES_MAX:
-                errand.due_at = asyncio.get_running_loop().time() + _AGAIN_S
-                self._queue.append(errand)
+            job.tries += 1
+            job.checks_passed = job.checks_passed + 1 if await self._try(job.ledger) else 0
+            if job.checks_passed < 2 and job.tries < _TRIES_MAX:
+                job.due_at = asyncio.get_running_loop().time() + _AGAIN_S
+                self._queue.append(job)
         self._task = None
 
     async def _try(self, ledger: int) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the ledger needs no further copies."""
         try:
-            return await self._bring(ledger)
+            return await self._relocate(ledger)
         except StoreError:
             return False
         except LedgerError:
-            # It was deleted, or cannot be read: then it is no matter of sites.
+            # The ledger was deleted or cannot be read: there is nothing to copy.
             return True
 
-    async def _bring(self, ledger: int) -> bool:
+    async def _relocate(self, ledger: int) -> bool:
         metadata, _ = await self._records.load(ledger)
         moves = sum(len(segment.members) for segment in metadata.segments)
         for _ in range(moves):
             if metadata.state is not LedgerState.CLOSED:
                 return False
-            bookie = self._abroad(metadata)
+            bookie = self._remote_member(metadata)
             if bookie is None:
-                # Of a bookie that is away the site is not known.
+                # The site of an unregistered bookie is unknown.
                 return all(
                     name in self._pool.known for segment in metadata.segments for name in segment.members
                 )
@@ -116,22 +117,22 @@ class LedgerRelocation:
                 log.info("ledger %d stays at bookie %s for now: %s", ledger, bookie, outcome.left)
                 return False
             metadata, _ = await self._records.load(ledger)
-            if self._abroad(metadata) is None:
-                self.ledgers_brought += 1
-                log.info("ledger %d has come to site %s", ledger, self._site)
-        return self._abroad(metadata) is None
+            if self._remote_member(metadata) is None:
+                self.ledgers_relocated += 1
+                log.info("ledger %d was copied to site %s", ledger, self._site)
+        return self._remote_member(metadata) is None
 
-    def _abroad(self, metadata: LedgerMetadata) -> str | None:
-        """A member of another site."""
+    def _remote_member(self, metadata: LedgerMetadata) -> str | None:
+        """A member at another site."""
         members = (name for segment in metadata.segments for name in segment.members)
-        return next((name for name in members if self._is_elsewhere(name)), None)
+        return next((name for name in members if self._is_remote(name)), None)
 
-    def _is_elsewhere(self, bookie: str) -> bool:
+    def _is_remote(self, bookie: str) -> bool:
         facts = self._pool.known.get(bookie)
         return facts is not None and bool(facts.site) and facts.site != self._site
 
     def _has_room_for(self, metadata: LedgerMetadata, bookie: str) -> bool:
-        """Whether this site has a bookie to take its place in each segment."""
+        """Whether this site has a bookie to replace it in each segment."""
         own = {
             facts.name
             for facts in self._pool.known.values()
@@ -140,7 +141,7 @@ class LedgerRelocation:
         return all(own - set(segment.members) for segment in metadata.segments if bookie in segment.members)
 
     async def _pause(self, copied_bytes: int) -> None:
-        """So that copying takes no more than its share of disks and lines. Raises LedgerError to break it off."""
+        """Limit the rate of the copy. Raises LedgerError to abort it."""
         self.bytes_copied += copied_bytes
         await asyncio.sleep(copied_bytes / self._pool.settings.copy_bytes_per_s)
         if self._current is not None and not self._current.is_wanted():

@@ -1,4 +1,4 @@
-"""All ledgers of a region, over bookies and the store."""
+"""All ledgers of a region, on bookies and the store."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["BookieLedgers"]
 
 log = logging.getLogger("equipoise.ledger_client")
 
-# Metadata of closed ledgers never changes but for re-replication: so many are remembered.
+# Closed ledgers whose metadata is cached. Only re-replication changes it.
 _REMEMBERED = 1_000
 _SEEN = 100
 _PASSWORD_BYTES = 16
 
 
 class BookieLedgers:
-    """Implements `Ledgers`. One for each process; `start` before use, `close` at the end."""
+    """Implements `Ledgers`. One per process. Call `start` before use and `close` at the end."""
 
     # What an operator does where there are too few.
     more_bookies = "start more with `equipoise bookie`"
@@ -58,14 +58,14 @@ class BookieLedgers:
         self.ledger_relocation = LedgerRelocation(self.pool, self.records, random, site)
         self._closed: OrderedDict[int, LedgerMetadata] = OrderedDict()
         self._open: dict[int, BookieLedger] = {}
-        # Open ledgers of other hubs that are about to release them.
+        # Cached metadata of open ledgers of other hubs that are about to release them.
         self._seen: OrderedDict[int, LedgerMetadata] = OrderedDict()
 
     async def start(self) -> None:
         await self.pool.start()
 
     async def close(self) -> None:
-        """Let go of all connections. Open ledgers stay open in the store: their next owner recovers them."""
+        """Close all connections. Open ledgers stay open in the store: their next owner recovers them."""
         await self.ledger_relocation.stop()
         for ledger in list(self._open.values()):
             await ledger.abandon()
@@ -127,7 +127,7 @@ class BookieLedgers:
         if metadata.state is LedgerState.CLOSED:
             self._remember(metadata)
             return metadata.last
-        # For the reads that follow. Should a member be replaced meanwhile, they look again.
+        # For the reads that follow. If a member is replaced meanwhile, they load the metadata again.
         self._seen[ledger] = metadata
         while len(self._seen) > _SEEN:
             self._seen.popitem(last=False)
@@ -140,7 +140,7 @@ class BookieLedgers:
         try:
             return await read_entries(self.pool, metadata, first, last, bytes_max=bytes_max)
         except LedgerError:
-            # Re-replication, or the writer, may have moved the entries since.
+            # Re-replication or the writer may have moved the entries.
             self._closed.pop(ledger, None)
             self._seen.pop(ledger, None)
             again = await self.metadata(ledger)
@@ -165,8 +165,8 @@ class BookieLedgers:
         self._seen.pop(ledger, None)
         await self.records.delete(ledger)
 
-    def bring_home(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
-        self.ledger_relocation.bring(ledgers, is_wanted)
+    def relocate(self, ledgers: Sequence[int], is_wanted: Callable[[], bool]) -> None:
+        self.ledger_relocation.add(ledgers, is_wanted)
 
     # --- inside
 

@@ -1,7 +1,7 @@
 """Re-replicate ledgers of lost or drained bookies, and restore entries of damaged bookies.
 
-A segment of a ledger gets another member only after every entry of it that the old member had is stored there; then
-one compare-and-set names it. The last segment of an open ledger is its writer's to change.
+A member of a segment is replaced only after the new member has stored every entry of the segment that the old one
+stored; then one compare-and-set updates the node. Only its writer changes the last segment of an open ledger.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """What became of one ledger."""
+    """The result for one ledger."""
 
     ledger: int
     entries_copied: int
-    # Empty: the bookie is no longer asked for any entry of the ledger.
+    # Why the bookie is still a member of the ledger; empty: it is not.
     left: str = ""
 
 
@@ -45,7 +45,7 @@ async def ledgers_on(ledgers: LedgersStore, bookie: str) -> AsyncIterator[Ledger
 
 
 class Repair:
-    """Moves what one bookie has, or had, to others."""
+    """Copies the entries of a bookie, which may be lost, to other bookies."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Repair:
         site: str = "",
         pace: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        """`pace` is awaited after each entry that was copied, with its bytes."""
+        """`pace` is awaited after each copied entry, with its bytes."""
         self._pace = pace
         self._pool = pool
         self._ledgers = ledgers
@@ -64,7 +64,7 @@ class Repair:
         self._site = site
 
     async def move(self, ledger: int, bookie: str) -> RepairOutcome:
-        """Replace the bookie in every segment of the ledger that is its own past."""
+        """Replace the bookie in every segment of the ledger except the last one of an open ledger."""
         copied = 0
         for _ in range(_ATTEMPTS):
             try:
@@ -92,10 +92,10 @@ class Repair:
                 await self._ledgers.set(replace(metadata, segments=tuple(segments)), version)
             except BadVersionError:
                 continue
-            return await self._and_the_rest(ledger, bookie, copied)
+            return await self._move_rest(ledger, bookie, copied)
         return RepairOutcome(ledger, copied, "its node keeps changing")
 
-    async def _and_the_rest(self, ledger: int, bookie: str, copied: int) -> RepairOutcome:
+    async def _move_rest(self, ledger: int, bookie: str, copied: int) -> RepairOutcome:
         rest = await self.move(ledger, bookie)
         return replace(rest, entries_copied=rest.entries_copied + copied)
 
@@ -105,7 +105,7 @@ class Repair:
         return next((at for at, segment in enumerate(past) if bookie in segment.members), None)
 
     async def _copy(self, metadata: LedgerMetadata, at: int, index: int, other: str) -> int:
-        """Store at `other` what the member with this index keeps of the segment."""
+        """Store the entries of the segment that the member with this index stores at `other`."""
         copied = 0
         for entry in entries_of(metadata, at):
             if index in metadata.quorum.write_set(entry):
@@ -126,7 +126,7 @@ def _has(metadata: LedgerMetadata, bookie: str) -> bool:
 
 
 def entries_of(metadata: LedgerMetadata, at: int) -> range:
-    """The entries of a segment: to the next one, or to the end of a closed ledger."""
+    """The entries of a segment: up to the next segment, or to the end of a closed ledger."""
     is_last = at + 1 == len(metadata.segments)
     end = metadata.last + 1 if is_last else metadata.segments[at + 1].first
     return range(metadata.segments[at].first, end)

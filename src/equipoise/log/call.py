@@ -1,4 +1,4 @@
-"""One command call on a log: words, caller, time; and parsing of words."""
+"""A call of a command on a log (words, caller, time), and helpers to parse its words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LogCall", "array_of", "integer_of", "no_group", "nothing", "show"]
 
 
 class LogCall(NamedTuple):
-    """`words` are those of the whole command, its name first. `now_ms` is wall time, `proto` the reader's RESP."""
+    """`words`: the whole command, the name first. `now_ms`: wall time. `proto`: the RESP version of the caller."""
 
     words: list[bytes]
     now_ms: int
@@ -18,7 +18,7 @@ class LogCall(NamedTuple):
 
 
 def integer_of(word: bytes, problem: str = NOT_AN_INTEGER) -> int:
-    """As Redis reads numbers: an optional minus, digits without leading zeros, within 64 bits."""
+    """Parse a number as Redis does: an optional minus, digits without leading zeros, 64 bits."""
     digits = word.removeprefix(b"-")
     if word == b"0":
         return 0
@@ -35,12 +35,12 @@ def array_of(pieces: list[bytes]) -> bytes:
 
 
 def nothing(proto: int) -> bytes:
-    """Redis's null array."""
+    """Encode Redis's null array."""
     return b"_\r\n" if proto == 3 else b"*-1\r\n"
 
 
 def show(word: bytes) -> str:
-    """A name, in an error; Redis prints C strings, which a NUL ends."""
+    """Decode a name for an error message. Redis prints C strings, which end at a NUL."""
     return word.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
@@ -49,7 +49,7 @@ def no_group(key: bytes, group: bytes, where: str = "") -> LogCommandError:
 
 
 def option_value(words: list[bytes], i: int) -> bytes:
-    """The word behind an option."""
+    """The word after an option."""
     if i + 1 >= len(words):
         raise LogCommandError(SYNTAX)
     return words[i + 1]

@@ -1,7 +1,7 @@
 """Redis's stream commands, EQ.STEPS and EQ.GROUP, on one log, by name.
 
-A command reads a log, changes it through records, and returns the reply that is due once they are committed; it raises
-LogCommandError, whose text is the reply, and has changed nothing then.
+A command reads a log, changes it through records, and returns the reply that may be sent once they are committed. If it
+raises LogCommandError, it has changed nothing and the text of the error is the reply.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def type_(log: TopicLog, call: LogCall) -> bytes:
     return simple("stream" if log.exists else "none")
 
 
-# XREAD, XREADGROUP and EQ.READGROUP, which concern several logs and may wait, are in `read`.
+# XREAD, XREADGROUP and EQ.READGROUP are in `read`: they read several logs and may block.
 LOG_COMMANDS: dict[str, LogCommand] = {
     "xadd": xadd,
     "xlen": xlen,

@@ -1,11 +1,12 @@
 """A consumer group: its position, consumers and pending entries.
 
-A durable subscriber reads as one consumer at a time, its holder: each time it attaches it gets a new one, and what was
-pending for the former goes to it. So what a former life of the subscriber still asks for can be refused.
+A durable subscriber reads as one consumer at a time, its holder. Each attach creates a new holder and transfers the
+pending entries of the previous holder to it. Requests under the name of a previous holder, from an older connection of
+the subscriber, can then be refused.
 
 Always true:
-    an entry is pending for one consumer of a group at most, and both know it;
-    what is due for another delivery is in one of two heaps, together with what was and is not any more.
+    an entry is pending for at most one consumer of a group, and group and consumer agree on which;
+    each entry with a due time is in one of two heaps; the heaps may also contain stale items.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ __all__ = [
     "RetryPolicy",
 ]
 
-# How many entries a group has read is not known: it was given an id in the middle, or entries were deleted.
+# Redis's entries-read counter is unknown: the group was created at an id in the middle, or entries were deleted.
 UNKNOWN_READ = -1
 
 
 class RetryPolicy(NamedTuple):
-    """When entries are delivered again, and how often. 0: never, without end; empty: no topic."""
+    """When and how often entries are redelivered. `ack_timeout_ms` 0: never. `deliveries_max` 0: no limit."""
 
     ack_timeout_ms: int = 0
     deliveries_max: int = 0
-    # The topic that gets what was delivered so often and not acknowledged.
+    # Receives entries that were delivered `deliveries_max` times without an ack. Empty: no topic.
     dead_letter: bytes = b""
 
 
@@ -44,7 +45,7 @@ NEVER_RETRIED = RetryPolicy()
 
 
 class PendingEntry:
-    """One entry that a consumer has got and not acknowledged."""
+    """An entry that was delivered to a consumer and is not acknowledged."""
 
     __slots__ = ("consumer", "delivered_ms", "deliveries", "due_ms", "reason", "size")
 
@@ -52,9 +53,9 @@ class PendingEntry:
         self.consumer = consumer
         self.delivered_ms = delivered_ms
         self.deliveries = deliveries
-        # When it is to be delivered again; 0: when the consumer asks for it.
+        # When the entry is redelivered; 0: only when the consumer requests it.
         self.due_ms = 0
-        # Why a consumer refused it; empty: it did not.
+        # The reason of a negative ack; empty: none.
         self.reason = b""
         self.size = size
 
@@ -96,20 +97,20 @@ class PendingEntries:
         return self._order[-1]
 
     def range(self, start: EntryId, end: EntryId) -> Iterator[tuple[EntryId, PendingEntry]]:
-        """Both ends included. Not to be used after a change."""
+        """Both ends included. Not valid after a change of the group."""
         order = self._order
         for i in range(bisect_left(order, start), bisect_right(order, end)):
             yield order[i], self.by_id[order[i]]
 
 
 class Consumer:
-    """One reader of a group, by the name that it gives itself."""
+    """A reader of a group, under the name that it chose."""
 
     __slots__ = ("name", "pending", "seen_ms")
 
     def __init__(self, name: bytes, seen_ms: int) -> None:
         self.name = name
-        # When it last asked for anything. Not recorded by itself: after a failover it is the last recorded delivery.
+        # The time of its last command. Not recorded as a change: after a failover it is the last recorded delivery.
         self.seen_ms = seen_ms
         self.pending = PendingEntries()
 
@@ -132,23 +133,23 @@ class ConsumerGroup:
 
     def __init__(self, name: bytes, last: EntryId, entries_read: int) -> None:
         self.name = name
-        # The last id delivered, and how many entries from the first ever that is.
+        # The last delivered id, and how many entries were ever added up to it.
         self.last = last
         self.entries_read = entries_read
         self.consumers: dict[bytes, Consumer] = {}
         self.pending = PendingEntries()
-        # By durable subscriber, the consumer that it reads as.
+        # Consumer by durable subscriber.
         self.holders: dict[bytes, bytes] = {}
-        # Whether one durable subscriber reads alone.
+        # Whether only one durable subscriber may read.
         self.is_exclusive = False
         self.policy = NEVER_RETRIED
-        # Due at and id, heaps: for another delivery, and for the dead-letter topic. An entry counts if it is pending
-        # and due at that very time.
+        # Heaps of (due time, id), for redelivery and for the dead-letter topic. An item is stale unless the entry is
+        # pending and has that due time.
         self._due: list[tuple[int, EntryId]] = []
         self._dying: list[tuple[int, EntryId]] = []
 
     def consumer(self, name: bytes, at_ms: int) -> Consumer:
-        """Made if need be."""
+        """Get or create a consumer."""
         found = self.consumers.get(name)
         if found is None:
             found = self.consumers[name] = Consumer(name, at_ms)
@@ -157,7 +158,7 @@ class ConsumerGroup:
     def assign(
         self, at: EntryId, consumer: Consumer, delivered_ms: int, deliveries: int, size: int = 0
     ) -> None:
-        """The entry is pending for this consumer and no other."""
+        """Make the entry pending for this consumer only."""
         entry = self.pending.by_id.get(at)
         if entry is not None and entry.consumer is not consumer:
             entry.consumer.pending.remove(at)
@@ -168,14 +169,14 @@ class ConsumerGroup:
             self._make_due(at, entry, delivered_ms + self.policy.ack_timeout_ms)
 
     def release(self, at: EntryId) -> None:
-        """The entry is no longer pending."""
+        """Remove an entry from the pending entries."""
         entry = self.pending.by_id.get(at)
         if entry is not None:
             entry.consumer.pending.remove(at)
             self.pending.remove(at)
 
     def drop(self, name: bytes) -> None:
-        """Forget a consumer and what is pending for it."""
+        """Delete a consumer and its pending entries."""
         consumer = self.consumers.pop(name, None)
         for at in [] if consumer is None else list(consumer.pending.by_id):
             self.pending.remove(at)
@@ -197,7 +198,7 @@ class ConsumerGroup:
                 continue
             for at, entry in list(self.consumers[each].pending.range(ID_MIN, ID_MAX)):
                 if entry.reason:
-                    # No consumer has it in hand: it is delivered again when it is due.
+                    # The entry was negatively acknowledged: it is redelivered when it is due, not with this attach.
                     self.assign(at, consumer, entry.delivered_ms, entry.deliveries, entry.size)
                     self.refuse(at, entry.due_ms, entry.reason)
                 else:
@@ -205,17 +206,17 @@ class ConsumerGroup:
             del self.consumers[each]
 
     def is_displaced(self, name: bytes) -> bool:
-        """Whether another consumer has taken the place of this one, or reads alone."""
+        """Whether another consumer replaced this one as holder, or a durable subscriber reads exclusively."""
         if self.is_exclusive:
             return name not in self.holders.values()
         subscriber, mark, _ = name.rpartition(b"@")
         return bool(mark) and self.holders.get(subscriber, name) != name
 
     def is_held_by(self, name: bytes) -> bool:
-        """Whether a durable subscriber reads as this consumer: its window is bounded."""
+        """Whether a durable subscriber reads as this consumer. Its unacknowledged entries are limited."""
         return name in self.holders.values()
 
-    # --- another delivery
+    # --- redelivery
 
     def set_policy(self, policy: RetryPolicy) -> None:
         self.policy = policy
@@ -239,19 +240,19 @@ class ConsumerGroup:
             heappush(self._dying if is_last else self._due, (due_ms, at))
 
     def next_due_ms(self) -> int | None:
-        """When an entry is to be delivered again; None: none is."""
+        """When the next entry is to be redelivered; None: no entry is."""
         return self._first_of(self._due)
 
     def next_death_ms(self) -> int | None:
-        """When an entry is to go to the dead-letter topic; None: none is."""
+        """When the next entry is to be moved to the dead-letter topic; None: no entry is."""
         return self._first_of(self._dying)
 
     def due(self, now_ms: int) -> list[tuple[EntryId, PendingEntry]]:
-        """What is to be delivered again by now, in the order of ids; it is due until it is delivered."""
+        """Entries due for redelivery by now, in order of ids. They stay due until they are delivered."""
         return self._until(self._due, now_ms)
 
     def dying(self, now_ms: int) -> list[tuple[EntryId, PendingEntry]]:
-        """What was delivered as often as it may be, and is to go to the dead-letter topic by now."""
+        """Entries that reached the delivery limit and are due for the dead-letter topic by now."""
         return self._until(self._dying, now_ms)
 
     def _first_of(self, heap: list[tuple[int, EntryId]]) -> int | None:

@@ -1,10 +1,10 @@
 """The entries of a log, in blocks.
 
-A block holds up to a hundred consecutive entries, the deleted ones among them counted, as Redis's nodes do: trimming
-with `~` removes whole blocks only. An entry is kept in the form in which it is sent to readers.
+A block holds up to a hundred consecutive entries, including deleted ones, as Redis's nodes do. Trimming with `~`
+removes whole blocks only. An entry is stored in the encoding that is sent to readers.
 
-Entries are numbered from 1 in the order in which they were added, over all that the log ever had: a number is never
-given twice, whatever was deleted since.
+Entries are numbered from 1 in the order in which they were added. A number is never reused, also after its entry was
+deleted.
 
 Always true:
     ids rise, within a block and from block to block;
@@ -33,7 +33,7 @@ __all__ = [
 # Redis's `stream-node-max-entries`.
 BLOCK_ENTRIES = 100
 
-# How the fields of a message that was published begin: one field, its name, then the value's length.
+# The first bytes of a published message: one field, its name, then the length of the value.
 _PAYLOAD = b"*2\r\n$7\r\npayload\r\n$"
 
 
@@ -41,10 +41,10 @@ class _Block:
     __slots__ = ("ids", "live", "number", "pieces")
 
     def __init__(self, number: int) -> None:
-        # Of the first entry.
+        # The number of the first entry.
         self.number = number
         self.ids: list[EntryId] = []
-        # The entries as they are sent: an array of id and fields. None: deleted.
+        # The entries as sent to readers: an array of id and fields. None: deleted.
         self.pieces: list[bytes | None] = []
         self.live = 0
 
@@ -55,12 +55,12 @@ class Entries:
     __slots__ = ("_blocks", "_firsts", "bytes", "count", "number")
 
     def __init__(self, number: int = 0) -> None:
-        # Of the last entry that was ever added.
+        # The number of the last entry ever added.
         self.number = number
         self._blocks: list[_Block] = []
-        # The first id that each block was begun with.
+        # The id of the first entry of each block, also if that entry was deleted.
         self._firsts: list[EntryId] = []
-        # Of the entries that are not deleted: how many, and how many bytes.
+        # Number and bytes of the entries that are not deleted.
         self.count = 0
         self.bytes = 0
 
@@ -69,7 +69,7 @@ class Entries:
         return len(self._blocks)
 
     def add(self, at: EntryId, piece: bytes) -> None:
-        """Behind all others."""
+        """Append an entry."""
         block = self._blocks[-1] if self._blocks else None
         self.number += 1
         if block is None or len(block.ids) >= BLOCK_ENTRIES:
@@ -83,7 +83,7 @@ class Entries:
         self.bytes += len(piece)
 
     def add_all(self, ids: list[EntryId], pieces: list[bytes]) -> None:
-        """Behind all others, in this order."""
+        """Append entries in this order."""
         done = 0
         while done < len(ids):
             block = self._blocks[-1] if self._blocks else None
@@ -102,12 +102,12 @@ class Entries:
         self.bytes += sum(map(len, pieces))
 
     def get(self, at: EntryId) -> bytes | None:
-        """The entry as it is sent; None if there is none."""
+        """The entry as sent to readers; None if there is no such entry."""
         found = self._find(at)
         return None if found is None else found[0].pieces[found[1]]
 
     def size(self, at: EntryId) -> int:
-        """In bytes, as it is sent; 0 if there is none."""
+        """Bytes of the entry as sent to readers; 0 if there is no such entry."""
         piece = self.get(at)
         return 0 if piece is None else len(piece)
 
@@ -120,7 +120,7 @@ class Entries:
     def range(
         self, start: EntryId | None = None, end: EntryId | None = None, *, is_reverse: bool = False
     ) -> Iterator[tuple[EntryId, bytes]]:
-        """Entries from `start` to `end`, both included. Not to be used after a change."""
+        """Entries from `start` to `end`, both included. Not valid after a change."""
         blocks = self._blocks
         low = 0 if start is None else max(0, bisect_right(self._firsts, start) - 1)
         high = len(blocks) if end is None else bisect_right(self._firsts, end)
@@ -137,7 +137,7 @@ class Entries:
                     yield ids[i], piece
 
     def behind(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """The entries behind the one of this number, with theirs. Not to be used after a change."""
+        """The entries after this number, each with its number. Not valid after a change."""
         low = max(0, bisect_right(self._blocks, number, key=lambda block: block.number) - 1)
         for block in self._blocks[low:]:
             for of_piece, piece in enumerate(block.pieces, block.number):
@@ -145,7 +145,7 @@ class Entries:
                     yield of_piece, piece
 
     def id_up_to(self, number: int) -> EntryId | None:
-        """The id of the entry of this number, or of the last before it that is known; None: all are behind it."""
+        """The id of the entry with this number, or of the last known entry before it; None: there is none."""
         at = bisect_right(self._blocks, number, key=lambda block: block.number) - 1
         if at < 0:
             return None
@@ -153,12 +153,12 @@ class Entries:
         return block.ids[min(number - block.number, len(block.ids) - 1)]
 
     def number_of(self, at: EntryId) -> int | None:
-        """The number of the entry of this id; None if it is gone."""
+        """The number of the entry with this id; None if the log no longer has it."""
         found = self._find(at)
         return None if found is None else found[0].number + found[1]
 
     def steps(self, start: EntryId, step: int, limit: int) -> tuple[int, list[EntryId]]:
-        """How many entries there are from `start` on, and the id of every `step`-th of them, at most `limit` ids."""
+        """The number of entries from `start` on, and the id of every `step`-th of them, at most `limit` ids."""
         low = max(0, bisect_right(self._firsts, start) - 1)
         count, ids = 0, list[EntryId]()
         for number, block in enumerate(self._blocks[low:]):
@@ -174,7 +174,7 @@ class Entries:
         return count, ids
 
     def delete(self, at: EntryId) -> bool:
-        """Whether there was such an entry."""
+        """Delete an entry. Returns whether it existed."""
         found = self._find(at)
         if found is None:
             return False
@@ -203,10 +203,10 @@ class Entries:
                 break
             self.delete(at)
 
-    # What a trim would leave.
+    # What a trim would keep.
 
     def first_of_last(self, count: int) -> EntryId | None:
-        """The first of the last so many entries; None if all would go."""
+        """The first of the last `count` entries; None if `count` is 0."""
         if not count:
             return None
         skipped = self.count - count
@@ -215,10 +215,10 @@ class Entries:
     def first_whole(
         self, *, keep: int = 0, minimum: EntryId | None = None, limit: int = 0
     ) -> tuple[EntryId | None, int]:
-        """What `~` leaves: the first id kept, None if no entry is, and how many go.
+        """The result of a trim with `~`: the first id kept (None: no entry is kept), and the number of removed entries.
 
-        Whole blocks go from the front: while at least `keep` entries stay or, if `minimum` is given, the block ends
-        before it; and no more than `limit` entries, unless that is 0.
+        Whole blocks are removed from the front while at least `keep` entries remain or, if `minimum` is given, while
+        the block ends before it. At most `limit` entries are removed, unless `limit` is 0.
         """
         gone = 0
         for number, block in enumerate(self._blocks):
@@ -247,23 +247,23 @@ class Entries:
 
 
 def entry_piece(at: EntryId, body: bytes) -> bytes:
-    """An entry as it is sent: an array of its id and of its fields."""
+    """Encode an entry for readers: an array of its id and its fields."""
     spelled = b"%d-%d" % at
     return b"*2\r\n$%d\r\n%b\r\n%b" % (len(spelled), spelled, body)
 
 
 def body_of(piece: bytes) -> bytes:
-    """The fields of an entry as they are stored, out of the entry as it is sent: an array of its id and of them."""
+    """The stored fields of an entry that is encoded for readers."""
     return piece[_fields_at(piece) :]
 
 
 def _fields_at(piece: bytes) -> int:
-    """Behind the array's beginning, and the id's length and id."""
+    """The offset of the fields: after the array header, the length of the id and the id."""
     return piece.index(b"*", piece.index(b"\r\n", piece.index(b"$")))
 
 
 def fields_of(piece: bytes) -> list[bytes]:
-    """The fields and values of an entry as it is sent."""
+    """The fields and values of an entry that is encoded for readers."""
     at = _fields_at(piece)
     end = piece.index(b"\r\n", at)
     fields: list[bytes] = []
@@ -275,7 +275,7 @@ def fields_of(piece: bytes) -> list[bytes]:
 
 
 def spell_fields(fields: Sequence[bytes]) -> bytes:
-    """Fields and values as they are stored and sent."""
+    """Encode fields and values, as stored and sent."""
     if len(fields) == 2:
         name, value = fields
         return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(value), value)
@@ -283,12 +283,12 @@ def spell_fields(fields: Sequence[bytes]) -> bytes:
 
 
 def payload_body(payload: bytes) -> bytes:
-    """The fields of a message that was published, as they are stored."""
+    """Encode a published message as fields."""
     return b"%b%d\r\n%b\r\n" % (_PAYLOAD, len(payload), payload)
 
 
 def payload_of(body: bytes) -> bytes:
-    """What subscribers get of an entry: the value of a lone field `payload`, else all fields, in RESP."""
+    """What subscribers receive of an entry: the value of a lone field `payload`, else all fields in RESP."""
     if not body.startswith(_PAYLOAD):
         return body
     start = body.index(b"\r\n", len(_PAYLOAD)) + 2

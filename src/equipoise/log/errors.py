@@ -12,7 +12,7 @@ NO_SUCH_KEY = "ERR no such key"
 
 
 class LogCommandError(MisuseError):
-    """A command that cannot be carried out. Its text is the reply, with Redis's code and words."""
+    """A command failed. The text is the reply, with the code and wording of Redis."""
 
     @property
     def text(self) -> str:

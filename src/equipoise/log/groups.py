@@ -97,7 +97,7 @@ def xack(log: TopicLog, call: LogCall) -> bytes:
 
 
 def known_group(log: TopicLog, words: list[bytes]) -> ConsumerGroup:
-    """The group that a subcommand of XGROUP names."""
+    """The group that an XGROUP subcommand names."""
     if not log.exists:
         raise LogCommandError(_NO_KEY)
     group = log.groups.get(words[3])
@@ -113,7 +113,7 @@ def _given_id(log: TopicLog, word: bytes, *, is_strict: bool) -> EntryId:
 
 
 def _parse_options(words: list[bytes]) -> tuple[int, bool]:
-    """ENTRIESREAD and, of CREATE, MKSTREAM."""
+    """Parse ENTRIESREAD and, for CREATE, MKSTREAM."""
     subcommand = words[1].lower()
     entries_read, makes_log = UNKNOWN_READ, False
     i = 5

@@ -1,6 +1,6 @@
-"""Ids of entries, `ms-seq`, as Redis reads, writes and counts them.
+"""Ids of entries, `ms-seq`: parsing, formatting and order, as in Redis.
 
-An id is a pair of two 64-bit numbers, compared as such. Within a log ids only rise.
+An id is a pair of 64-bit numbers, compared as a tuple. Ids of a log increase.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ID_MIN: EntryId = (0, 0)
 ID_MAX: EntryId = (_MOST, _MOST)
 
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
-# Digits of the greatest number, and room for leading zeros; Redis takes 127 bytes for the whole id.
+# 20 digits of the greatest number, plus leading zeros. Redis accepts 127 bytes for the whole id.
 _ID_BYTES_MAX = 127
 
 
@@ -36,7 +36,7 @@ def spell_id(at: EntryId) -> bytes:
 
 
 def parse_id(word: bytes, missing_seq: int = 0, *, is_strict: bool = True) -> EntryId:
-    """An id; a lone number has the sequence `missing_seq`. Unless strict, `-` is the least and `+` the greatest."""
+    """Parse an id; a lone number gets the sequence `missing_seq`. Unless strict, `-` is the least, `+` the greatest."""
     if not is_strict and word in (b"-", b"+"):
         return ID_MIN if word == b"-" else ID_MAX
     ms, dash, seq = word.partition(b"-")
@@ -46,7 +46,7 @@ def parse_id(word: bytes, missing_seq: int = 0, *, is_strict: bool = True) -> En
 
 
 def parse_new_id(word: bytes) -> tuple[int, int | None]:
-    """The id that XADD gives to its entry; None for a sequence that the log chooses (`ms-*`)."""
+    """Parse the id argument of XADD. The sequence is None if the log chooses it (`ms-*`)."""
     ms, dash, seq = word.partition(b"-")
     if dash and seq == b"*" and len(word) <= _ID_BYTES_MAX:
         return _number(ms), None
@@ -54,7 +54,7 @@ def parse_new_id(word: bytes) -> tuple[int, int | None]:
 
 
 def parse_bound(word: bytes, *, is_start: bool) -> EntryId:
-    """One end of a range, as the least or greatest id inside it. `(` leaves the id itself out."""
+    """Parse one end of a range: the least or greatest id inside it. `(` excludes the id itself."""
     is_open = word[:1] == b"(" and len(word) > 1
     at = parse_id(word[1:] if is_open else word, 0 if is_start else _MOST, is_strict=is_open)
     if not is_open:
@@ -66,7 +66,7 @@ def parse_bound(word: bytes, *, is_start: bool) -> EntryId:
 
 
 def after(at: EntryId) -> EntryId | None:
-    """The next id; None behind the last."""
+    """The next id; None after the greatest."""
     ms, seq = at
     if seq < _MOST:
         return ms, seq + 1
@@ -74,7 +74,7 @@ def after(at: EntryId) -> EntryId | None:
 
 
 def before(at: EntryId) -> EntryId | None:
-    """The id before; None before the first."""
+    """The previous id; None before the least."""
     ms, seq = at
     if seq > 0:
         return ms, seq - 1

@@ -26,7 +26,7 @@ def info_stream(log: TopicLog, call: LogCall) -> bytes:
     facts: list[tuple[str, bytes]] = [
         ("length", integer(entries.count)),
         ("radix-tree-keys", integer(entries.blocks)),
-        # Of a tree that is not here: as many as Redis needs for a tree without common prefixes.
+        # Redis's field. There is no radix tree here: as many nodes as Redis needs for one without common prefixes.
         ("radix-tree-nodes", integer(entries.blocks + 1)),
         ("last-generated-id", bulk(spell_id(log.last))),
         ("max-deleted-entry-id", bulk(spell_id(log.max_deleted))),
@@ -49,7 +49,7 @@ def info_stream(log: TopicLog, call: LogCall) -> bytes:
 
 
 def _parse_full(words: list[bytes]) -> int:
-    """XINFO STREAM key FULL [COUNT n]: how many entries to show; 0 is all."""
+    """Parse XINFO STREAM key FULL [COUNT n]: the number of entries to show; 0: all."""
     if words[3].lower() != b"full" or len(words) not in (4, 6):
         raise _syntax(words)
     if len(words) == 4:

@@ -1,8 +1,8 @@
 """Batches with publisher sequence numbers: a resent batch is added once.
 
-A publisher sends one batch at a time, and sends the same one again until it is answered. So the last number and its id,
-which the log remembers of each publisher, are enough to answer a repetition as the batch itself was: the entries of a
-batch have ids and numbers in a row.
+A publisher has one batch in flight and resends it until it receives a reply. The entries of a batch have consecutive
+ids and numbers. The log therefore needs only the last number of each publisher and its id to reply to a resent batch as
+to the original.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _EXHAUSTED = "ERR the ids of this millisecond are exhausted, unable to add the b
 
 
 class NumberedBatch(NamedTuple):
-    """Of the last message of a batch in the log. 0 and None: it is there, and where is not remembered."""
+    """The last message of a batch in the log. 0 and None: the log has it; its number and id are unknown."""
 
     number: int
     at: EntryId | None
 
     def receipt(self, receivers: int) -> bytes:
-        """As that of EQ.PUBLISH, and the id."""
+        """Encode the reply of EQ.PUBLISH, followed by the id."""
         at = null(3) if self.at is None else bulk(spell_id(self.at))
         words = (bulk(TRUNK), integer(DURABLE_EPOCH), integer(self.number), integer(receivers))
         return array((*words, at))
 
 
 def add_numbered(log: TopicLog, words: Sequence[bytes], now_ms: int) -> NumberedBatch:
-    """Add a batch unless it is there. `words`: publisher, run, number of the first message, the messages.
+    """Add a batch unless the log has it. `words`: publisher, run, number of the first message, the messages.
 
     Raises LogCommandError.
     """

@@ -1,4 +1,4 @@
-"""XPENDING, XCLAIM and XAUTOCLAIM: entries that are delivered and not acknowledged."""
+"""XPENDING, XCLAIM and XAUTOCLAIM: entries that were delivered and not acknowledged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from equipoise.resp.replies import bulk, integer, null
 
 __all__ = ["xautoclaim", "xclaim", "xpending"]
 
-# Entries that XAUTOCLAIM looks at for each one that it may claim.
+# Entries that XAUTOCLAIM scans per entry of COUNT.
 _LOOKED_AT = 10
 _CLAIMED_DEFAULT = 100
 _COUNT_MAX = (2**63 - 1) // 16
@@ -126,7 +126,7 @@ def xclaim(log: TopicLog, call: LogCall) -> bytes:
 
 
 def _leading_ids(words: list[bytes], i: int) -> tuple[list[EntryId], int]:
-    """The ids from `i` on, and where the first word stands that is none."""
+    """The ids from `i` on, and the index of the first word that is not an id."""
     ids: list[EntryId] = []
     for word in words[i:]:
         try:
@@ -164,7 +164,7 @@ def _parse_claim(words: list[bytes], i: int, now_ms: int) -> _Claim:
 
 
 def _see(log: TopicLog, group: ConsumerGroup, name: bytes, now_ms: int) -> None:
-    """The consumer claims something; made if need be."""
+    """Create the consumer if needed and record its activity."""
     if name not in group.consumers:
         log.change(ConsumerCreated(group.name, name, now_ms))
     group.consumers[name].seen_ms = now_ms

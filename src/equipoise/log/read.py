@@ -1,9 +1,10 @@
 """XLEN, XRANGE, XREVRANGE, XREAD, XREADGROUP and EQ.READGROUP.
 
-A read of several logs is parsed once (`parse_read`) and served log by log (`serve`): the logs may be at several hubs.
+A read of several logs is parsed once (`parse_read`) and executed per log (`serve`), because the logs may be at several
+hubs.
 
-EQ.READGROUP is XREADGROUP for durable subscribers: each entry comes with the number of its deliveries, and asking for
-what is pending does not count as one.
+EQ.READGROUP is XREADGROUP for durable subscribers: each entry is returned with its delivery count, and reading pending
+entries does not increase the count.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ __all__ = [
     "xrevrange",
 ]
 
-# What one reply brings at most, once it has an entry: a client that wants more asks again from the last id on.
+# Maximum bytes of entries in a reply, which has at least one entry. A client reads on from the last id.
 REPLY_BYTES_MAX = 8 * 1024 * 1024
 
 # Ids in one reply of EQ.STEPS.
 _STEPS_MAX = 10_000
-# What a durable subscriber may have got and not acknowledged, before it gets more.
+# Limits of unacknowledged entries per durable subscriber.
 WINDOW_ENTRIES = 10_000
 WINDOW_BYTES = 32 * 1024 * 1024
 
@@ -79,7 +80,7 @@ def _range(log: TopicLog, call: LogCall, low: bytes, high: bytes, *, is_reverse:
 
 
 def _bounded(found: Iterator[tuple[EntryId, bytes]], count: int) -> list[tuple[EntryId, bytes]]:
-    """The first so many of them, all if 0; no more than fit into a reply, but at least one."""
+    """The first `count` entries (0: all) that fit into a reply, at least one."""
     taken: list[tuple[EntryId, bytes]] = []
     size = 0
     for item in found:
@@ -93,9 +94,9 @@ def _bounded(found: Iterator[tuple[EntryId, bytes]], count: int) -> list[tuple[E
 
 
 def steps(log: TopicLog, call: LogCall) -> bytes:
-    """EQ.STEPS topic after step limit: the places at which a reader may divide what is behind an id.
+    """EQ.STEPS topic after step limit: positions at which a reader can split the entries after an id.
 
-    The reply: how many entries were ever added, the last id, how many entries are behind `after`, and the id of every
+    Returns the number of entries ever added, the last id, the number of entries after `after`, and the id of every
     `step`-th of these, at most `limit` ids.
     """
     since, step, limit = parse_id(call.words[2]), integer_of(call.words[3]), integer_of(call.words[4])
@@ -112,21 +113,21 @@ def steps(log: TopicLog, call: LogCall) -> bytes:
 
 @dataclass(slots=True)
 class LogRead:
-    """What XREAD or XREADGROUP asks for. `group` None: XREAD."""
+    """The arguments of XREAD or XREADGROUP. `group` None: XREAD."""
 
     keys: list[bytes]
-    # As they were given; `resolve` says what they mean for a log.
+    # As given; `resolve` interprets them for a log.
     starts: list[bytes]
     # 0: all.
     count: int = 0
-    # None: does not wait. 0: for ever.
+    # None: does not block. 0: blocks without a timeout.
     block_ms: int | None = None
     group: bytes | None = None
     consumer: bytes = b""
     is_acked: bool = False
     # EQ.READGROUP.
     is_counted: bool = False
-    # By key, from where on to read once resolved; None: what the group has not got yet.
+    # Start by key, once resolved; None: entries not yet delivered to the group.
     since: dict[bytes, EntryId | None] = field(default_factory=dict)
 
 
@@ -187,12 +188,12 @@ def _milliseconds(word: bytes) -> int:
 
 
 def resolve(log: TopicLog, read: LogRead, key: bytes, start: bytes) -> None:
-    """Take down from where on this log is to be read: `$`, `+` and `>` mean what they mean now."""
+    """Resolve where to start in this log: `$`, `+` and `>` refer to the present state."""
     if read.group is None:
         if start == b"$":
             read.since[key] = log.last
         elif start == b"+":
-            # The last entry, or the next one if there is none.
+            # The last entry, or the next one if the log is empty.
             last = log.entries.last()
             read.since[key] = log.last if last is None else _before(last)
         elif start == _NEW:
@@ -209,7 +210,7 @@ def resolve(log: TopicLog, read: LogRead, key: bytes, start: bytes) -> None:
 
 
 def group_start(start: bytes) -> EntryId | None:
-    """From where on a consumer reads what it has got; None: what its group has not got yet. Raises LogCommandError."""
+    """Where a consumer starts in its pending entries; None: entries new to its group. Raises LogCommandError."""
     if start == b"$":
         raise LogCommandError(
             "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer "
@@ -225,7 +226,7 @@ def _before(at: EntryId) -> EntryId:
 
 
 def serve(log: TopicLog, read: LogRead, key: bytes, now_ms: int, proto: int) -> list[bytes] | None:
-    """The entries of one log; None if it has none to give. Called again when the log has grown."""
+    """The entries of one log; None if it has none to deliver. Called again after the log has grown."""
     since = read.since[key]
     if read.group is None:
         assert since is not None, "only groups know what they have got"
@@ -252,7 +253,7 @@ def serve(log: TopicLog, read: LogRead, key: bytes, now_ms: int, proto: int) -> 
 
 
 def _require_room(log: TopicLog, group: ConsumerGroup, name: bytes, key: bytes) -> None:
-    """Refuse a durable subscriber that gets nothing, though there is more, before it has acknowledged some."""
+    """Refuse a durable subscriber that reached its limit of unacknowledged entries while more entries are available."""
     start, reader = after(group.last), group.consumers.get(name)
     if start is None or reader is None or not group.is_held_by(name):
         return
@@ -265,7 +266,7 @@ def _require_room(log: TopicLog, group: ConsumerGroup, name: bytes, key: bytes) 
 
 
 def require_place(group: ConsumerGroup, consumer: bytes, key: bytes) -> None:
-    """Refuse a consumer whose place another one has taken."""
+    """Refuse a consumer that was displaced by another."""
     if group.is_displaced(consumer):
         raise LogCommandError(
             f"DISPLACED a durable subscriber has attached to '{show(group.name)}' of '{show(key)}' and reads in the "
@@ -282,7 +283,7 @@ def _consumer(log: TopicLog, group: ConsumerGroup, name: bytes, now_ms: int) -> 
 
 
 def _deliver_again(log: TopicLog, group: ConsumerGroup, read: LogRead, now_ms: int) -> list[bytes]:
-    """Entries that are due for another delivery."""
+    """Deliver entries that are due for redelivery."""
     due = group.due(now_ms)
     taken: list[tuple[EntryId, PendingEntry, bytes]] = []
     trimmed = tuple(at for at, _ in due if log.entries.get(at) is None)
@@ -308,7 +309,7 @@ def _deliver_again(log: TopicLog, group: ConsumerGroup, read: LogRead, now_ms: i
 def _deliver(
     log: TopicLog, group: ConsumerGroup, read: LogRead, count: int, now_ms: int, proto: int
 ) -> list[bytes] | None:
-    """Entries that no consumer of the group has got, the first so many; all if `count` is 0."""
+    """Deliver the first `count` entries that are new to the group; all if `count` is 0."""
     start = after(group.last)
     if start is None:
         return None
@@ -329,7 +330,7 @@ def _deliver(
             entries_read = log.entries_until(at)
     ids = tuple(at for at, _ in taken)
     log.change(EntriesDelivered(group.name, read.consumer, ids, now_ms, entries_read, not read.is_acked))
-    # What is trimmed: an id that no entry has, no fields, and how many.
+    # A gap item: the id 0-0, null fields, and the number of trimmed entries that the group missed.
     gap = [array_of([bulk(b"0-0"), null(proto), integer(missed)])] if missed else []
     return gap + [_counted(read, piece, 1) for _, piece in taken]
 
@@ -347,7 +348,7 @@ def _within_window(
 
 
 def _counted(read: LogRead, piece: bytes, deliveries: int) -> bytes:
-    """The entry, with the number of its deliveries if that is asked for."""
+    """The entry, with its delivery count for EQ.READGROUP."""
     return b"*3%b%b" % (piece[2:], integer(deliveries)) if read.is_counted else piece
 
 
@@ -360,7 +361,7 @@ def _history(
     now_ms: int,
     proto: int,
 ) -> list[bytes]:
-    """What the consumer has got and not acknowledged."""
+    """The entries pending for the consumer."""
     pieces: list[bytes] = []
     rows: list[tuple[EntryId, int, int]] = []
     start = after(since)
@@ -368,7 +369,7 @@ def _history(
     size = 0
     for at, entry in pending:
         if read.is_counted and entry.reason:
-            # Refused: it is delivered again when it is due.
+            # Negatively acknowledged: redelivered when it is due.
             continue
         size += len(pieces[-1]) if pieces else 0
         if (read.count and len(pieces) >= read.count) or size > REPLY_BYTES_MAX:
@@ -388,7 +389,7 @@ def _history(
 
 
 def assemble(parts: list[tuple[bytes, list[bytes]]], proto: int) -> bytes:
-    """The reply: entries by key. None at all: null."""
+    """Encode the reply: entries by key; null without any."""
     if not parts:
         return nothing(proto)
     if proto == 3:

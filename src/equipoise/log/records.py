@@ -1,10 +1,10 @@
 """Records of a log: each is one complete change of its state.
 
-Records say what happened, not what was asked: an id that was chosen, the entries that a consumer got, the time. So the
-same records always give the same state, at whichever hub they are read.
+Records contain results, not requests: the chosen id, the entries that a consumer received, the time. The same records
+therefore give the same state at every hub.
 
-A run is what is appended at once: one entry of a ledger. It is stored as MessagePack, records as arrays that begin
-with their number. Numbers are never given a second meaning.
+A run is a list of records appended together, as one entry of a ledger. It is encoded as MessagePack; a record is an
+array that begins with its tag. A tag is never reused with another meaning.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ __all__ = [
 
 
 class LogCreated(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """An empty log, made by XGROUP CREATE … MKSTREAM."""
+    """Creates an empty log (XGROUP CREATE … MKSTREAM, XCFGSET … MKSTREAM)."""
 
 
 class EntryAdded(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """`body` is the array of fields and values in RESP, as it is sent to readers."""
+    """`body`: the array of fields and values in RESP, as sent to readers."""
 
     ms: int
     seq: int
     body: bytes
-    # Of a producer that may send the entry again: its name and its name for the entry. Empty: none.
+    # The producer and its idempotency token for the entry, if the producer may resend it. Empty: none.
     producer: bytes = b""
     token: bytes = b""
 
 
 class EntriesTrimmed(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """All entries before this id are gone."""
+    """Removes all entries before this id."""
 
     first: EntryId
 
@@ -75,7 +75,7 @@ class EntriesDeleted(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class LastIdSet(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """XSETID, with all that it leaves as it was spelled out."""
+    """XSETID, with the values that its omitted options default to."""
 
     last: EntryId
     entries_added: int
@@ -93,7 +93,7 @@ class GroupDestroyed(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """The last delivered id of a group."""
+    """Sets the last delivered id of a group."""
 
     group: bytes
     last: EntryId
@@ -112,7 +112,7 @@ class ConsumerDeleted(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class EntriesDelivered(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """New entries went to a consumer for the first time; pending from now on unless NOACK was asked for."""
+    """New entries were delivered to a consumer. They are pending unless NOACK was given."""
 
     group: bytes
     consumer: bytes
@@ -123,7 +123,7 @@ class EntriesDelivered(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class EntriesPending(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """Entries are pending for this consumer, whichever had them before: (id, delivered at, deliveries) of each."""
+    """Makes entries pending for this consumer only: (id, delivered at, deliveries) of each."""
 
     group: bytes
     consumer: bytes
@@ -131,25 +131,25 @@ class EntriesPending(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class EntriesAcked(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Entries are no longer pending."""
+    """Removes entries from the pending entries."""
 
     group: bytes
     ids: tuple[EntryId, ...]
 
 
 class LogDeleted(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """The log is as if it had never been."""
+    """Resets the log to the state before its creation."""
 
 
 class IdempotencySet(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """XCFGSET: how long, and how many of, a producer's tokens are remembered."""
+    """XCFGSET: retention time and maximum number of a producer's tokens."""
 
     duration_s: int
     tokens_max: int
 
 
 class ProducerAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=30):
-    """The entry before this record is number `n` of a run of its producer."""
+    """The entry of the previous record is number `n` of a run of its producer."""
 
     producer: bytes
     run: int
@@ -157,10 +157,9 @@ class ProducerAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=30):
 
 
 class ConsumerAttached(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    """A durable subscriber reads as this consumer from now on; what was pending for its former one goes to the new one.
-
-    Of an exclusive subscriber: what was pending for any consumer. If it `is_restarted` the subscriber cannot know what
-    it has got before: each of these entries counts as delivered once more.
+    """A durable subscriber attached as this consumer. The entries pending for its previous consumer become pending for
+    this one; for an exclusive subscriber, those of all consumers. If it `is_restarted`, the subscriber does not know
+    which entries it received: each of them counts as delivered once more.
     """
 
     group: bytes
@@ -172,7 +171,7 @@ class ConsumerAttached(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class EntriesAckedUpTo(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """What is pending for the consumer up to this id is no longer."""
+    """Removes the consumer's pending entries up to this id."""
 
     group: bytes
     consumer: bytes
@@ -180,7 +179,7 @@ class EntriesAckedUpTo(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 
 class EntriesRefused(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """A negative ack: the entries are due for another delivery then."""
+    """A negative ack: the entries are redelivered at `due_ms`."""
 
     group: bytes
     ids: tuple[EntryId, ...]
@@ -189,7 +188,7 @@ class EntriesRefused(msgspec.Struct, frozen=True, array_like=True, tag=18):
 
 
 class RetryPolicySet(msgspec.Struct, frozen=True, array_like=True, tag=19):
-    """When entries of a group are delivered again, how often, and which topic gets them then. 0, empty: never, none."""
+    """When and how often entries of a group are redelivered, and the dead-letter topic. 0: never; empty: no topic."""
 
     group: bytes
     ack_timeout_ms: int
@@ -198,7 +197,7 @@ class RetryPolicySet(msgspec.Struct, frozen=True, array_like=True, tag=19):
 
 
 class GroupReset(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """The group begins anew behind this id: nothing is pending."""
+    """The group starts again after this id, without pending entries."""
 
     group: bytes
     last: EntryId
@@ -232,21 +231,21 @@ class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """All state but the entries themselves. First in each ledger, so that the ledgers before can be deleted."""
+    """The state of the log except its entries. Each ledger starts with one, so that earlier ledgers can be deleted."""
 
     exists: bool
-    # The first entry that is kept; what ledgers hold below it is gone.
+    # The first entry that is kept; earlier entries in ledgers are deleted.
     first: EntryId
     last: EntryId
     entries_added: int
     max_deleted: EntryId
     groups: tuple[GroupSnapshot, ...]
-    # By producer, (token, id) of each entry that it may send again, the oldest first.
+    # By producer: (token, id) of each remembered entry, oldest first.
     producers: tuple[tuple[bytes, tuple[tuple[bytes, EntryId], ...]], ...] = ()
     duration_s: int = 0
     tokens_max: int = 0
     sequences: tuple[SequenceRow, ...] = ()
-    # Of the last entry ever added.
+    # Number of the last entry ever added.
     number: int = 0
 
 
@@ -284,7 +283,7 @@ def encode_run(records: Sequence[LogRecord]) -> bytes:
 
 
 def decode_run(data: bytes, place: str) -> list[LogRecord]:
-    """Raises DamagedError, which names the place, if the bytes are no run of records."""
+    """Raises DamagedError, which names the place, if the bytes are not a run of records."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as problem:

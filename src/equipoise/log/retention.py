@@ -1,6 +1,7 @@
 """Which entries of a log may be trimmed: by age, count, size, or acknowledgement by every group.
 
-An entry goes as soon as one of these holds. Its age is that of its id. Without a group nothing counts as consumed.
+An entry is trimmed as soon as one of the limits is exceeded. Its age is that of its id. Without a group, no entry
+counts as consumed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["RetentionLimits", "trim_log"]
 
 
 class RetentionLimits(Protocol):
-    """What is kept, as a topic's spec has it. None: no limit."""
+    """Limits of the spec of a topic. None: no limit."""
 
     @property
     def age_s(self) -> float | None: ...
@@ -27,7 +28,7 @@ class RetentionLimits(Protocol):
 
 
 def trim_log(log: TopicLog, limits: RetentionLimits, now_ms: int) -> int:
-    """Remove what may go; how many entries."""
+    """Trim the entries beyond the limits. Returns how many."""
     first = ID_MIN
     if limits.age_s is not None:
         first = (max(0, now_ms - int(limits.age_s * 1_000)), 0)
@@ -43,7 +44,7 @@ def trim_log(log: TopicLog, limits: RetentionLimits, now_ms: int) -> int:
 
 
 def _first_within(log: TopicLog, bytes_max: int) -> EntryId:
-    """The first of the last entries that have no more than so many bytes."""
+    """The first of the last entries that together have at most `bytes_max` bytes."""
     size = log.entries.bytes
     for at, piece in log.entries.range():
         if size <= bytes_max:

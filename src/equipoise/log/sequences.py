@@ -1,7 +1,7 @@
-"""The last sequence number of each producer, by which resent entries are dropped.
+"""The last sequence number of each producer, by which resent entries are deduplicated.
 
-A producer numbers its entries within runs: 0, 1, 2 … without a gap; the runs rise. Of each producer the last number
-is enough, however many entries it has added: what is not beyond it has been added, and what leaves a gap is refused.
+A producer numbers its entries within a run: 0, 1, 2 … without gaps. Run numbers increase. Only the last number of each
+producer is stored: an entry with a number up to it is a duplicate, an entry that would leave a gap is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from equipoise.log.ids import EntryId
 
 __all__ = ["PRODUCERS_MAX", "ProducerSequences", "SequenceRow"]
 
-# Producers that one log remembers. Beyond them the one that has been silent for longest is forgotten.
+# Maximum number of producers per log. Beyond it the producer that was idle for longest is evicted.
 PRODUCERS_MAX = 10_000
 
 # Producer, run, number, id of the entry.
@@ -21,20 +21,20 @@ SequenceRow = tuple[bytes, int, int, EntryId]
 
 
 class ProducerSequences:
-    """Owned by a TopicLog."""
+    """Owned by TopicLog."""
 
     __slots__ = ("_last",)
 
     def __init__(self, rows: tuple[SequenceRow, ...] = ()) -> None:
-        # The one that was silent for longest first.
+        # In order of the last entry: the producer that was idle for longest first.
         self._last: OrderedDict[bytes, tuple[int, int, EntryId]] = OrderedDict(
             (producer, (run, n, at)) for producer, run, n, at in rows
         )
 
     def known(self, producer: bytes, run: int, n: int, count: int = 1) -> tuple[bool, EntryId | None]:
-        """Whether the entry was added before, and its id if that is remembered. Raises LogCommandError for a gap.
+        """Whether the entry is a duplicate, and its id if it is known. Raises LogCommandError for a gap.
 
-        `count`: of a batch, whose last entry is number `n`.
+        `count`: the entries of a batch; `n` is the number of its last one.
         """
         last = self._last.get(producer)
         if last is not None and (run, n) <= last[:2]:

@@ -1,18 +1,18 @@
-"""EQ.GROUP: durable subscribers and redelivery times.
+"""EQ.GROUP: durable subscribers and redelivery.
 
-A durable subscriber is a consumer group of its own, or a consumer of a group that several share. It attaches before it
-reads, and each time its connection was lost; then no earlier read of it can take entries any more. It gets first what
-is pending for it, then what is new; both by EQ.READGROUP.
+A durable subscriber is a consumer group of its own, or a consumer of a group that several subscribers share. It
+attaches before it reads, and after each loss of its connection; from then on its earlier reads cannot take entries. It
+first receives its pending entries, then new ones, both by EQ.READGROUP.
 
-    ATTACH topic group subscriber client serial [SHARED] [START id]
-                                       the consumer to read as, and whether the subscriber is new
-    ACKUPTO topic group consumer id    acknowledge what is pending for the consumer up to the id
-    NACK topic group delay-ms reason id [id …]
-                                       deliver the entries again, so much later
-    SET topic group [ACKTIMEOUT ms] [DELIVERIES n DEADLETTER topic]
-                                       deliver again what is not acknowledged in time, so often at most
-    RESET topic group id               begin anew behind the id; nothing is pending
-    SHOW topic group                   where it is
+  ATTACH topic group subscriber client serial [SHARED] [START id]
+                     the consumer to read as, and whether the subscriber is new
+  ACKUPTO topic group consumer id    acknowledge the consumer's pending entries up to the id
+  NACK topic group delay-ms reason id [id …]
+                     redeliver the entries after the delay
+  SET topic group [ACKTIMEOUT ms] [DELIVERIES n DEADLETTER topic]
+                     redeliver unacknowledged entries after a timeout, up to a number of times
+  RESET topic group id               start again after the id, without pending entries
+  SHOW topic group                   state of the group
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
     "group_show",
 ]
 
-# Names of groups, subscribers and clients; and the reason of a negative ack.
+# Maximum length of the names of groups, subscribers and clients, and of the reason of a negative ack.
 NAME_BYTES_MAX = 256
-# A day: a delay beyond it is a mistake in the unit.
+# A day. A longer delay is probably a wrong unit.
 _MS_MAX = 24 * 60 * 60 * 1_000
 _DELIVERIES_MAX = 1_000_000
 
@@ -77,7 +77,7 @@ def group_attach(log: TopicLog, call: LogCall) -> bytes:
 
 
 def _behind(log: TopicLog, start: bytes, *, is_strict: bool = True) -> EntryId:
-    """The id behind which to begin: one that is given, `$` for the last, `#5` for that of the fifth entry."""
+    """The id after which to start: an id, `$` for the last entry, or `#5` for the fifth."""
     if start == b"$":
         return log.last
     if start[:1] != b"#":
@@ -199,7 +199,7 @@ def group_show(log: TopicLog, call: LogCall) -> bytes:
 
 
 def mark_of(group: ConsumerGroup) -> EntryId:
-    """All up to this id is acknowledged: what is behind it may be delivered once more."""
+    """The id up to which all entries are acknowledged. Later entries may be delivered again."""
     if not len(group.pending):
         return group.last
     return before(group.pending.first()) or ID_MIN

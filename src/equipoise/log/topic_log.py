@@ -1,10 +1,10 @@
 """The state of one topic's log: a fold over its records.
 
-`apply` is the only way in which the state changes, but for `Consumer.seen_ms`. `change` applies a record that a command
-has decided on and keeps it for the layer above, which takes it with `take_changes` and appends it.
+Only `apply` changes the state, except for `Consumer.seen_ms`. `change` applies a record of a command and keeps it until
+the layer above takes it with `take_changes` and appends it.
 
-So the state runs ahead of what is committed, by what is being appended. The layer above holds every reply, of a read
-as of a write, until what it was made from is committed; if that fails it throws the state away and folds anew.
+The state is therefore ahead of the committed records. The layer above holds every reply, to reads and writes, until the
+records that it depends on are committed. If the append fails, that layer discards the state and folds the log again.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from equipoise.log.sequences import ProducerSequences
 
 __all__ = ["TOKENS_MAX", "TOKEN_DURATION_S", "TopicLog"]
 
-# How long a producer's token is remembered, and how many of each producer: Redis's defaults.
+# Retention time and maximum number of a producer's tokens: Redis's defaults.
 TOKEN_DURATION_S = 100
 TOKENS_MAX = 100
 
 
 class TopicLog:
-    """Owned by whatever appends to the log; commands get it for one call each."""
+    """Owned by the component that appends to the log. Commands receive it for one call."""
 
     def __init__(self) -> None:
-        # Records that are applied and not taken yet.
+        # Records that are applied and not yet taken.
         self._changes: list[r.LogRecord] = []
         self.entries = Entries()
         self._clear()
 
     def _clear(self) -> None:
-        # Whether there is a log: one without entries may have been created, or emptied.
+        # Whether the log exists. A log without entries may have been created or emptied.
         self.exists = False
         self.entries = Entries(self.entries.number)
-        # The id and the number of the last entry ever added, and the greatest id ever deleted by XDEL.
+        # Id and number of entries ever added, and the greatest id deleted by XDEL.
         self.last: EntryId = ID_MIN
         self.entries_added = 0
         self.max_deleted: EntryId = ID_MIN
         self.groups: dict[bytes, ConsumerGroup] = {}
-        # By producer, the id of the entry that it gave each token to, the oldest first.
+        # By producer: the id of the entry of each token, oldest first.
         self.producers: dict[bytes, OrderedDict[bytes, EntryId]] = {}
         self.token_duration_s = TOKEN_DURATION_S
         self.tokens_max = TOKENS_MAX
@@ -53,12 +53,12 @@ class TopicLog:
     # --- changes
 
     def change(self, record: r.LogRecord) -> None:
-        """What a command has decided on."""
+        """Apply a record of a command and keep it for `take_changes`."""
         self._changes.append(record)
         self.apply(record)
 
     def change_all(self, ms: int, seq: int, bodies: list[bytes]) -> None:
-        """Entries without producers, the first under this id, decided on by one command or by several in a row."""
+        """Add entries without producers, the first under this id, for one command or several consecutive ones."""
         numbers = range(seq, seq + len(bodies))
         self._changes += [r.EntryAdded(ms, n, body) for n, body in zip(numbers, bodies, strict=True)]
         ids = [(ms, n) for n in numbers]
@@ -68,7 +68,7 @@ class TopicLog:
         self.entries_added += len(bodies)
 
     def take_changes(self) -> list[r.LogRecord]:
-        """All since the last call, to be appended."""
+        """The records since the last call, to be appended."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -194,7 +194,7 @@ class TopicLog:
     # --- snapshots
 
     def snapshot(self) -> r.LogSnapshot:
-        """All but the entries, for the beginning of a ledger."""
+        """The state except the entries, for the beginning of a ledger."""
         return r.LogSnapshot(
             exists=self.exists,
             first=self.entries.first() or ID_MAX,
@@ -210,12 +210,12 @@ class TopicLog:
         )
 
     def _restore(self, record: r.LogSnapshot) -> None:
-        """Entries are kept: those that earlier ledgers still hold have been added already."""
+        """Keep the entries: those in earlier ledgers that still exist were added before this record."""
         entries = self.entries
         self._clear()
         self.entries = entries
         entries.trim(record.first)
-        # Snapshots of earlier releases do not say.
+        # Snapshots of earlier releases lack the number.
         entries.number = max(entries.number, record.number or record.entries_added)
         self.exists, self.last = record.exists, record.last
         self.entries_added, self.max_deleted = record.entries_added, record.max_deleted
@@ -242,13 +242,13 @@ class TopicLog:
         return self.entries.first() or ID_MIN
 
     def has_deleted_since(self, at: EntryId) -> bool:
-        """Whether XDEL may have left a hole behind this id, so that entries cannot be counted."""
+        """Whether XDEL may have deleted an entry after this id, so that entries cannot be counted."""
         return (
             self.entries.count > 0 and self.max_deleted != ID_MIN and self.max_deleted >= max(at, self.first)
         )
 
     def entries_until(self, at: EntryId) -> int:
-        """How many entries were ever added up to this id; UNKNOWN_READ if that is unknown."""
+        """How many entries were ever added up to this id; UNKNOWN_READ if it cannot be counted."""
         if not self.entries_added:
             return 0
         if not self.entries.count and at <= self.last:
@@ -262,11 +262,11 @@ class TopicLog:
 
     @property
     def lag_max(self) -> int:
-        """How many entries the slowest group has not read, as far as that can be told; 0 without groups."""
+        """The greatest known lag of a group; 0 without groups."""
         return max((self.lag(group) or 0 for group in self.groups.values()), default=0)
 
     def missed(self, group: ConsumerGroup) -> int:
-        """How many entries the group has not got, and will not get: they are trimmed. 0 if that cannot be told."""
+        """How many trimmed entries the group has missed; 0 if that is unknown."""
         first = self.entries.first()
         if first is None or first <= group.last or group.entries_read == UNKNOWN_READ:
             return 0
@@ -274,7 +274,7 @@ class TopicLog:
         return 0 if until == UNKNOWN_READ else max(0, until - 1 - group.entries_read)
 
     def next_due_ms(self) -> int | None:
-        """When an entry of any group is to be delivered again, or to die; None: none is."""
+        """When the next entry of a group is to be redelivered or moved to its dead-letter topic; None: never."""
         groups = self.groups.values()
         due = [
             at for group in groups for at in (group.next_due_ms(), group.next_death_ms()) if at is not None

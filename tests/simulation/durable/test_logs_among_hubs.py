@@ -51,7 +51,9 @@ CASES = (
 # again and again. durable-sites 7002, 20000: a log stayed claimed by a hub that no longer wanted it. durable-unled
 # 20005: a full hub registered without its load. 20045: the check took logs as spread while a hub had some to give away.
 # durable-zombie 31003: a log was given up and opened again while the first attempt still waited for its release.
+# durable-marks 29: the case: a hub that began its next life between two requests of the judge was taken for broken.
 MENDED = [
+    ("durable-marks", 29),
     ("durable-doubt", 13),
     ("durable-sites", 7002),
     ("durable-sites", 20_000),

@@ -70,8 +70,8 @@ def test_a_closed_ledger_comes_to_the_site_of_its_owner_slowly_and_outlives_the_
         ledger = await closed_ledger(east)
         assert await members(west, ledger) == set(EAST)
         began_at = sim.now
-        west.bring_home([ledger], lambda: True)
-        assert await sim.until(lambda: west.ledger_relocation.ledgers_brought == 1, 60.0)
+        west.relocate([ledger], lambda: True)
+        assert await sim.until(lambda: west.ledger_relocation.ledgers_relocated == 1, 60.0)
         assert await members(west, ledger) == set(WEST)
         assert west.ledger_relocation.bytes_copied >= 3 * ENTRIES * ENTRY_BYTES
         assert sim.now - began_at >= west.ledger_relocation.bytes_copied / CLIENT_SETTINGS.copy_bytes_per_s
@@ -92,7 +92,7 @@ def test_copying_ends_when_the_log_has_another_owner_and_waits_for_bookies_of_th
         sim.host("b6").crash(silent=True)
         await sim.until(lambda: "b6" not in west.pool.known, 60.0)
         owned = [True]
-        west.bring_home([ledger], lambda: owned[0])
+        west.relocate([ledger], lambda: owned[0])
         await sim.until(lambda: west.ledger_relocation.bytes_copied >= 2 * ENTRIES * ENTRY_BYTES, 60.0)
         await asyncio.sleep(5.0)
         left = await members(west, ledger)

@@ -1,11 +1,11 @@
 """Decide whether and when a new connection is served.
 
-Loopback is exempt by default from the limits per address: what runs on this machine could do worse. A connection
-above the rate is not refused but waits its turn. Turns go round the addresses, one connection each: a crowd that
-reconnects at once is served in order and does not starve connected clients, and a flood from one address makes that
-address wait, no other. A connection that closes while it waits has used nothing up.
+Loopback is exempt by default from the limits per address: a local process could do worse harm anyway. A connection
+above the rate is not rejected but queued. Addresses are served round-robin, one connection each: many clients that
+reconnect at once are served in order and do not starve connected clients, and a flood from one address delays only that
+address. A connection that closes while it is queued does not count towards the rate.
 
-An address is what one client can have many of at no cost: an IPv4 address, or an IPv6 network of 64 bits.
+An address is an IPv4 address, or an IPv6 network of 64 bits, because one client can have many addresses in that.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionLimits", "is_loopback"]
 
 _NETWORK_BITS = 64
-# Sums of fractions of a second are not exact.
+# Tolerance for rounding errors of times.
 _TOLERANCE_S = 1e-6
 
 
 class ConnectionLimits:
-    """Counts connections in total and per address, and gives those above the rate their turns.
+    """Counts connections in total and per address, and queues those above the rate.
 
     Owned by HubCore. `now` and `call_later` are the loop's.
     """
@@ -39,16 +39,17 @@ class ConnectionLimits:
         self._call_later = call_later
         self.count = 0
         self._by_address: dict[str, int] = {}
-        # When the last connection was served, or would have been at the rate: a second's worth may come at once.
+        # Time at which the last connection was served, or would have been at the rate: bursts of one second are
+        # allowed.
         self._served_at = -math.inf
-        # What to call for each connection that waits, by address; the address whose turn is next comes first.
+        # By address, the callbacks of its queued connections; the next address comes first.
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         # Runs exactly while a connection waits.
         self._timer: Timer | None = None
 
     @property
     def addresses(self) -> int:
-        """How many have a connection that counts."""
+        """Number of addresses with a connection that counts."""
         return len(self._by_address)
 
     @property
@@ -56,7 +57,7 @@ class ConnectionLimits:
         return sum(map(len, self._waiting.values()))
 
     def refusal(self, address: str) -> str | None:
-        """Why the connection is not to be served at all, in Redis's words where it has them."""
+        """The error text if the connection is rejected, as in Redis where it has one; else None."""
         if self.count >= self._limits.connections_max:
             return "ERR max number of clients reached"
         if self._counts(address):
@@ -66,7 +67,7 @@ class ConnectionLimits:
         return None
 
     def admit(self, address: str, serve: Callable[[], None]) -> bool:
-        """Count the connection in; whether it is served now. If not, `serve` is called when it is its turn."""
+        """Count the connection; return whether it is served now. If not, `serve` is called in its turn."""
         self.count += 1
         if not self._counts(address):
             return True
@@ -80,7 +81,7 @@ class ConnectionLimits:
         return False
 
     def release(self, address: str, serve: Callable[[], None] | None = None) -> None:
-        """A connection is no more; `serve` if it may still wait for its turn."""
+        """A connection has closed. `serve` identifies it if it may still be queued."""
         self.count -= 1
         if not self._counts(address):
             return
@@ -99,7 +100,7 @@ class ConnectionLimits:
                 self.stop()
 
     def stop(self) -> None:
-        """Serve no more clients: the hub closes."""
+        """Drop the queue and the timer: the hub closes, or no connection is queued."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -116,9 +117,9 @@ class ConnectionLimits:
             self._timer = self._call_later(max(0.0, self._next_at() - self._now()), self._serve)
 
     def _serve(self) -> None:
-        """Give the next address its turn; and those after it as far as the rate has room."""
+        """Serve the next address, and further ones as far as the rate allows."""
         self._timer = None
-        # Due because its timer fired, however the clock rounds.
+        # The connection is due because its timer fired, whatever the rounding of the clock.
         self._served_at = self._next_at()
         while True:
             network, queue = next(iter(self._waiting.items()))
@@ -148,7 +149,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _network(address: str) -> str:
-    """What counts as one address."""
+    """The address, or the IPv6 network that counts as one."""
     try:
         parsed = _plain(address)
     except ValueError:
@@ -159,6 +160,6 @@ def _network(address: str) -> str:
 
 
 def _plain(address: str) -> IPv4Address | IPv6Address:
-    """Without a zone, and as IPv4 where that is all there is in it. Raises ValueError for what is no address."""
+    """Parse an address: drop the zone, unwrap mapped IPv4. Raises ValueError for anything else."""
     parsed = ip_address(address.partition("%")[0])
     return (isinstance(parsed, IPv6Address) and parsed.ipv4_mapped) or parsed

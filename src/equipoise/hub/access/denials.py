@@ -20,14 +20,14 @@ class _Limited(Protocol):
     def limits(self) -> Limits: ...
 
 
-# Of a name, in an error: enough to know it by, as Redis shows of unknown commands.
+# Most bytes of a name in an error text, as in Redis for unknown commands.
 SHOWN_BYTES = 128
 
 RESERVED = "ERR names that begin with $lane/ are reserved for hubs: choose another"
 
 
 def denial(session: _Client, action: Action, name: bytes) -> str:
-    """Redis's code, the user and the action, so that the rule to change is plain."""
+    """NOPERM with the user, the action and the name, which identify the rule to change."""
     who = session.user.name if session.user is not None else "nobody"
     shown = name[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
     return f"NOPERM user '{who}' may not {action} '{shown}'"

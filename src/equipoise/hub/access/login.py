@@ -1,8 +1,8 @@
-"""Verify secrets beside the event loop: scrypt takes some 50 ms by design.
+"""Verify secrets in threads: scrypt takes about 50 ms by design.
 
-A few are checked at once and the rest queue, for as long as their clients are there: a client that floods a hub with
-logins and goes away leaves no work behind. A login that was right is remembered by a keyed digest, so that a fleet that
-reconnects with one password pays once.
+A few are checked at once and the rest queue, as long as their clients are connected: a client that floods a hub with
+logins and disconnects leaves no work behind. A successful login is cached by a keyed digest, so a fleet that reconnects
+with one password is checked once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from equipoise.access import verify_secret
 
 REMEMBERED_MAX = 20_000
-"""More than one fleet has users, or each visit of a client would cost its hub 50 ms again. 130 B each, under 3 MB."""
+"""Cached logins, at 130 B each, under 3 MB: more than a fleet has users, since each miss costs the hub 50 ms."""
 
 
 class Logins:

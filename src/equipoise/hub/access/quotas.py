@@ -1,10 +1,10 @@
 """Resources that clients hold at a hub, in total and by user, and their limits.
 
-A limit per connection bounds nothing where a client may open thousands of them. So each resource that lasts has a
-total per hub, and one named user holds at most a share of it: whatever a tenant does, the others find room. On a hub
-without users, and for the anonymous user, the totals alone hold.
+A limit per connection is no bound if a client may open thousands of them. So each persistent resource has a total per
+hub, and one named user may hold at most a share of it, so that no tenant can exhaust it. On a hub without users, and
+for the anonymous user, only the totals apply.
 
-Always true: the amounts are those taken and not yet given back, and none is negative.
+Always true: the amounts are those taken and not yet returned, and none is negative.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Quotas", "Resource", "owner_of", "topic_bytes"]
 
-# Memory of a topic in use beside its name, measured (tests/hub/test_memory_sizes.py), of which an audience and its form
-# of messages take a third; and how often its name is there: its own, and in a frame's header.
+# Memory of a used topic beside its name, measured (tests/hub/test_memory_sizes.py), a third of it for its audience and
+# encoder; and the number of copies of its name: its own, and one in a frame's header.
 TOPIC_BYTES = 1_450
 NAME_COPIES = 2
-# Links that one user, or one address where there are no users, may have ended within a minute. Every client of a large
-# network that loses a hub ends one; a hub remembers ten times as many (SEVERED_MAX), so that one flood does not make it
-# forget those of other clients.
+# Links that one user, or one address without users, may end per minute. After the failure of a hub, every client of a
+# large network ends one; a hub remembers ten times as many (SEVERED_MAX), so that one flood does not evict those of
+# other clients.
 SEVERS_PER_MINUTE_MAX = 5_000
 _MINUTE_S = 60.0
 
 
 class Resource(Enum):
-    """A thing that clients hold, and the limit of a hub that it counts against."""
+    """A resource that clients hold, with the name of its limit per hub."""
 
     CONNECTIONS = "connections_max"
     SUBSCRIPTIONS = "subscriptions_hub_max"
@@ -49,14 +49,14 @@ _NOUNS = {
 
 
 class Quotas:
-    """Owned by HubCore; changed by those who take a resource for a client and give it back."""
+    """Owned by HubCore; changed by the code that takes a resource for a client and gives it back."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._total = dict.fromkeys(Resource, 0)
-        # By resource and owner; only owners that hold something are here.
+        # By resource and owner; only owners with an amount above 0.
         self._held: dict[tuple[Resource, str], int] = {}
-        # By user or address, links ended within the minute that began then.
+        # By user or address, links ended in the current minute; and the start of that minute.
         self._severs: dict[str, int] = {}
         self._severs_since = 0.0
 
@@ -67,18 +67,18 @@ class Quotas:
         return self._held.get((resource, owner), 0)
 
     def has_room(self, resource: Resource, more: int) -> bool:
-        """Whether the hub has as much left, for any user."""
+        """Whether the hub's total allows `more`."""
         return self._total[resource] + more <= self._most(resource)
 
     def objection(self, resource: Resource, owner: str, more: int) -> str | None:
-        """Why the owner may not take as much more."""
+        """The error text if the owner may not take `more`; else None."""
         most = self._most(resource)
         if self._total[resource] + more > most:
             return f"ERR this hub has {most} {_NOUNS[resource]} in use already ({resource.value})"
         return self.over_share(resource, owner, more)
 
     def over_share(self, resource: Resource, owner: str, more: int) -> str | None:
-        """Why the owner may not take as much more of what the hub has left."""
+        """The error text if `more` exceeds the owner's share; else None."""
         if not owner:
             return None
         share = max(1, int(self._most(resource) * self._limits.user_share))
@@ -87,12 +87,12 @@ class Quotas:
         return f"ERR user '{owner}' may hold {share} {_NOUNS[resource]} on this hub (user_share of {resource.value})"
 
     def login_objection(self, former: User | None, user: User) -> str | None:
-        """Why a connection of one user may not become another's."""
+        """The error text if a connection of one user may not change to another; else None."""
         owner = owner_of(user)
         return None if owner == owner_of(former) else self.over_share(Resource.CONNECTIONS, owner, 1)
 
     def may_sever(self, client: str, now: float) -> bool:
-        """Count one more link that a user or an address has ended; whether it may be."""
+        """Count one more ended link of a user or address; return whether it is within the limit."""
         if now - self._severs_since >= _MINUTE_S:
             self._severs.clear()
             self._severs_since = now
@@ -100,14 +100,14 @@ class Quotas:
         return count <= SEVERS_PER_MINUTE_MAX
 
     def pass_on(self, former: User | None, user: User | None, *, subscriptions: int) -> None:
-        """A connection of one user, with so many subscriptions, is another's now."""
+        """A connection with `subscriptions` subscriptions has changed to another user."""
         for resource, amount in ((Resource.CONNECTIONS, 1), (Resource.SUBSCRIPTIONS, subscriptions)):
             if owner_of(former) != owner_of(user) and amount:
                 self.give_back(resource, owner_of(former), amount)
                 self.take(resource, owner_of(user), amount)
 
     def no_room(self, size: int) -> str:
-        """Which limit keeps a topic of this size out."""
+        """The error text with the limit that prevents a topic of this size."""
         if not self.has_room(Resource.TOPIC_BYTES, size):
             return f"ERR the topics in use here take {self._limits.topics_bytes_max} bytes already (topics_bytes_max)"
         return f"ERR this hub has {self._limits.topics_max} topics in use already (topics_max)"
@@ -133,10 +133,10 @@ class Quotas:
 
 
 def owner_of(user: User | None) -> str:
-    """For whom a resource is counted: a named user, or no user (empty)."""
+    """The owner that a resource counts towards: a named user; empty: no user."""
     return "" if user is None or user.is_anonymous else user.name
 
 
 def topic_bytes(name: bytes) -> int:
-    """The memory that a topic of this name counts for."""
+    """The memory that a topic of this name counts as."""
     return TOPIC_BYTES + NAME_COPIES * len(name)

@@ -15,13 +15,13 @@ __all__ = ["certified_user", "reauthorize_all"]
 
 
 def certified_user(core: HubCore, session: Session) -> User | None:
-    """Whom the client's certificate names, if it showed one."""
+    """The user of the client's certificate, if it presented one and there is one."""
     found = filter(None, map(core.users.by_certificate, session.certificate))
     return next(found, None)
 
 
 def reauthorize_all(core: HubCore, users: Users) -> None:
-    """Judge all connected clients by the new rules, at once."""
+    """Apply the new rules to all connected clients at once."""
     if users.version == core.users.version:
         return
     core.users = users

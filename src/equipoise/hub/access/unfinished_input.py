@@ -1,8 +1,7 @@
 """Bounds on input that a hub cannot execute yet: incomplete requests and queued transactions.
 
-Each connection may hold some of it. What all of them hold together has a bound, and a request that has begun has a
-deadline, however slowly its bytes go on coming: otherwise a thousand connections could keep gigabytes for as long as
-they like.
+Each connection may hold some input. The sum over all connections is bounded, and a request has a deadline from its
+first byte: otherwise a thousand connections that send slowly could hold gigabytes indefinitely.
 
 Always true: `bytes` is the sum over all holders, and at most `bytes_max` when `note` returns.
 """
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UnfinishedInput"]
 
-# How often deadlines are looked at, in seconds.
+# Interval of the check of deadlines, in seconds.
 CHECK_S = 1.0
 
 
@@ -32,13 +31,13 @@ H = TypeVar("H", bound=_Holder)
 
 class _Held(NamedTuple):
     bytes: int
-    # The number of the request among the connection's unfinished ones, and when it began; 0: none has begun.
+    # Sequence number of the connection's unfinished request, and its start; 0: no request has begun.
     request: int
     began_at: float
 
 
 class UnfinishedInput(Generic[H]):
-    """Owned by HubCore. `cut` ends a connection and leads to `forget`."""
+    """Owned by HubCore. `cut` disconnects a client, which results in a call of `forget`."""
 
     def __init__(self, limits: Limits, shell: Shell, cut: Callable[[H, str], object]) -> None:
         self.bytes_max = int(shell.memory_bytes() * limits.input_total_share)
@@ -52,7 +51,7 @@ class UnfinishedInput(Generic[H]):
         self._timer: Timer | None = None
 
     def note(self, holder: H, size: int, request: int) -> bool:
-        """The connection holds so many bytes, of the request with this number if it is not 0; whether it holds any."""
+        """The connection holds `size` bytes, of request number `request` if not 0; return whether it holds any."""
         former = self._held.get(holder)
         if not size:
             self.forget(holder)
@@ -84,7 +83,7 @@ class UnfinishedInput(Generic[H]):
             self.forget(one)
 
     def _cut_one(self) -> None:
-        """Of the address that holds most, the connection that does: another address does not pay for it."""
+        """Cut the connection with most input, of the address with most input: other addresses are not affected."""
         by_address: dict[str, int] = {}
         for holder, held in self._held.items():
             host = _host(holder)

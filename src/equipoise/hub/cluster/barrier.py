@@ -1,11 +1,11 @@
 """Track which hubs have applied the current routing.
 
-A hub whose routing changes asks about each of its topics anew, in slices, and so announces every stream that is to
-leave it. Then it says DONE to all, with the stamp of the routing. Links are ordered: who has heard DONE of its own
-stamp from every live hub has heard of every stream that is on its way to it, and may open the other topics that the
-plan gives it.
+A hub whose routing changes evaluates each of its topics again, in slices, and so announces every stream that is to
+leave it. Then it sends DONE to all hubs, with the stamp of the routing. Links are ordered: a hub that has received DONE
+with its own stamp from every live hub has received an offer of every stream that moves to it, and may open the other
+topics that the plan assigns to it.
 
-Always true: `is_passed` only if no live hub numbers a topic that lives here by the present routing, but for streams
+Always true: when `is_passed`, no live hub numbers a topic whose home is this hub by the current routing, except streams
 that it has offered to this hub.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EVALUATE_SLICE", "Barrier"]
 
-# Work of one turn after a change of routing, in topics that are open here and stay: some 2 ms.
+# Work of one turn after a change of routing, in topics that are open here and stay: about 2 ms.
 EVALUATE_SLICE = 800
-# A topic with a stream, that moves or is followed, takes as long as so many that are open here and stay.
+# A topic with a stream, because it moves or is followed, takes as long as so many topics that are open here and stay.
 STREAM_EFFORT = 40
 
 
@@ -57,17 +57,17 @@ class Barrier:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # What each peer has said DONE of, in its present life.
+        # By peer, the stamp of its last DONE in its current incarnation.
         self._done: dict[str, Stamp] = {}
-        # What this hub has said it of.
+        # The stamp of this hub's last DONE.
         self._own: Stamp | None = None
         self._evaluating = LongWork(cluster.core.turns)
-        # How far it was when everything that waits for it was looked after; None: look again.
+        # The progress at the last call of `has_progressed`; None: report progress at the next call.
         self._looked: tuple[bool, Stamp | None] | None = None
 
     @property
     def is_passed(self) -> bool:
-        """Whether this hub and all others have said which streams leave them under the present routing."""
+        """Whether all hubs, this one included, have announced the streams that leave them under the current routing."""
         router = self._cluster.router
         stamp = router.stamp
         return (
@@ -78,10 +78,10 @@ class Barrier:
 
     @property
     def is_introduced(self) -> bool:
-        """Whether every live hub has sent us its patterns: before that nothing may be published here."""
+        """Whether every live hub has sent its patterns to this hub: before that, this hub may number no message."""
         return self._done.keys() >= self._cluster.router.peers.keys()
 
-    def heard(self, peer: str, stamp: Stamp, epoch: int) -> None:
+    def receive_done(self, peer: str, stamp: Stamp, epoch: int) -> None:
         self._cluster.core.note_epoch(epoch)
         self._done[peer] = stamp
         self._cluster.progressed()
@@ -92,20 +92,20 @@ class Barrier:
 
     @property
     def has_progressed(self) -> bool:
-        """Whether it is further than when this was asked last: with many hubs most words change nothing."""
+        """Whether the barrier has advanced since the last call: with many hubs most DONE frames change nothing."""
         before = self._looked
         self._looked = (self.is_introduced, self._cluster.router.stamp if self.is_passed else None)
         return self._looked != before
 
     def evaluate_all(self) -> None:
-        """Ask about all topics anew."""
+        """Evaluate all topics again."""
         self._begin(None)
 
     def follow(self) -> None:
-        """The routing has changed. Ask about all topics, or about those whose shares are all that has changed.
+        """The routing has changed: evaluate all topics, or only the changed ones if nothing but shares has changed.
 
-        The second only if this hub was done with the routing before, and no topic has yet to learn anything. Topics
-        with which something is under way are asked about in any case: it goes by the plan's version.
+        The second only if this hub had finished with the previous routing, and no topic has pending events of peers.
+        Topics with an exchange in progress are always evaluated: the exchange depends on the plan's version.
         """
         changed = self._cluster.router.reshared
         is_done = changed is not None and self._own == changed.before and not self._evaluating.is_running
@@ -120,7 +120,7 @@ class Barrier:
         self._evaluating.run(self._evaluate(known, only), self._evaluated)
 
     def _evaluate(self, known: Sequence[Topic], only: frozenset[bytes] | None) -> Iterator[None]:
-        """Ask about topic after topic; one that is not reached yet goes on as under the plan before."""
+        """Evaluate topics one after another; a topic that is not reached yet continues under the previous plan."""
         cluster = self._cluster
         topics = cluster.core.index.topics
         effort = 0
@@ -143,7 +143,7 @@ class Barrier:
         self._cluster.progressed()
 
     def check(self) -> None:
-        """Say DONE once every topic was asked about, and none is on its way here that is to go on elsewhere."""
+        """Send DONE once every topic is evaluated, and no topic is moving here that the plan assigns to another hub."""
         stamp = self._cluster.router.stamp
         if self._own == stamp or self._evaluating.is_running or self._cluster.handover.has_guests:
             return
@@ -153,20 +153,20 @@ class Barrier:
         self._cluster.progressed()
 
     def introduce(self, link: OutLink) -> None:
-        """Say what was decided, with the latest epoch known here: who opens a topic by it gives it a later one."""
+        """Send DONE with the latest epoch known here: a hub that then opens a topic gives it a later epoch."""
         if self._own is not None:
             link.send(DoneFrame(*self._own, self._cluster.core.epochs.last))
 
     def withdraw(self) -> None:
-        """Say DONE again, once all topics have been asked about again."""
+        """Send DONE again after the next evaluation of all topics."""
         self._own = None
 
 
 def _is_under_way(topic: Topic) -> bool:
-    """Whether anything is to happen to the topic that waits for other hubs or a plan."""
+    """Whether the topic waits for other hubs or for a plan."""
     stream = topic.stream
     if stream is None:
         return topic.beside is not None
     is_settled = stream.state in (State.OPEN, State.REMOTE) and stream.is_quiet and stream.joining is None
-    # A hub that follows along a tree does so under a version of the plan.
+    # A hub in a tree follows its parent under a version of the plan.
     return not is_settled or topic.beside is not None or stream.under > 0

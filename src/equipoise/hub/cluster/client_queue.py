@@ -1,7 +1,8 @@
 """Publishes of this hub's clients that wait for tokens of one topic, by connection.
 
-They have not been answered, so they can still be refused, and are forgotten if their client goes. Connections take
-turns, one message each: one that pipelines a thousand messages gets no more of the envelope than one that sends singly.
+They have no reply yet, so the hub can still reject them, and drops them if their client disconnects. Connections are
+served round-robin, one message each: a client that pipelines a thousand messages gets no more of the envelope than one
+that sends them singly.
 
 Always true: a connection is in `turns` exactly while one of its commands waits.
 """
@@ -39,7 +40,7 @@ class PositionedReply(Reply):
 
 
 class PendingPublish:
-    """One command that waits for tokens, or for its next message's."""
+    """One command that waits for the tokens of its first or of its next message."""
 
     __slots__ = ("after", "came_at", "payloads", "reply", "sent", "session")
 
@@ -51,7 +52,7 @@ class PendingPublish:
         self.after = after
         self.reply = reply
         self.came_at = now
-        # Messages that have gone.
+        # Number of messages sent so far.
         self.sent = 0
 
     @property
@@ -59,7 +60,7 @@ class PendingPublish:
         return len(self.payloads) - self.sent
 
     def complete(self, reply: bytes) -> None:
-        """Of several PUBLISH in a row each has a reply, of EQ.PUBLISH all messages have one."""
+        """Complete the reply: one for all messages of EQ.PUBLISH, one for each of consecutive PUBLISHes."""
         is_one = isinstance(self.reply, PositionedReply)
         self.reply.complete(reply if is_one else reply * len(self.payloads))
 
@@ -75,9 +76,10 @@ class ClientQueue:
     __slots__ = ("_commands", "_leading", "reported", "reported_to", "turns")
 
     def __init__(self, turns: TurnRing[int]) -> None:
-        """`turns`: without parties. It remembers who has had turns before."""
+        """`turns`: empty; it keeps the order in which connections were served before."""
         self._commands: dict[int, deque[PendingPublish]] = {}
-        # Those that can still be refused of the first commands of connections, and since when each is: longest first.
+        # First commands of connections that can still be rejected, each with the time at which it became first; the
+        # oldest first.
         self._leading: dict[PendingPublish, int] = {}
         self.turns = turns
         # How many waiting connections were reported to the home, and the hub that received the report.
@@ -85,7 +87,7 @@ class ClientQueue:
         self.reported_to = ""
 
     def __len__(self) -> int:
-        """Connections that wait."""
+        """Number of connections that wait."""
         return len(self._commands)
 
     @property
@@ -93,14 +95,14 @@ class ClientQueue:
         return sum(one.left for commands in self._commands.values() for one in commands)
 
     def add(self, one: PendingPublish) -> bool:
-        """Let it wait; whether it is the first of its connection."""
+        """Queue a command; return whether it is the first of its connection."""
         commands = self._commands.setdefault(one.session, deque())
         commands.append(one)
         self.turns.join(one.session)
         return len(commands) == 1
 
     def remove(self, one: PendingPublish) -> PendingPublish | None:
-        """It waits no longer; the one that is first of its connection by that, if there is one."""
+        """Remove a command; return the command that thereby becomes the first of its connection, if any."""
         commands = self._commands.get(one.session)
         if commands is None or one not in commands:
             return None
@@ -114,22 +116,22 @@ class ClientQueue:
         return commands[0] if was_first else None
 
     def first(self) -> PendingPublish | None:
-        """The command of the connection whose turn it is."""
+        """The first command of the connection whose turn it is."""
         session = self.turns.first
         return None if session is None else self._commands[session][0]
 
     def lead(self, one: PendingPublish, now: int) -> None:
-        """It is the first of its connection from now on, and may wait."""
+        """The command has become the first of its connection: start its waiting time."""
         self._leading[one] = now
 
     def begun(self, one: PendingPublish) -> None:
-        """A part of it has gone: it is not refused any more."""
+        """A part of the command was sent: it cannot be rejected any more."""
         self._leading.pop(one, None)
 
     def overdue(self, since: int) -> PendingPublish | None:
-        """A command that has been the first of its connection since before that moment, and of which nothing has gone.
+        """A command that became the first of its connection before `since`, and of which nothing was sent.
 
-        However many connections wait, only the one that has led for the longest is looked at.
+        Checks only the command that has been first for the longest time, however many connections wait.
         """
         one, led_since = next(iter(self._leading.items()), (None, since))
         return one if led_since < since else None

@@ -5,7 +5,7 @@ event loop.
 
 Always true:
     there is an outgoing link to exactly the other hubs that are alive;
-    a topic of which this hub is not simply the home has a Stream, every other topic has none.
+    a topic has a Stream unless this hub is its home and no other hub is involved.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ log = logging.getLogger("equipoise.hub")
 
 
 class Cluster:
-    """Owned by HubCore. Changes through `apply`, frames of other hubs, and what the core calls for its clients."""
+    """Owned by HubCore. Changes through `apply`, frames of other hubs, and calls of the core for its clients."""
 
     def __init__(self, core: HubCore, dials: Dials) -> None:
         settings = core.settings.cluster
@@ -94,11 +94,11 @@ class Cluster:
         self.barrier, self.limits = Barrier(self), RateLimits(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
-        self.asking, self.named = PositionQueries(self), NamedPositions(self)
+        self.position_queries, self.named_positions = PositionQueries(self), NamedPositions(self)
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit
-        self.listening = SubscriptionBarrier(self)
+        self.subscriptions = SubscriptionBarrier(self)
         if settings.disconnect_on_loss:
             disconnect_on_loss(core)
         self.receipts = ClientAcks(self)
@@ -110,7 +110,7 @@ class Cluster:
         self.counts = SubscriberCounts(core, self.out)
         self.calls: LogCalls = LogCalls(self)
         self._settings, self._dials, self._last_ticket = settings, dials, 0
-        # Whether this life of the hub is known to the others, and whether it is over.
+        # Whether this incarnation is registered in the routing, and whether it has ended.
         self.is_seen = self._is_over = False
         self._stream_gc = StreamGc(self, settings.unsubscribe_delay_s)
         self.frames, self.greeting = FrameDispatch(self), PeerGreeting(self)
@@ -118,9 +118,9 @@ class Cluster:
     # --- routing
 
     def apply(self, routing: Routing) -> None:
-        """Take what is known of the plan and of the hubs that are alive.
+        """Apply a new plan or a new set of live hubs.
 
-        A hub that was among them and is no longer has been given up by the others, or soon will be.
+        If this hub is no longer in the set, the other hubs have declared it dead, or will soon.
         """
         if self._is_over:
             return
@@ -133,20 +133,20 @@ class Cluster:
         self._follow(self.router.apply(routing))
 
     def declare_dead(self, life: Life) -> None:
-        """A peer has seen a life end. It speaks knowing that, so we have to listen knowing it."""
+        """A peer reports that an incarnation has ended. Its next frames depend on that, so apply it before them."""
         if life == (self.name, self.core.incarnation):
             self.declared_dead()
         elif self.router.declare_dead(life):
             self._follow([life])
 
     def declared_dead(self) -> None:
-        """The others take this life of the hub for over."""
+        """The other hubs have declared this incarnation dead."""
         if not self._is_over:
             self._is_over = True
             self._dials.declared_dead()
 
     def _follow(self, ended: list[Life]) -> None:
-        """The routing has changed: end links to dead hubs, open those to new ones, ask the plan about topics."""
+        """The routing has changed: end links to dead hubs, open links to new ones, evaluate topics."""
         peers = self.router.peers
         self.limits.shares.applied(has_deaths=bool(ended))
         for life in ended:
@@ -179,14 +179,14 @@ class Cluster:
         return self.barrier.is_passed and self.failover.is_over
 
     def progressed(self) -> None:
-        """Other hubs have reported progress: what that lets go on."""
+        """Other hubs have reported progress: continue what waits for it."""
         if self.barrier.is_introduced:
-            # First: the others wait for it.
+            # First, because other hubs wait for it.
             self.failover.progressed()
             self.limits.routing_progressed()
             self.lanes.introduced()
             if self.is_seen:
-                self.listening.introduced()
+                self.subscriptions.introduced()
             if self.barrier.has_progressed:
                 self.handover.review_opening()
             self.lanes.settle()
@@ -202,40 +202,40 @@ class Cluster:
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
         if name in self.incoming and not has_left:
-            # It may run and not know: it dials again and learns it, instead of when it next has something to say to us.
+            # The hub may be running: cut its link, so that it dials again and learns at once that it was declared dead.
             self.incoming[name].cut(f"incarnation of {name} is declared dead")
-        self._forget_told(name, link, has_left=has_left)
+        self._discard_state(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
 
-        def tell(topic: Topic) -> None:
-            stream = self._let_go(topic, name, link)
+        def apply_event(topic: Topic) -> None:
+            stream = self._detach(topic, name, link)
             if stream is not None:
                 self.failover.report(stream, name)
                 self.ingress.lost += stream.admission.origin_died(name)
                 self.ingress.target_died(stream, name, unsent.get(topic.key, ()))
                 self.merging.peer_gone(stream, name)
 
-        self.news.add(tell)
+        self.news.add(apply_event)
         self.feeders.died(name, has_left=has_left)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 
     def renewed(self, name: str, link: OutLink) -> None:
-        """A hub's link to us has restarted: what it had said and we have not heard is void, what we said is not."""
-        self._forget_told(name, link)
+        """A hub's link to this hub has restarted: its unreceived frames are void; this hub's own frames are not."""
+        self._discard_state(name, link)
         self.failover.doubt(name)
 
-        def tell(topic: Topic) -> None:
-            stream = self._let_go(topic, name, link)
+        def apply_event(topic: Topic) -> None:
+            stream = self._detach(topic, name, link)
             if stream is not None:
                 self.ingress.void(stream, name, may_be_lost=False)
                 self.merging.peer_gone(stream, name)
 
-        self.news.add(tell)
+        self.news.add(apply_event)
         self.patterns.ask_again(name)
         self.barrier.evaluate_all()
 
-    def _forget_told(self, name: str, link: OutLink, *, has_left: bool = False) -> None:
+    def _discard_state(self, name: str, link: OutLink, *, has_left: bool = False) -> None:
         if not has_left:
             self.merging.hub_lost()
         self.incoming.pop(name, None)
@@ -244,12 +244,12 @@ class Cluster:
         self.core.index.remove_pattern_relays(link)
         self.lanes.followers.link_gone(link)
         self.followers.link_gone(link)
-        self.asking.peer_gone(name)
+        self.position_queries.peer_gone(name)
         self.severing.peer_gone(name)
         self.calls.peer_gone(name)
         self.core.index.recount(self.core.index.counts.forget(name))
 
-    def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
+    def _detach(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
         self.asked.forget(topic, link)
         if topic.relays and link in topic.relays:
             self.core.index.remove_relay(topic, link)
@@ -264,7 +264,7 @@ class Cluster:
     # --- links
 
     def tell(self, peer: str, frame: Frame) -> None:
-        """Send a frame to a hub, if it is alive and understands it."""
+        """Send a frame to a hub, if it is alive and has the frame's capability."""
         if (link := self.out.get(peer)) is not None:
             link.send(frame)
 
@@ -273,43 +273,43 @@ class Cluster:
         return self._last_ticket
 
     def _introduce(self, link: OutLink) -> None:
-        """The first frames of a link: what the peer must know of us before all else."""
+        """Send the first frames of a link: the state of this hub that the peer needs before all else."""
         for hub, incarnation in self.router.dead:
             link.send(DeadFrame(hub, incarnation))
         self.patterns.introduce(link)
         self.lanes.introduce(link)
-        self.asking.introduce(link)
+        self.position_queries.introduce(link)
         self.severing.introduce(link.hub)
         self.barrier.introduce(link)
         self.failover.introduce(link)
-        self.counts.meet(link, is_anew=True)
+        self.counts.sync(link, is_restarted=True)
 
     def _overflowed(self, link: OutLink) -> None:
-        """The link has fallen: more waits for the peer than may be kept, or the peer met an error in it.
+        """The link has failed: its buffer is full, or the peer found an error in its frames.
 
-        This may happen in the middle of anything that is written, so what follows has a turn of its own.
+        This may happen during any write, so the next generation begins in a turn of its own.
         """
         log.warning("link to %s restarts: frames not executed there are lost, and counted", link.hub)
         self._dials.redial(link)
-        self.core.shell.call_later(0, self._begin_anew, link)
+        self.core.shell.call_later(0, self._restart_link, link)
 
-    def _begin_anew(self, link: OutLink) -> None:
-        """Begin the next generation of a link: what we had asked of the peer, we ask again."""
+    def _restart_link(self, link: OutLink) -> None:
+        """Begin the next generation of a link: repeat all requests to the peer."""
         if self.out.get(link.hub) is not link:
             return
         link.is_fallen = False
-        # The peer is to hear what leaves us before it hears that it has heard of everything.
+        # The peer must receive the offers of streams that leave this hub before it receives DONE.
         self.barrier.withdraw()
         self._introduce(link)
         self.calls.peer_gone(link.hub)
 
-        def tell(topic: Topic) -> None:
+        def apply_event(topic: Topic) -> None:
             if topic.stream is not None:
                 self.ingress.void(topic.stream, link.hub, may_be_lost=True)
                 self.merging.peer_gone(topic.stream, link.hub, is_gone=False)
 
-        self.news.add(tell)
-        # Behind that: what waited for room comes after what was lost.
+        self.news.add(apply_event)
+        # After that: messages that waited for room follow the lost ones.
         self.ingress.has_room(link)
         self.barrier.evaluate_all()
 
@@ -339,18 +339,18 @@ class Cluster:
         return "" if reason is None else reason.value
 
     def announce(self, topic: Topic, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None:
-        """Tell smart clients that the stream goes on in another epoch, or behind `at` of it.
+        """Notify smart clients that the stream continues in another epoch, or after position `at` of it.
 
-        One that follows no end comes with the next message. That is too late where the next message of a publisher
-        may come in a lane.
+        An epoch without a known predecessor is announced by its first message. That is too late if the publisher's
+        next message may be in a lane.
         """
         has_begun = topic.epoch > 0 and topic.beside is not None and len(topic.beside.lanes) > 0
         if after_epoch or has_begun:
             numbers = map(integer, (epoch, after_epoch, after_n, *((at,) if at else ())))
-            self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
+            self.subscriptions.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
     def announce_loss(self, trunk: Topic) -> None:
-        """A lane begins: if no message has followed a loss yet, the next one may come in the lane."""
+        """A lane begins: announce a loss that no message has followed yet, as the next message may be in the lane."""
         if trunk.epoch and not trunk.n and trunk.log is None:
             self.announce(trunk, trunk.epoch, 0, 0)
 

@@ -1,8 +1,8 @@
 """Control links: messages between edges about load, apart from the messages of a busy link.
 
-A hub opens one to each hub that it has control messages for, beside the ordinary link. It resends what a reset has
-lost, as that does, and carries ControlFrames alone. Until it is connected, and to a hub that does not announce the
-capability, control messages take the ordinary link like those of any publisher.
+A hub opens one to each hub that it has control messages for, beside the ordinary link. Like that, it resends frames
+that a reset has lost; it carries ControlFrames only. Until it is connected, and to a hub without the capability,
+control messages are sent over the ordinary link like those of any publisher.
 
 Always true: there are control links to live hubs only.
 """
@@ -25,12 +25,12 @@ __all__ = ["ControlLinks"]
 
 log = logging.getLogger("equipoise.hub")
 
-# For a hub that takes none meanwhile; beyond it all are dropped, and later ones tell more than they did.
+# Buffer for a hub that does not receive; above it all messages are dropped, because later ones supersede them.
 CONTROL_BYTES_MAX = 256 * 1024
 
 
 class FramePort(ClusterPort, Protocol):
-    """What a cluster needs to have for its control links."""
+    """The interface of the cluster to its control links."""
 
     @property
     def frames(self) -> FrameExecutor: ...
@@ -76,7 +76,7 @@ class ControlLinks:
             self._dials.hang_up(link)
 
     def end(self) -> None:
-        """This hub has no more to say: other hubs may have."""
+        """Close the outgoing control links: this hub has no more control messages. Incoming ones stay open."""
         for hub in list(self.out):
             link = self.out.pop(hub)
             link.end_for_good()

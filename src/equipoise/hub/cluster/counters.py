@@ -17,24 +17,24 @@ __all__ = ["cluster_counters", "limit_facts"]
 
 
 def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
-    """Sums since this incarnation of the hub began, and what there is now; empty without a cluster."""
+    """Counters since this incarnation of the hub began, and current values; empty without a cluster."""
     if not isinstance(cluster, Cluster):
         return {}
     links = list(cluster.out.values())
     moves, ingress, merging = cluster.moves, cluster.ingress, cluster.merging
     return {
         "plan_version": cluster.router.version,
-        # Whether every live hub has acted on the plan, and on who is alive.
+        # Whether every live hub has applied the plan and the set of live hubs.
         "plan_is_applied_by_all": int(cluster.is_barrier_passed),
         "hubs": len(cluster.router.peers) + 1,
         "links": len(links),
         "links_connected": sum(link.is_connected for link in links),
         "links_unacked_bytes": sum(link.kept_bytes for link in links),
-        # Generations of links that were given up, for want of room or because the receiver met an error in them.
+        # Generations of links that were abandoned, because a buffer was full or the receiver found an error.
         "links_overflowed": sum(link.voided for link in links),
         # Hubs whose limits differ from those of this one; the log names them.
         "limits_differing": sum(bool(link.differences) for link in links),
-        # Filters that other hubs are asked for, and ask for; and messages that did not have to be sent to them.
+        # Filters requested from other hubs and by other hubs; and messages that filters kept off links.
         "filter_covers": cluster.interests.covers,
         "filters_asked": cluster.asked.filters,
         "messages_kept_off_links": cluster.asked.kept_off,
@@ -44,27 +44,27 @@ def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
         "moves_in_flight": moves.under_way,
         # Handovers done in which this hub was the next home.
         "moves_taken": cluster.handover.taken,
-        # Topics that are to be opened here; all whose handover is not done, whether they come or go.
+        # Topics that are to be opened here; and all topics with a handover in progress, in either direction.
         "topics_opening": len(cluster.handover.opening),
         "topics_moving": moves.under_way + len(cluster.handover.opening),
-        # Messages on their way to homes: bytes that wait; messages given up because a hub died, or for want of room.
+        # Messages on their way to homes: those that wait; those lost with a dead hub; those dropped for lack of room.
         "ingress_pending_bytes": ingress.budget.used,
         "ingress_pending_messages": ingress.budget.messages,
         "messages_lost": ingress.lost,
         "messages_dropped": ingress.dropped,
-        # Messages of limited topics that got their positions here, that were refused, and that wait for their turn.
+        # Messages of limited topics: numbered here, rejected, and waiting for tokens.
         "limits_admitted": cluster.limits.admitted,
         "limits_refused": cluster.limits.clients.refused,
         "limits_waiting_messages": cluster.limits.clients.budget.messages,
         "limits_waiting_bytes": cluster.limits.clients.budget.used,
-        # Messages on their way out that came before what precedes them; streams that had to give them up.
+        # Messages received ahead of their predecessors, which wait; streams that had to drop such messages.
         "merge_pending_bytes": merging.pending_bytes,
         "merge_overflows": merging.overflows,
     }
 
 
 def limit_facts(streams: Sequence[Topic]) -> dict[str, float]:
-    """What a topic's rate limit does at this hub, its trunk and the lanes it has together; empty without one."""
+    """Counters of a topic's rate limit at this hub, summed over its trunk and lanes; empty without a rate limit."""
     limits = [stream.limit for stream in streams if stream.limit is not None]
     if not limits:
         return {}

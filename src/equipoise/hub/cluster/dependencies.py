@@ -1,14 +1,14 @@
 """Order between the streams of one topic: positions of one stream that must follow positions of another.
 
-A publisher, that is a hub for its clients or a smart client, that goes from one stream of a topic to another sends
-along the positions that it has reached in those before: dependencies. The hub that numbers the new stream puts them
-into it, in their place, and every hub with subscribers of both streams holds what follows a dependency until it has
-passed the position that the dependency names. The hub that numbers waits itself, before it gives the message a
-position, so that nothing of its own has to be held back from its subscribers.
+A publisher (a hub for its clients, or a smart client) that changes from one stream of a topic to another sends the
+positions that it has reached in the previous streams: dependencies. The hub that numbers the new stream inserts them
+into it, and every hub with subscribers of both streams holds the messages after a dependency until it has passed the
+position that the dependency names. The numbering hub itself waits before it numbers the message, so that it never has
+to hold back its own messages from its subscribers.
 
-Waiting never goes in a circle: a dependency names only positions that were given before it was; one on the whole of a
-dead hub's lane, which a hub that was declared dead too early may number on, gives way. Waiting ends, too, when the
-other stream has ended here or its hub is dead.
+Waiting has no cycles: a dependency names only positions assigned before it. The exception is a dependency on the whole
+lane of a dead hub, which may still number if it was declared dead too early; such a dependency is skipped if it would
+block. Waiting also ends when the other stream has ended here or its hub is dead.
 
 Always true: `blocked` holds every stream in which something waits for another stream of its topic.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Dependencies"]
 
 
-# The position of a dependency on all that there is of a lane in the epoch: its hub is dead.
+# Position of a dependency on a whole lane in the epoch: the lane's hub is dead.
 WHOLE = 2**53 - 1
 
 
@@ -62,7 +62,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def lanes(self) -> _Lanes: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -70,38 +70,38 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class Dependencies:
-    """Those of all topics at one hub: what waits for them, and the hubs that receive them."""
+    """The dependencies of all topics at one hub: the streams that wait for them, and the hubs that receive them."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self.blocked: dict[Stream, None] = {}
-        # Topics with a stream that has come further, while streams that wait for that are being woken.
+        # Topics with a stream that has advanced, while the streams that wait for it are being woken.
         self._moved: dict[Topic, None] = {}
         self._is_waking = False
 
     # Waiting.
 
     def must_wait(self, stream: Stream, tags: Iterable[Dependency]) -> bool:
-        """Whether what comes after these positions has to wait here."""
+        """Whether messages after these positions have to wait here."""
         if all(self.is_passed(stream.topic.trunk, tag) for tag in tags):
             return False
         self.blocked[stream] = None
         return True
 
     def is_passed(self, trunk: Topic, tag: Dependency) -> bool:
-        """Whether no subscriber here can get anything up to that position any more."""
+        """Whether no subscriber here can still receive a message up to that position."""
         other = self.find(trunk, tag.stream)
         if other is None or (other.epoch, other.n) >= tag[1:]:
             return True
         stream = other.stream
         if tag.n == WHOLE and isinstance(other, Lane) and other.deaths and self._is_stuck(other):
-            # The lane waits for what comes behind this: its hub went on after others had declared it dead.
+            # The lane waits for messages behind this one: its hub went on after others had declared it dead.
             return True
         if stream is None or stream.state.is_home:
             return True
-        if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk, tag.stream)):
+        if not (stream.is_wanted or self._cluster.subscriptions.is_claimed(trunk, tag.stream)):
             return True
-        # The trunk is about to be opened here, after an end that no subscriber here could see.
+        # The trunk is about to be opened here, after an end from which no subscriber here can receive more.
         ending = stream.ending
         is_fed = stream.source is None and not any(
             isinstance(arrival.part, Messages | FilteredRun) for arrival in stream.pending
@@ -109,13 +109,13 @@ class Dependencies:
         return stream.state is State.OPENING and ending is not None and is_fed and ending[1:] >= tag[1:]
 
     def _is_stuck(self, lane: Lane) -> bool:
-        """Whether what waits of a lane waits for another stream."""
+        """Whether the pending messages of a lane wait for another stream."""
         pending = () if lane.stream is None else lane.stream.pending
         head = next((one.part for one in pending if isinstance(one.part, Dependency)), None)
         return head is not None and (head.n == WHOLE or not self.is_passed(lane.trunk, head))
 
     def moved(self, topic: Topic) -> None:
-        """One of a topic's streams has come further here, or has ended: streams that wait for that go on."""
+        """One of a topic's streams has advanced here, or has ended: wake the streams that wait for it."""
         if not self.blocked:
             return
         self._moved[topic.trunk] = None
@@ -128,17 +128,17 @@ class Dependencies:
                 del self.blocked[stream]
                 self._cluster.merging.wake(stream)
         self._is_waking = False
-        # A lane of ours may have waited with its end for what was held in it.
+        # The end of a lane of this hub may have waited for messages held in it.
         self._cluster.lanes.settle()
 
     def forget(self, stream: Stream) -> None:
         self.blocked.pop(stream, None)
 
     def skip(self, stream: Stream) -> bool:
-        """There is no more room for what waits in the stream: whether that was for a dependency, which is passed now.
+        """The buffer for the stream is full: skip the dependencies that it waits for; return whether there were any.
 
-        What the other stream still brings of what comes before is left out here, so the order stays; subscribers learn
-        of it by the positions.
+        Messages of the other streams up to the dependencies are then dropped here, so the order is kept; subscribers
+        detect the loss by positions.
         """
         parts = [arrival.part for arrival in stream.pending]
         tags = [
@@ -152,10 +152,10 @@ class Dependencies:
                 self._cluster.merging.jump(other.stream, tag.epoch, tag.n)
         return bool(tags)
 
-    # Telling of them.
+    # Announcing dependencies.
 
     def mark(self, topic: Topic, tags: Iterable[Dependency]) -> None:
-        """What the stream brings from here on comes after these: tell all that get it."""
+        """The stream's next messages depend on these positions: send that to all its followers."""
         for tag in tags:
             if tag.stream == topic.lane:
                 continue
@@ -164,7 +164,8 @@ class Dependencies:
                 continue
             beside.after[tag.stream] = tag[1:]
             if topic.hub_filters is not None:
-                # Behind the mark this would wait for it, and another stream may wait for this.
+                # Account for the messages before the mark now: behind it they would wait for the dependency, and
+                # another stream may wait for them.
                 topic.hub_filters.account(topic)
             frame = encode(AfterFrame(topic.key, topic.epoch, *tag))
             links = dict(topic.relays or {})
@@ -173,12 +174,12 @@ class Dependencies:
             for link in links:
                 link.write(frame)
             if tag.n < WHOLE:
-                self._cluster.listening.push(topic, _after_push(topic, tag))
+                self._cluster.subscriptions.push(topic, _after_push(topic, tag))
 
     def lane_died(self, lane: Lane) -> None:
-        """Clients of the dead hub go on at others: what is numbered here from now on comes after all of its lane.
+        """Clients of the dead hub continue at other hubs: messages numbered here from now on follow its whole lane.
 
-        Other hubs may have messages of the lane that still wait there, and more than have come here.
+        Other hubs may hold pending messages of the lane, and more of them than this hub has received.
         """
         if lane.epoch:
             for topic in (lane.trunk, *self._cluster.lanes.of(lane.trunk)):
@@ -190,7 +191,7 @@ class Dependencies:
         return [Dependency(stream, *at) for stream, at in after.items()]
 
     def greet(self, topic: Topic, link: OutLink) -> None:
-        """A hub begins to follow the stream, or is to number it: it has not received the dependencies of before."""
+        """A hub begins to follow the stream, or is to number it: send it the earlier dependencies."""
         for tag in self.marks_of(topic):
             link.write(encode(AfterFrame(topic.key, topic.epoch, *tag)))
 
@@ -200,7 +201,7 @@ class Dependencies:
                 session.push(_after_push(topic, tag))
 
     def tidy(self, trunk: Topic, known: Iterable[bytes]) -> None:
-        """Forget dependencies on lanes that are over, and were so the last time: other hubs may learn of that later."""
+        """Drop dependencies on lanes that had ended at the previous call too: other hubs may learn of an end later."""
         lanes = () if trunk.beside is None else trunk.beside.lanes.values()
         for topic in (trunk, *lanes):
             if topic.beside is not None:
@@ -210,7 +211,7 @@ class Dependencies:
                 topic.beside.over = over
 
     def find(self, trunk: Topic, stream: bytes) -> Topic | None:
-        """One of the topic's streams as it is here; None if it is over."""
+        """One of the topic's streams at this hub; None if it has ended."""
         if not stream:
             return trunk
         return None if trunk.beside is None else trunk.beside.lanes.get(stream.decode("utf-8", "replace"))

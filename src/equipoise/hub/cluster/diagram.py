@@ -1,6 +1,6 @@
 """Draw the handover from the table that the code runs: docs/reference/handover.md.
 
-The words are the docstrings of states, events, guards and actions.
+The texts are the docstrings of states, events, guards and actions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _meanings() -> dict[StreamState, str]:
 
 
 def _arrows() -> Iterable[str]:
-    """One arrow between two states, labelled with all that leads along it."""
+    """One arrow between two states, labelled with all its events and guards."""
     causes: dict[tuple[StreamState, StreamState], list[str]] = {}
     for row in TABLE:
         if row.state is not row.following:

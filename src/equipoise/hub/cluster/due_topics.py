@@ -1,9 +1,10 @@
 """Schedule rate-limited topics that wait for tokens: one timer for all of them.
 
-The loop's clock counts milliseconds, and shorter timers fire at once: a hub that waits for the next token by them would
-spin. So the timer is late by up to two of them rather than too early, and who is served is told since when it was due.
+The loop's clock has a resolution of 1 ms, and shorter timers fire at once: a hub that used them to wait for the next
+token would spin. So the timer fires up to 2 ms late, never early, and the served topic receives the time at which it
+was due.
 
-Always true: the timer is set for the first of them.
+Always true: the timer is set for the topic that is due first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class DueTopics:
     """Owned by RateLimits."""
 
     def __init__(self, shell: Shell, now: Callable[[], int], serve: Callable[[Topic, int], None]) -> None:
-        """`now` in nanoseconds. `serve` is called with each topic that is due, and when it was."""
+        """`now` in nanoseconds. `serve` is called with each topic that is due, and the time at which it was due."""
         self._shell = shell
         self._now = now
         self._serve = serve
@@ -40,7 +41,7 @@ class DueTopics:
         self._heap.clear()
 
     def add(self, topic: Topic, at: int, now: int) -> None:
-        """Serve the topic at this moment, unless its limit's `due_at` is another by then."""
+        """Serve the topic at the time `at`, unless its limit's `due_at` has changed by then."""
         self._pushed += 1
         heappush(self._heap, (at, self._pushed, topic))
         self._set_timer(now)
@@ -54,15 +55,15 @@ class DueTopics:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        # A timer counts from the millisecond that has begun.
+        # Timers count from the start of the current millisecond.
         delay_ms = max(0, -((now - at) // _MS)) + 1
         self._timer = self._shell.call_later(delay_ms / 1e3, self._ring_out)
 
     def _ring_out(self) -> None:
         """Serve in a turn of its own: uvloop runs a timer, and all that it calls soon, before it reads its sockets.
 
-        So the replies to those who are served are written after the sockets have been read once more. A message of
-        another topic that comes meanwhile waits for half as long.
+        So the sockets are read once more before the served clients' replies are written. This halves the wait of
+        messages of other topics that arrive meanwhile.
         """
         self._timer = self._shell.call_later(0, self._serve_due)
 

@@ -1,17 +1,17 @@
-"""Flush a stream: find out when nothing more of it comes from another hub (FLUSH, ENDED).
+"""Flush a stream: find out when another hub has sent all of it (FLUSH, ENDED).
 
-Three reasons to ask:
-    - an epoch waits for the end of the former one at the hub that has closed it (stream/relay.py);
-    - a parent in a tree was left before it was followed: what it still sends is stray until it answers;
-    - a hub is to open a topic behind an epoch whose end it has not received, and does not follow the hub that closed
-      the epoch, but a parent in the topic's tree. Above the parent a hub may have crashed with the last messages, and
-      the hubs below it then wait for the next home, which is this hub.
+There are three reasons for a FLUSH:
+    - an epoch waits for the end of the previous one at the hub that has closed it (stream/relay.py);
+    - a parent in a tree was left before it had confirmed: its messages are stray until it replies;
+    - a hub is to open a topic behind an epoch whose end it has not received, and it follows a parent in the topic's
+      tree, not the hub that closed the epoch. A hub above the parent may have crashed with the last messages; the hubs
+      below it then wait for the next home, which is this hub.
 
-A hub answers the third question when it has no source any more, or when its own source has answered. So the question
-goes up the tree to where the stream is cut, or to the hub that closed the epoch. Links are ordered: the answer comes
+In the third case a hub replies when it has no source any more, or when its own source has replied. So the request is
+passed up the tree to where the stream is cut, or to the hub that closed the epoch. Links are ordered: the reply arrives
 behind all messages of the epoch.
 
-Always true: a hub that waits for an answer gets it, since a tree has no cycle and the loss of a source counts as one.
+Always true: every request ends, since a tree has no cycle and the loss of a source counts as a reply.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFT", "EpochFlush"]
 
-# In place of an epoch: the hub has left the stream, whatever its epoch.
+# In place of an epoch: the hub has stopped following the stream.
 LEFT = 0
 
 
@@ -58,7 +58,7 @@ class EpochFlush:
     def handlers(
         self, find: Callable[[bytes], Topic | None]
     ) -> dict[type[Frame], Callable[[str, Any], None]]:
-        """By type of frame, what executes it. `find` returns a topic that knows all peer events."""
+        """Handlers by type of frame. `find` returns a topic to which all peer events are applied."""
 
         def asked(peer: str, frame: FlushFrame) -> None:
             topic, link = find(frame.topic), self._cluster.out.get(peer)
@@ -85,13 +85,13 @@ class EpochFlush:
         return {FlushFrame: asked, EndedFrame: answered}
 
     def left(self, stream: Stream, hub: str) -> None:
-        """The hub is told that it is left, or has forgotten that it was followed: what it sent before may be stray."""
+        """This hub no longer follows the hub: request a flush, as messages that it sent before may be stray."""
         if hub in stream.strays and hub in self._cluster.out:
             stream.strays[hub] += 1
             self._cluster.tell(hub, FlushFrame(stream.topic.name, LEFT))
 
     def peer_gone(self, stream: Stream, hub: str) -> None:
-        """The link to or from the hub began anew, or the hub is dead: earlier answers never come."""
+        """The link to or from the hub has restarted, or the hub is dead: outstanding replies never arrive."""
         stream.flushing = {link: epoch for link, epoch in stream.flushing.items() if link.hub != hub}
         if stream.flush_asked[0] == hub:
             stream.flush_asked = stream.flush_ended = ("", 0)
@@ -100,7 +100,7 @@ class EpochFlush:
             self.left(stream, hub)
 
     def look(self, stream: Stream) -> None:
-        """Answer the hubs that can be answered, and give up a source from which the end of an epoch never comes."""
+        """Send the replies that are possible now, and leave a source that cannot send the end of an epoch."""
         for link, epoch in list(stream.flushing.items()):
             if self._is_over(stream, epoch):
                 del stream.flushing[link]
@@ -113,7 +113,7 @@ class EpochFlush:
             self._cluster.merging.leave_source(stream)
 
     def _is_over(self, stream: Stream, epoch: int) -> bool:
-        """Whether nothing more of the epoch comes here. If a source may bring more, the source is asked."""
+        """Whether no more of the epoch can arrive here. If a source may send more, request a flush from it."""
         if stream.state.is_home or stream.position[0] > epoch or stream.closed_epoch >= epoch:
             return True
         source = stream.source
@@ -125,7 +125,7 @@ class EpochFlush:
         return not stream.pending
 
     def _answer(self, topic: Topic | None, name: bytes, peer: str, epoch: int) -> None:
-        """All that there is for the peer was written before this."""
+        """Send the reply, behind all messages for the peer."""
         if topic is not None and topic.hub_filters is not None:
             topic.hub_filters.account(topic)
         self._cluster.tell(peer, EndedFrame(name, epoch))

@@ -1,23 +1,25 @@
-"""Resend messages that were sent to a dead home and that no other hub has seen (docs/decisions/0021).
+"""Resend messages that were sent to a dead home and that no other hub has received (docs/decisions/0021).
 
-A hub numbers the messages of its clients that it sends to a home, and keeps them until the home acknowledges them. The
-home tells the hubs that follow the topic which messages come from whom. When the home dies:
+A hub gives a sequence to the messages of its clients that it sends to a home, and keeps them until the home
+acknowledges them. The home sends the hubs that follow the topic the origin and sequence of the messages. When the home
+dies:
 
-    every hub says to the others which of their messages it has seen of that home (SEEN), then DONE;
-    a hub that has heard DONE of its own routing from all sends what none has seen to the next homes, then says RESENT;
-    the next home opens the topic once all have said RESENT, and numbers what it was sent first.
+    every hub sends the others the sequence of their last message that it has received from that home (SEEN), then DONE;
+    a hub that has received DONE with its own stamp from all hubs sends its messages that no hub has received to the
+    next homes, then sends RESENT;
+    the next home opens the topic once all hubs have sent RESENT, and numbers the resent messages first.
 
-A client of the dead home may have got a message that no hub has seen. It comes to another hub as a new subscriber, and
-begins behind the messages that were sent again (AGAIN).
+A client of the dead home may have received a message that no hub has. It reconnects to another hub as a new subscriber,
+and its subscription begins behind the resent messages (AGAIN).
 
-Not sent again, but reported by the gap as before: messages of topics with lanes or limits; those that were under way
-through two hubs; those to a home that the plan has replaced by then; and those that were under way when a third hub
-died, which cannot say what it has seen, or its link began anew. What a hub passes on has no sequence: homes name it by
-ANY_SEQUENCE, to those that follow them and, when the hub that passed it on is dead, to the hub that it came from.
+Not resent, but reported by a gap: messages of topics with lanes or limits; messages in flight through two hubs;
+messages to a home that the plan has replaced by then; and messages in flight when a third hub died, which cannot report
+what it has received, or when its link restarted. Messages that a hub forwards for another hub have no sequence: homes
+identify them by ANY_SEQUENCE, to their followers and, if the forwarding hub is dead, to the hub that they came from.
 
-A hub that stops following, or becomes the home, says SEEN at once: it is about to forget what it has seen.
+A hub that stops following, or becomes the home, sends SEEN at once, because it is about to discard that state.
 
-Always true: `doubtful` holds exactly the streams whose messages wait for what others have seen.
+Always true: `doubtful` holds exactly the streams whose messages wait for SEEN of other hubs.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Failover"]
 
-# Lives about which this hub says RESENT to hubs that it meets: those of the last minutes.
+# Ended incarnations for which this hub sends RESENT on new links: those of the last minutes.
 LIVES_MAX = 100
 
 
@@ -78,32 +80,32 @@ class Failover:
         self._cluster = cluster
         # The sequence of the last message of this hub's clients that was sent to a home.
         self.sequence = 0
-        # With the home that their messages were sent into.
+        # By stream, the dead home that its messages were sent to.
         self.doubtful: dict[Stream, str] = {}
-        # By hub, the sequence when it died last, or when what it had said may have been lost.
+        # By hub, this hub's sequence when the hub last died, or when frames of it may have been lost.
         self._doubted: dict[str, int] = {}
-        # By a hub, the streams whose messages came through it to this hub, with the hub that each was sent from.
+        # By forwarding hub, the streams whose messages it forwarded to this hub, each with the originating hub.
         self._passed: dict[str, set[tuple[bytes, Life]]] = {}
-        # Messages that were sent again.
+        # Number of messages resent.
         self.resent = 0
-        # Lives that are over: those about which this hub has yet to say RESENT, and those about which it has.
-        self._owed: dict[Life, None] = {}
-        self._said: dict[Life, None] = {}
-        # By such a life, the hubs that have yet to say RESENT; and what each has said.
+        # Ended incarnations for which this hub has yet to send RESENT, and those for which it has sent it.
+        self._to_send: dict[Life, None] = {}
+        self._sent: dict[Life, None] = {}
+        # By ended incarnation, the hubs whose RESENT is outstanding; and by hub, the RESENTs received.
         self._awaited: dict[Life, set[str]] = {}
-        self._heard: dict[str, dict[Life, None]] = {}
+        self._resent_by: dict[str, dict[Life, None]] = {}
 
-    # Messages are numbered.
+    # When messages are numbered.
 
     def note_passed(self, key: bytes, path: Path) -> None:
-        """Messages that another hub passed on are numbered here."""
+        """Messages that another hub forwarded are numbered here."""
         if path[1][0] != self._cluster.name:
             self._passed.setdefault(path[1][0], set()).add((key, path[0]))
 
-    # A home dies.
+    # When a home dies.
 
     def may_resend(self, stream: Stream) -> bool:
-        """Whether all hubs say what they have seen of the stream."""
+        """Whether all hubs report what they have received of the stream, so that its messages may be resent."""
         topic = stream.topic
         has_lanes = topic.lane or (topic.beside is not None and (topic.beside.lanes or topic.beside.after))
         is_plain = stream.way is None or not stream.way.after
@@ -111,26 +113,26 @@ class Failover:
         return is_known and is_plain and not has_lanes and topic.limit is None
 
     def ended(self, life: Life) -> None:
-        """A life is over. Those who say RESENT of such have to, before its topics are opened elsewhere."""
-        self._owed[life] = None
+        """An incarnation has ended: await RESENT from all capable hubs before its topics are opened elsewhere."""
+        self._to_send[life] = None
         self._awaited[life] = {
             peer
             for peer, link in self._cluster.out.items()
-            if peer != life[0] and link.can(RESEND) and life not in self._heard.get(peer, ())
+            if peer != life[0] and link.can(RESEND) and life not in self._resent_by.get(peer, ())
         }
 
     def greeted(self, link: OutLink) -> None:
-        """The hub has said that it says RESENT, which was not known of it when those lives ended."""
-        heard = self._heard.get(link.hub, ())
+        """The hub has announced the capability of RESENT: await it for the incarnations that ended before, too."""
+        resent = self._resent_by.get(link.hub, ())
         if link.can(RESEND):
             for life, awaited in self._awaited.items():
-                if life[0] != link.hub and life not in heard:
+                if life[0] != link.hub and life not in resent:
                     awaited.add(link.hub)
 
     def report(self, stream: Stream, home: str | None = None) -> None:
-        """Say to the hubs whose messages came from a home that is dead which of them this hub has seen.
+        """Send SEEN to the hubs of which this hub has received messages through a dead home.
 
-        Without a home: of all homes, since this hub follows the stream no longer.
+        Without `home`: through any home, because this hub no longer follows the stream.
         """
         for (by, life), sequence in list(stream.seen.items()):
             link = self._cluster.out.get(life[0])
@@ -145,33 +147,33 @@ class Failover:
                 link.send(SeenFrame(stream.topic.key, sequence))
 
     def report_passed(self, hub: str) -> None:
-        """The hub is dead. What came through it has its position here: say so to those who sent it into that hub."""
+        """The forwarding hub is dead, and messages through it are numbered here: send SEEN to their origins."""
         for key, life in self._passed.pop(hub, ()):
             link = self._cluster.out.get(life[0])
             if link is not None and link.incarnation == life[1]:
                 link.send(SeenFrame(key, ANY_SEQUENCE))
 
     def receive_seen(self, stream: Stream, sequence: int) -> None:
-        # What was sent since then cannot be meant.
+        # Not beyond what this hub has sent: ANY_SEQUENCE covers all messages so far.
         stream.admission.seen = max(stream.admission.seen, min(sequence, self.sequence))
 
     def progressed(self) -> None:
-        """Once all have said DONE, send again what none has seen, and say so."""
-        if not self._owed or not self._cluster.barrier.is_passed:
+        """Once the barrier is passed, resend the messages that no hub has received, then send RESENT."""
+        if not self._to_send or not self._cluster.barrier.is_passed:
             return
         streams, self.doubtful = self.doubtful, {}
         for stream, home in streams.items():
             self._cluster.news.tell(stream.topic)
-            self._send_again(stream, home)
-        for life in self._owed:
-            self._said[life] = None
+            self._resend(stream, home)
+        for life in self._to_send:
+            self._sent[life] = None
             for link in self._cluster.out.values():
                 link.send(ResentFrame(*life))
-        self._owed.clear()
-        while len(self._said) > LIVES_MAX:
-            del self._said[next(iter(self._said))]
+        self._to_send.clear()
+        while len(self._sent) > LIVES_MAX:
+            del self._sent[next(iter(self._sent))]
 
-    def _send_again(self, stream: Stream, home: str) -> None:
+    def _resend(self, stream: Stream, home: str) -> None:
         admission = stream.admission
         self.receive_seen(stream, max((n for hub, n in self._doubted.items() if hub != home), default=0))
         is_lost = not self._was_home(stream, home)
@@ -180,67 +182,67 @@ class Failover:
         self._cluster.ingress.drain(stream)
         self.resent += before
         if stream.state is State.REMOTE:
-            # What cannot go now would come behind RESENT, and may repeat what new subscribers have got. A loss goes in
-            # its place: what was sent again before it is behind the gap of the new epoch.
+            # Messages that cannot be sent now would arrive behind RESENT, and might repeat what new subscribers have
+            # received. Send a loss in their place: the messages resent before it follow the gap of the new epoch.
             lost = sum(ack.messages for ack in admission.resolve(is_lost=True))
             if lost:
                 self._cluster.ingress.lost += lost
                 admission.put_first(Submission((), 0, (), (), lost, is_doubtful=True))
 
     def _was_home(self, stream: Stream, hub: str) -> bool:
-        """Whether the plan of all hubs would have the topic at the dead hub.
+        """Whether the topic's home would still be the dead hub by the current plan.
 
-        If not, the topic may have been handed over: the messages may be in the epoch that ended there in order, and the
-        next home, which went on behind that end, does not announce repetitions.
+        If not, the topic may have been handed over: the messages may be in the epoch that was closed in order, and the
+        next home, which continued after that end, does not announce repetitions.
         """
         router = self._cluster.router
         homes = router.routing.plan.home_of(stream.topic.name, router.serving | {hub}).homes
         return homes[:1] == (hub,)
 
     def doubt(self, hub: str) -> None:
-        """What the hub has said may be lost: it may have seen anything that was sent to other hubs so far.
+        """Frames of the hub may be lost: assume that it has received all messages that were sent to homes so far.
 
-        So it is with a hub that dies: its clients come to other hubs with all that they had got from it.
+        The same holds for a hub that dies: its clients reconnect elsewhere with all messages that it delivered.
         """
         self._doubted[hub] = self.sequence
 
-    # What others have done.
+    # Progress of other hubs.
 
     @property
     def is_over(self) -> bool:
-        """Whether all messages that are sent again have come to their next homes."""
-        return not self._owed and not any(self._awaited.values())
+        """Whether all resent messages have arrived at their next homes."""
+        return not self._to_send and not any(self._awaited.values())
 
-    def heard(self, peer: str, life: Life) -> None:
-        """The peer has sent again what it had sent into that life."""
-        heard = self._heard.setdefault(peer, {})
-        heard[life] = None
-        while len(heard) > LIVES_MAX:
-            del heard[next(iter(heard))]
+    def receive_resent(self, peer: str, life: Life) -> None:
+        """RESENT arrived: the peer has resent its messages to that incarnation."""
+        resent = self._resent_by.setdefault(peer, {})
+        resent[life] = None
+        while len(resent) > LIVES_MAX:
+            del resent[next(iter(resent))]
         self._awaited.get(life, set()).discard(peer)
-        self._look()
+        self._check()
 
     def peer_gone(self, peer: str) -> None:
         self.doubt(peer)
-        self._heard.pop(peer, None)
+        self._resent_by.pop(peer, None)
         for awaited in self._awaited.values():
             awaited.discard(peer)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.is_over:
             self._awaited.clear()
             self._cluster.progressed()
             self._cluster.handover.review_opening()
 
     def introduce(self, link: OutLink) -> None:
-        """The link begins: what was said over a former one may be lost."""
-        for life in self._said:
+        """A link begins: send RESENT again, as frames of a previous link may be lost."""
+        for life in self._sent:
             link.send(ResentFrame(*life))
 
     # The next home.
 
     def name_repeats(self, topic: Topic, links: Iterable[OutLink]) -> None:
-        """The topic has been opened here without a known end: what waits is numbered first, and may be a repetition."""
+        """The topic was opened without a known end: send AGAIN, as the waiting messages may be repetitions."""
         stream = topic.stream
         waiting = () if stream is None else stream.admission.waiting.values()
         count = sum(self._positions(items) for items in waiting)
@@ -249,7 +251,7 @@ class Failover:
                 link.send(AgainFrame(topic.name, topic.epoch, count))
 
     def _positions(self, items: Iterable[Submission]) -> int:
-        """How many positions messages of one path take. A loss has some only if a message follows it."""
+        """Number of positions that the messages of one path take. A loss takes some only if a message follows it."""
         numbered = losses = 0
         for item in items:
             if not self._cluster.ingress.is_void(item):

@@ -30,7 +30,7 @@ Handlers = dict[type[Frame], Callable[[str, Any], None]]
 
 
 def filter_handlers(cluster: Cluster, find: Callable[[bytes], Topic | None]) -> Handlers:
-    """By type of frame, what executes it. `find` returns a topic that knows all peer events."""
+    """Handlers by type of frame. `find` returns a topic to which all peer events are applied."""
 
     def asking(do: Callable[[Topic, OutLink, Any], None]) -> Callable[[str, Any], None]:
         def handle(peer: str, frame: Any) -> None:
@@ -38,7 +38,7 @@ def filter_handlers(cluster: Cluster, find: Callable[[bytes], Topic | None]) -> 
             if topic is not None and link is not None:
                 do(topic, link, frame)
             elif isinstance(frame, WantFrame | WidenFrame):
-                # There is nothing to send, so that is what the hub gets.
+                # This hub does not have the topic: confirm at once that there is nothing to send.
                 cluster.tell(peer, WantedFrame(frame.topic, frame.ticket, 0, 0))
 
         return handle

@@ -1,16 +1,16 @@
 """Hubs that follow topics of this hub: attach them at once or when the stream is ready.
 
-A home sends its stream to every hub that asks (ATTACH). Other hubs wait until this hub is the home.
+A home sends its stream to every hub that requests it (ATTACH). If this hub is not the home, requests wait until it is.
 
-Content topics are followed along a tree (JOIN, RENEW): a hub that follows its own parent sends the stream on. Both
-questions name the version of the plan that they are asked under, and are answered once this hub goes by that version
-too, and is the home or follows its own parent under that version. So a chain of followers ends at the home whatever
-plans the hubs on it go by: if A followed B while B still followed A, both would have left the home, and messages would
-be lost (docs/decisions/0024).
+Content topics are followed along a tree (JOIN, RENEW): a hub that follows its own parent forwards the stream. Both
+requests carry a version of the plan. They are confirmed once this hub has applied that version too, and is the home or
+follows its own parent under that version. So every chain of followers ends at the home, whatever plans its hubs have
+applied: if A followed B while B still followed A, both would have left the home, and messages would be lost
+(docs/decisions/0024).
 
 Always true:
-    a hub is sent a stream by a hub that numbers it, or that gets all of it that the other has asked for;
-    a hub that waits does so because of the home, of a plan, or of what this hub itself is sent.
+    a hub receives a stream from a hub that numbers it, or that itself receives all that the first hub has requested;
+    a request waits only for the home, for a plan, or for the streams that this hub itself has requested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Followers"]
 
-# How often a hub that is full of topics looks whether there is room for those that others follow; how many it keeps.
+# Interval at which a hub without room for topics retries the requests of other hubs; and the most requests it keeps.
 ROOM_S = 0.5
 ROOMLESS_MAX = 10_000
 
@@ -96,18 +96,18 @@ class Followers:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # Hubs that wait for what this hub itself has asked for.
+        # Requests that wait for what this hub itself has requested.
         self._uncovered: set[tuple[Stream, OutLink]] = set()
-        # Questions about topics for which there is no room here, by who asks and the topic.
+        # Requests for topics for which there is no room here, by link and topic.
         self._roomless: dict[tuple[OutLink, bytes], AttachFrame | JoinFrame] = {}
-        # Tickets of hubs that are taken in once the topic's log has begun.
+        # Tickets of requests that are confirmed once the topic's log is open.
         self._late: dict[tuple[OutLink, bytes], int] = {}
         self._timer: Timer | None = None
 
     def handlers(
         self, find: Callable[[bytes, bool], Topic | None]
     ) -> dict[type[Frame], Callable[[str, Any], None]]:
-        """By type of frame, what executes it. `find` returns a topic, made if need be, that knows all peer events."""
+        """Handlers by type of frame. `find` returns a topic with all peer events applied, and can create it."""
 
         def asking(peer: str, frame: AttachFrame | JoinFrame | RenewFrame) -> None:
             topic, link = find(frame.topic, True), self._cluster.out.get(peer)
@@ -133,7 +133,7 @@ class Followers:
         return {AttachFrame: asking, JoinFrame: asking, RenewFrame: asking, DetachFrame: detach}
 
     def link_gone(self, link: OutLink) -> None:
-        """The hub is dead, or asks again."""
+        """The hub is dead, or its link has restarted and it repeats its requests."""
         self._roomless = {key: frame for key, frame in self._roomless.items() if key[0] is not link}
         self._late = {key: ticket for key, ticket in self._late.items() if key[0] is not link}
 
@@ -144,14 +144,14 @@ class Followers:
     def _wait_for_room(
         self, link: OutLink, frame: AttachFrame | JoinFrame, ask_again: Callable[[], None]
     ) -> None:
-        """The hub asks once: its subscribers would wait for ever."""
+        """Keep the request and retry it: the hub sends it only once."""
         if len(self._roomless) >= ROOMLESS_MAX:
             del self._roomless[next(iter(self._roomless))]
         self._roomless[link, frame.topic] = frame
         if self._timer is None:
             self._timer = self._cluster.core.shell.call_later(ROOM_S, ask_again)
 
-    # What hubs say.
+    # Requests.
 
     def _asked(self, topic: Topic, link: OutLink, frame: AttachFrame | JoinFrame | RenewFrame) -> None:
         match frame:
@@ -164,7 +164,7 @@ class Followers:
         if request.ticket:
             self._cluster.asked.forget(topic, link)
         elif not topic.relays or link not in topic.relays:
-            # It has asked to be taken in since.
+            # The hub has sent a new ATTACH or JOIN since.
             return
         stream = topic.stream
         if stream is None and request.version > self._cluster.router.version:
@@ -185,14 +185,14 @@ class Followers:
         if topic.stream is not None:
             topic.stream.relays_waiting.pop(link, None)
 
-    # Who is answered.
+    # Confirmations.
 
     def answer_waiting(self, stream: Stream) -> None:
-        """The stream stands here: those who wait for that go on."""
+        """The stream is established here: confirm waiting requests, and continue waiting subscribers."""
         for link, request in list(stream.relays_waiting.items()):
             self._look(stream, link, request)
         if stream.state.is_home:
-            # Before subscribers: what was sent into the former home, which may have given it to them.
+            # Before subscribers: messages that were sent to the former home, which may have delivered them already.
             self._cluster.ingress.drain(stream)
         waiters, stream.waiters = stream.waiters, []
         for proceed in waiters:
@@ -206,14 +206,14 @@ class Followers:
             self._answer(stream.topic, link, request)
 
     def _may_follow(self, stream: Stream, request: FollowRequest) -> bool:
-        """Whether the way up from here ends at the home, under that version of the plan or a later one."""
+        """Whether the chain of parents ends at the home, under the requested version of the plan or a later one."""
         if stream.state.is_home:
             return request.version <= self._cluster.router.version
         is_following = stream.state is State.REMOTE and stream.is_ready
         return is_following and not request.needs_home and request.version <= stream.under
 
     def _is_sent(self, stream: Stream, link: OutLink, request: FollowRequest) -> bool:
-        """Whether this hub is sent all that the other has asked for; else it is looked at again when that is so."""
+        """Whether this hub receives all that the other has requested; if not, review the request when that changes."""
         topic = stream.topic
         held = topic.hub_filters
         is_partial = held is not None and held.is_partial(link)
@@ -249,11 +249,11 @@ class Followers:
 
     def _take_in_late(self, topic: Topic, link: OutLink, ticket: int) -> None:
         if self._late.get((link, topic.name)) != ticket:
-            # It is dead, has left, or has asked again.
+            # The hub is dead, has detached, or has sent a new request.
             return
         del self._late[link, topic.name]
         if topic.is_home:
             self.take_in(topic, link, ticket)
         elif topic.stream is not None:
-            # As those who ask a hub that is not the home: until it is.
+            # Treat it like a request to a hub that is not the home: it waits until this hub is.
             topic.stream.relays_waiting.setdefault(link, FollowRequest(ticket))

@@ -88,13 +88,13 @@ class FrameDispatch:
         )
 
     def execute(self, peer: str, frame: Frame) -> None:
-        """Do what a frame of a live peer says."""
+        """Execute a frame of a live peer."""
         self._handlers[type(frame)](peer, frame)
 
     def _on(self, frame_type: type[AnyFrame], handler: Callable[[str, AnyFrame], None]) -> None:
         self._handlers[frame_type] = handler
 
-    # Which handler executes which frame.
+    # Handlers by type of frame.
 
     def _handle_messages(self) -> None:
         self._on(IngressFrame, self._ingress)
@@ -130,7 +130,7 @@ class FrameDispatch:
         self._on(DoneFrame, self._done)
         self._on(DeadFrame, self._dead)
         self._on(ResentFrame, self._resent)
-        self._on(LeaveFrame, lambda peer, frame: self._cluster.leaving.heard(peer, frame.step))
+        self._on(LeaveFrame, lambda peer, frame: self._cluster.leaving.receive(peer, frame.step))
         self._on(PrepareFrame, self._prepare)
         self._on(PreparedFrame, self._prepared)
         self._on(CancelFrame, self._cancel)
@@ -141,14 +141,21 @@ class FrameDispatch:
 
     def _handle_questions(self) -> None:
         cluster, probing = self._cluster, self._cluster.core.places.probing
-        self._on(AskFrame, lambda peer, frame: cluster.asking.asked(peer, frame.key, self._find(frame.key)))
+        self._on(
+            AskFrame,
+            lambda peer, frame: cluster.position_queries.receive_query(
+                peer, frame.key, self._find(frame.key)
+            ),
+        )
         self._on(AtFrame, self._at)
-        self._on(SeverFrame, lambda peer, frame: cluster.severing.asked_to_sever(peer, frame.link))
+        self._on(SeverFrame, lambda peer, frame: cluster.severing.receive_sever(peer, frame.link))
         self._on(SeveredFrame, lambda peer, frame: cluster.severing.severed(peer, frame.link))
         self._on(CountsFrame, self._counts)
-        self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
-        self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
-        self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
+        self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.receive(cluster, peer, frame))
+        self._on(ProbeFrame, lambda peer, frame: probing.receive_probe(cluster, peer, frame.token))
+        self._on(
+            EchoFrame, lambda peer, frame: probing.receive_echo(cluster, peer, frame.token, frame.coordinate)
+        )
 
     def _counts(self, peer: str, frame: CountsFrame) -> None:
         try:
@@ -156,9 +163,9 @@ class FrameDispatch:
         except ValueError:
             raise ProtocolError("EQ.L.COUNTS without counts") from None
         index = self._cluster.core.index
-        index.recount(index.counts.heard(peer, counts, is_first=frame.is_first))
+        index.recount(index.counts.update(peer, counts, is_first=frame.is_first))
 
-    # Messages on their way in, and out.
+    # Ingress and egress of messages.
 
     def _ingress(self, peer: str, frame: IngressFrame) -> None:
         cluster = self._cluster
@@ -180,7 +187,7 @@ class FrameDispatch:
             cluster.ingress.submit(topic, item)
 
     def _from(self, peer: str, frame: FromFrame) -> None:
-        stream = self._heard(frame.key)
+        stream = self._followed(frame.key)
         if stream is not None and not stream.state.is_home:
             stream.seen[peer, (frame.hub, frame.incarnation)] = frame.sequence
 
@@ -200,16 +207,16 @@ class FrameDispatch:
             self._cluster.ingress.submit(topic, item)
 
     def _give_up(self, path: Path, key: bytes, count: int) -> None:
-        """There is no room for the topic of these messages, and their publishers may have been answered."""
+        """Drop messages: there is no room for their topic, and their publishers may have a reply already."""
         cluster = self._cluster
         cluster.ingress.dropped += count
         cluster.ingress.acknowledge(path, key, count, NOWHERE)
         if key.startswith(LANE_PREFIX):
             return
-        # A hub whose offer was refused for want of room keeps the topic.
+        # A hub whose offer was refused for lack of room keeps the topic.
         home = cluster.handover.refused.get(key, (cluster.router.home(key), 0))[0]
         if home is not None and home != cluster.name:
-            # Of a path that no message has: nothing here waits for the acknowledgement.
+            # With a path that no message has, because no message here waits for the acknowledgement.
             cluster.tell(home, LossFrame(key, cluster.router.version, ((cluster.name, 0),), (), count))
             return
         cluster.patterns.send_missed(key)
@@ -242,13 +249,13 @@ class FrameDispatch:
         epochs = self._cluster.core.epochs
         if frame.epoch > epochs.last:
             epochs.note(frame.epoch)
-        stream = self._heard(frame.key)
+        stream = self._followed(frame.key)
         if stream is not None and not stream.state.is_home:
             self._cluster.merging.egress(stream, peer, frame.epoch, frame.first, frame.payloads)
         elif stream is None and not frame.key.startswith(LANE_PREFIX):
             self._cluster.patterns.missed(frame.key)
 
-    # Streams that are followed.
+    # Followed streams.
 
     def _attached(self, peer: str, frame: AttachedFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
@@ -258,20 +265,20 @@ class FrameDispatch:
 
     def _opened(self, peer: str, frame: OpenedFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
-        stream = self._heard(frame.topic)
+        stream = self._followed(frame.topic)
         if stream is not None and not stream.state.is_home:
             after = (frame.hub, frame.former_epoch, frame.former_n)
             self._cluster.handover.handle(stream, OpenedReceived(frame.hub))
             self._cluster.merging.opened(stream, peer, frame.epoch, after)
 
     def _after(self, peer: str, frame: AfterFrame) -> None:
-        stream = self._heard(frame.key)
+        stream = self._followed(frame.key)
         if stream is not None and not stream.state.is_home:
             mark = Tag(frame.stream, frame.after_epoch, frame.after_n)
             self._cluster.merging.depends(stream, peer, frame.epoch, mark)
 
     def _again(self, peer: str, frame: AgainFrame) -> None:
-        stream = self._heard(frame.topic)
+        stream = self._followed(frame.topic)
         if stream is not None and not stream.state.is_home:
             part = Again(frame.epoch, frame.n)
             self._cluster.merging.arrive(stream, Arrival(peer, frame.epoch, part))
@@ -289,7 +296,7 @@ class FrameDispatch:
     # Plans and handovers.
 
     def _done(self, peer: str, frame: DoneFrame) -> None:
-        self._cluster.barrier.heard(peer, (frame.version, frame.digest), frame.epoch)
+        self._cluster.barrier.receive_done(peer, (frame.version, frame.digest), frame.epoch)
 
     def _dead(self, peer: str, frame: DeadFrame) -> None:
         life = (frame.hub, frame.incarnation)
@@ -297,7 +304,7 @@ class FrameDispatch:
         self._cluster.feeders.hub_died(peer, life)
 
     def _resent(self, peer: str, frame: ResentFrame) -> None:
-        self._cluster.failover.heard(peer, (frame.hub, frame.incarnation))
+        self._cluster.failover.receive_resent(peer, (frame.hub, frame.incarnation))
 
     def _prepare(self, peer: str, frame: PrepareFrame) -> None:
         topic = self._find(frame.topic, is_made=True)
@@ -340,16 +347,16 @@ class FrameDispatch:
 
     def _at(self, peer: str, frame: AtFrame) -> None:
         at = (frame.epoch, frame.n)
-        self._cluster.asking.answered(peer, frame.key, at, is_there=frame.is_home)
+        self._cluster.position_queries.receive_reply(peer, frame.key, at, is_there=frame.is_home)
 
-    # Inside.
+    # Lookup.
 
     def _stream(self, key: bytes) -> Stream | None:
         topic = self._find(key)
         return None if topic is None else topic.stream
 
     def _find(self, key: bytes, *, is_made: bool = False) -> Topic | None:
-        """A topic, made if need be, or a lane that exists; it knows all peer events."""
+        """An existing topic or lane, with all peer events applied; `is_made` creates a missing topic."""
         core = self._cluster.core
         topic: Topic | None = core.index.topics.get(key)
         if topic is None and key.startswith(LANE_PREFIX):
@@ -360,9 +367,13 @@ class FrameDispatch:
             self._cluster.news.tell(topic)
         return topic
 
-    def _heard(self, key: bytes) -> Stream | None:
-        """The stream that a peer sends; made if a client here has a pattern that matches the topic."""
+    def _followed(self, key: bytes) -> Stream | None:
+        """The stream of a peer's frame. Creates the topic if a client of this hub has a matching pattern."""
         topic = self._find(key)
-        if topic is None and not key.startswith(LANE_PREFIX) and self._cluster.listening.hears(key):
+        if (
+            topic is None
+            and not key.startswith(LANE_PREFIX)
+            and self._cluster.subscriptions.has_pattern_for(key)
+        ):
             topic = self._find(key, is_made=True)
         return None if topic is None else topic.stream

@@ -1,7 +1,7 @@
 """Execute handovers: feed events to the table of stream/handover.py and execute its effects.
 
-The only module that knows both the table and the hub. It decides nothing: which event counts in which state, on which
-condition, and what follows from it is in the table.
+The only module that uses both the table and the hub. It makes no decisions: the table defines the events of each state,
+their conditions and their effects.
 
 Always true: `opening` holds exactly the streams in the state opening.
 """
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REVIEW_SLICE", "HandoverEngine"]
 
-# Streams reviewed in one go when the barrier has passed: some 2 ms.
+# Streams reviewed in one step after the barrier has passed: about 2 ms.
 REVIEW_SLICE = 50
 
 AnyEffect = TypeVar("AnyEffect", bound=Effect)
@@ -129,7 +129,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def ingress(self) -> _Ingress: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -149,17 +149,17 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class HandoverEngine:
-    """Owned by one cluster. It is the table's HandoverFacts, too."""
+    """Owned by one cluster. Implements HandoverFacts for the table."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self.opening: dict[Stream, None] = {}
-        # Topics that a hub has offered and that there was no room for, with hub and version: no topic of that name may
-        # be opened as if no hub had it.
+        # Topics that a hub has offered and for which there was no room, with hub and version: a topic of that name must
+        # not be opened here as if no hub had it.
         self.refused: dict[bytes, tuple[str, int]] = {}
         self._reviewing = LongWork(cluster.core.turns)
         self._guest: Stream | None = None
-        # Handovers done in which this hub was the next home.
+        # Number of completed handovers to this hub.
         self.taken = 0
         self._executors: dict[type[Any], Callable[[Stream, Any], None]] = {}
         self._register()
@@ -186,7 +186,7 @@ class HandoverEngine:
     def _on(self, effect_type: type[AnyEffect], executor: Callable[[Stream, AnyEffect], None]) -> None:
         self._executors[effect_type] = executor
 
-    # What the table reads of the hub.
+    # Facts that the table reads.
 
     @property
     def hub(self) -> str:
@@ -204,27 +204,27 @@ class HandoverEngine:
     def is_barrier_passed(self) -> bool:
         return self._cluster.is_barrier_passed
 
-    # What happens.
+    # Events.
 
     def handle(self, stream: Stream, event: HandoverEvent) -> None:
         for effect in apply(stream, event, self):
             self._executors[type(effect)](stream, effect)
 
     def review(self, stream: Stream) -> None:
-        """Something that the stream may wait for has changed. Not called for messages that are merely delivered."""
+        """A change that the stream may wait for has happened. Not called for the delivery of messages."""
         if stream.topic.stream is stream:
             self._cluster.flushes.look(stream)
             is_behind = stream.ending is not None and self._cluster.merging.is_behind(stream)
             self.handle(stream, Progressed(is_behind))
 
     def adopt(self, topic: Topic) -> None:
-        """A topic is new at this hub."""
+        """Set the initial state of a topic that was just created at this hub."""
         home = self._cluster.router.home(topic.name)
         offer = self.refused.pop(topic.name, None)
         state = first_state(home, self, is_offered=offer is not None)
         if state is None:
             return
-        # Below every epoch there is: any that comes is later.
+        # Less than every epoch in use, so that any epoch received is later.
         topic.epoch = 0
         stream = self.new_stream(topic, state, home if state is State.REMOTE else None)
         if state is State.OPENING:
@@ -235,26 +235,26 @@ class HandoverEngine:
             self.handle(stream, PrepareReceived(*offer))
 
     def new_stream(self, topic: Topic, state: State = State.OPEN, peer: str | None = None) -> Stream:
-        """There is more to know about a topic, or a lane, than that it is open here."""
+        """Create the Stream of a topic or lane, which has more state than that it is open here."""
         stream = topic.stream = Stream(topic, state, peer, self._cluster.ingress.budget)
-        stream.is_kept = self._cluster.listening.is_kept(topic)
+        stream.is_kept = self._cluster.subscriptions.is_kept(topic)
         if topic.limit is not None:
             self._cluster.limits.guard(stream)
         return stream
 
     def evaluate(self, topic: Topic) -> None:
-        """Ask the plan where the topic's home is, and do what follows."""
+        """Look up the topic's home in the plan, and handle the outcome as an event."""
         cluster = self._cluster
         home = cluster.router.home(topic.name)
         stream = topic.stream
         if stream is not None:
-            stream.is_kept = cluster.listening.is_kept(topic)
+            stream.is_kept = cluster.subscriptions.is_kept(topic)
             self.handle(stream, PlanApplied(home))
         elif home != cluster.name:
-            # A topic that is simply open where the plan has it needs no stream to stay so.
+            # A topic without a Stream whose home is this hub needs no event: it stays open.
             self.handle(
                 self.new_stream(topic),
-                # A limited one does not go without a word: its next home has to know the level of its bucket.
+                # A limited topic is handed over even if unused: its next home needs the level of its token bucket.
                 PlanApplied(
                     home, is_unused=topic.limit is None and not cluster.core.audience_of(topic).is_heard
                 ),
@@ -264,17 +264,17 @@ class HandoverEngine:
         cluster.redirects.look(topic)
 
     def offered(self, topic: Topic, hub: str, version: int) -> None:
-        """PREPARE came."""
+        """PREPARE arrived."""
         stream = topic.stream or self.new_stream(topic)
         self._cluster.limits.offered(topic)
         self.handle(stream, PrepareReceived(hub, version))
 
     def refuse(self, name: bytes, hub: str, version: int) -> None:
-        """There is no room for a topic that a hub offers. It keeps it, and asks again."""
+        """There is no room for a topic that a hub offers. That hub keeps the topic and repeats the offer."""
         self.refused[name] = (hub, version)
 
     def forget_offers(self, hub: str, name: bytes | None = None) -> None:
-        """The hub does not offer the topic any more, or none at all."""
+        """The hub has withdrawn its offer of the topic; without `name`, all its offers."""
         for refused in list(self.refused) if name is None else [name]:
             if self.refused.get(refused, ("", 0))[0] == hub:
                 del self.refused[refused]
@@ -298,8 +298,8 @@ class HandoverEngine:
 
     @property
     def has_guests(self) -> bool:
-        """Whether a topic is on its way here that the plan gives to another hub."""
-        # The one found last time first: this is asked often while there is one.
+        """Whether a topic is moving here that the plan assigns to another hub."""
+        # Check the stream found last time first: this property is read often while there is one.
         if self._guest is None or not self._is_guest(self._guest):
             self._guest = next(filter(self._is_guest, self.opening), None)
         return self._guest is not None
@@ -313,7 +313,7 @@ class HandoverEngine:
             and router.home(stream.topic.name) != router.name
         )
 
-    # How effects are carried out.
+    # Execution of effects.
 
     def _state_changed(self, stream: Stream, effect: StateChanged) -> None:
         if effect.before is State.OPENING:
@@ -330,7 +330,7 @@ class HandoverEngine:
         self._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))
 
     def _close(self, stream: Stream, effect: CloseEpoch) -> None:
-        """The new home is asked for its stream before it receives the end, so that all of its stream comes here."""
+        """Follow the new home before it receives CLOSE, so that this hub receives all of its stream."""
         cluster, topic = self._cluster, stream.topic
         if topic.hub_filters is not None:
             topic.hub_filters.account(topic)
@@ -343,7 +343,7 @@ class HandoverEngine:
             cluster.tags.greet(topic, link)
         if topic.limit is not None:
             cluster.limits.closing(topic, effect.hub)
-        # Of a durable topic whose log was never looked at the end is unknown.
+        # A durable topic whose log was never opened here has an unknown end.
         is_known = topic.log is None or topic.log.is_numbered
         cluster.tell(effect.hub, CloseFrame(topic.name, topic.epoch, topic.n if is_known else 0))
 
@@ -366,7 +366,7 @@ class HandoverEngine:
         receivers = {**dict.fromkeys(topic.relays or ()), **stream.relays_waiting}
         receivers.update(dict.fromkeys(cluster.patterns.links(topic.name)))
         if hub in cluster.out:
-            # The hub that has closed waits for it, with or without subscribers.
+            # The hub that has closed the epoch waits for OPENED, with or without subscribers.
             receivers[cluster.out[hub]] = None
         for link in receivers:
             link.write(frame)

@@ -1,9 +1,9 @@
 """Throttle the handovers of topics that leave this hub, and retry those whose new home does not answer.
 
-All topics that leave are offered at once (PREPARE), for the barrier needs that. Of those whose new homes have
-answered, at most `moves_max` are closed at a time: each takes a slot until its new home has opened it, or for `SLOT_S`.
-The others stay open here meanwhile, and messages that reach their new homes are sent back. So a hub that is given ten
-thousand topics does not get them all in one moment.
+All topics that leave are offered at once (PREPARE), because the barrier needs that. Of those whose new homes have
+accepted, at most `moves_max` are closed at a time: each takes a slot until its new home has opened it, or for `SLOT_S`.
+The others stay open here meanwhile, and messages that reach their new homes are sent back. So a hub that receives ten
+thousand topics does not receive them all at once.
 
 Always true: a stream is in `_asked` while it is closing; it is in at most one of `_answered` and `_closed`.
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HandoverThrottle"]
 
-# A slot is kept no longer than this: the new home may wait for other hubs, or OPENED may not reach this hub.
+# Longest time that a slot is taken, in seconds: the new home may wait for other hubs, or OPENED may be lost.
 SLOT_S = 1.0
-# How often slots and overdue answers are looked at.
+# Interval of the check of slots and overdue replies, in seconds.
 TURN_S = 0.25
 
 
@@ -43,11 +43,11 @@ class HandoverThrottle:
         self._cluster = cluster
         self._moves_max = moves_max
         self._handover_s = handover_retry_s
-        # Streams that are closing, and when their new homes were asked; the longest ago first.
+        # Closing streams, with the time at which their new homes received the offer; the oldest first.
         self._asked: dict[Stream, float] = {}
-        # Those whose new homes have answered, in that order: the home and the version it was asked under.
+        # Streams whose new homes have accepted, in that order, with the home and the plan's version of the offer.
         self._answered: dict[Stream, tuple[str, int]] = {}
-        # Those that have been closed and, as far as is known here, not opened: since when.
+        # Streams that were closed and whose OPENED has not arrived, with the time of the close.
         self._closed: dict[Stream, float] = {}
         self._timer: Timer | None = None
         self.begun = 0
@@ -62,10 +62,10 @@ class HandoverThrottle:
         if self._timer is not None:
             self._timer.cancel()
 
-    # What happens to streams.
+    # Effects of the handover.
 
     def asked(self, stream: Stream) -> None:
-        """The new home has been asked, for the first time or again."""
+        """The stream was offered to its new home, for the first time or again."""
         self.begun += stream not in self._asked
         self._asked.pop(stream, None)
         self._asked[stream] = self._cluster.core.now()
@@ -73,27 +73,27 @@ class HandoverThrottle:
         self._schedule()
 
     def answered(self, stream: Stream, peer: str, version: int) -> None:
-        """The new home takes it."""
+        """The new home has accepted the stream."""
         self._answered[stream] = (peer, version)
         self._pump()
 
     def kept(self, stream: Stream) -> None:
-        """It is no longer closing: it stays here, or has been closed."""
+        """The stream is no longer closing: it stays here, or has been closed."""
         self._asked.pop(stream, None)
         self._answered.pop(stream, None)
 
     def closed(self, stream: Stream) -> None:
-        """Its epoch here has ended: it takes a slot until the new home has opened the next one."""
+        """The stream's epoch here has ended: take a slot until the new home has opened the next epoch."""
         self._closed[stream] = self._cluster.core.now()
         self._schedule()
 
     def opened(self, stream: Stream) -> None:
-        """The new home numbers it, or has had its time to."""
+        """The new home has opened the stream, or SLOT_S has passed: free its slot."""
         if self._closed.pop(stream, None) is not None:
             self.finished += 1
             self._pump()
 
-    # Inside.
+    # Timing.
 
     def _pump(self) -> None:
         while self._answered and len(self._closed) < self._moves_max:
@@ -119,13 +119,13 @@ class HandoverThrottle:
             self._schedule()
 
     def _ask_again(self, stream: Stream) -> None:
-        """Its new home has not answered, though it is alive. The stream stays open here, and is offered once more."""
+        """The new home is alive and has not replied. The stream stays open here, and is offered again."""
         self._cluster.news.tell(stream.topic)
         if stream not in self._asked:
-            # The event has changed its state.
+            # A peer event has changed the stream's state.
             return
         if stream in self._answered:
-            # It waits for a slot here, not for its new home.
+            # The stream waits for a slot here, not for its new home.
             self._asked[stream] = self._asked.pop(stream) + self._handover_s
         else:
             self.retried += 1

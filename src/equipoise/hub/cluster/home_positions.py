@@ -1,11 +1,12 @@
 """Query the positions of content topics at their heads, for new subscribers at other hubs of the tree.
 
-A home lets a hub follow at its present position; a hub of a tree lets another follow where it has got to itself. So an
-edge may be far behind another one. A subscriber that comes from there would get again what it had, and one that comes
-after a message was acknowledged would get that message. So an edge answers a subscriber only once it is as far as the
-home was after the subscriber had come. The home of a durable topic may have yet to send what its log has.
+A follower of a home begins at the home's current position; a follower of a hub in a tree begins at that hub's own
+position. So one edge may be far behind another. A subscriber that migrates from a faster edge would receive messages
+twice, and one that subscribes after a message was acknowledged would receive that message. So an edge confirms a
+subscription only once it has reached the position of the home at a time after the request. The home of a durable topic
+may still have to send messages of its log.
 
-Always true: an answer is to a question that was sent after all that wait for it had come.
+Always true: a reply answers a query that was sent after all its waiters had arrived.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ __all__ = ["HomeAnswer", "HomePositions"]
 
 
 class HomeAnswer:
-    """The answer to one question, and who waits for it."""
+    """The reply to one query, and its waiters."""
 
     def __init__(self) -> None:
         self.is_there = False
         self.waiters: list[Callable[[], None]] = []
 
 
-class _Questions(Protocol):
+class _Queries(Protocol):
     def position(
         self,
         trunk: Topic,
@@ -42,11 +43,11 @@ class _Questions(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Questions: ...
+    def position_queries(self) -> _Queries: ...
 
 
 class HomePositions:
-    """Part of one cluster. One question per topic is under way, and one waits for it to be answered."""
+    """Part of one cluster. Per topic, one query is in progress, and at most one more waits for its reply."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
@@ -54,7 +55,7 @@ class HomePositions:
         self._next: dict[Topic, HomeAnswer] = {}
 
     def ask(self, topic: Topic) -> HomeAnswer:
-        """Find out how far the home is. The stream stands here only beyond that position from the answer on."""
+        """Query the position of the home. After the reply, the stream is established here only beyond that position."""
         if topic in self._asked:
             return self._next.setdefault(topic, HomeAnswer())
         answer = HomeAnswer()
@@ -67,10 +68,10 @@ class HomePositions:
         def heard(epoch: int, n: int) -> None:
             self._heard(topic, answer, (epoch, n))
 
-        self._cluster.asking.position(topic, TRUNK, heard, lambda: self._is_known(topic))
+        self._cluster.position_queries.position(topic, TRUNK, heard, lambda: self._is_known(topic))
 
     def _is_known(self, topic: Topic) -> bool:
-        """Whether the topic is still there, as it is while a client waits. If not, the question is dropped."""
+        """Whether the topic still exists, as it does while a client waits. If not, drop the query."""
         if self._cluster.core.index.topics.get(topic.name) is topic:
             return True
         self._asked.pop(topic, None)

@@ -1,15 +1,15 @@
 """Filters that this hub requests from the hubs that it follows: everything, or its subscribers' covering set.
 
-A hub attaches to get everything. Where all that is wanted here is what filters match, those of clients here and those
-that other hubs ask of this one, it names the covering set of the filters and says that it needs nothing else (NARROW).
-A subscription that needs more waits until each hub that is followed has said that it sends more (WANTED), and until the
-stream here has come to where that began. What is needed no longer is left out a little later: asking for too much is
-only traffic.
+A hub that attaches receives everything. If only filters need the stream here, filters of this hub's clients and those
+that other hubs have requested from it, the hub sends the covering set of the filters (WANT), then NARROW: it needs
+nothing else. A subscription that needs more waits until each source has confirmed that it sends more (WANTED), and
+until the stream here has reached the position where that began. Filters that are no longer needed are removed a little
+later: too broad a request costs only traffic.
 
 Always true:
-    what a subscriber here was promised is covered by what each hub that is followed has been asked for;
-    of several changes those go first that ask for more;
-    a topic's filters are sent at most every `PACE_S`, and `STEPS` of them looked at in one go.
+    a confirmed subscription is covered by what was requested from each source;
+    of several changes, those that request more are sent first;
+    a topic's filters are sent at most every `PACE_S`, and at most `STEPS` of them are processed in one go.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 __all__ = ["PACE_S", "STEPS", "Interests"]
 
-# Twenty changes a second of what is asked for of a topic.
+# Interval between changes of a topic's requested filters, in seconds: at most twenty per second.
 PACE_S = 0.05
-# Filters looked at in one go: some 4 ms; and the pause between two goes, in seconds.
+# Filters processed in one go: about 4 ms; and the pause between two goes, in seconds.
 STEPS = 200
 STEP_S = 0.01
 
 
 class _Subscriptions(Protocol):
-    def hears(self, name: bytes) -> bool: ...
+    def has_pattern_for(self, name: bytes) -> bool: ...
 
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
 
 
 class Interests:
@@ -55,11 +55,11 @@ class Interests:
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self._is_on = cluster.core.settings.cluster.filtered_links
-        # Streams of which a hub has been asked for less than everything.
+        # Streams of which a source was requested to send less than everything.
         self._narrow: dict[Stream, None] = {}
-        # Those that clients wait to get everything of.
+        # Streams that waiting clients need completely.
         self._widened: dict[Stream, None] = {}
-        # Streams with something to settle or to send.
+        # Streams with filters to settle or changes to send.
         self._changed: dict[Stream, None] = {}
         self._timer: Timer | None = None
 
@@ -68,10 +68,10 @@ class Interests:
             self._timer.cancel()
             self._timer = None
 
-    # What is wanted.
+    # What is needed here.
 
     def filter_added(self, topic: Topic, filter: Filter) -> None:
-        """A client here has the filter from now on, or another hub asks for it."""
+        """A client here has added the filter, or another hub has requested it."""
         stream = topic.stream
         if stream is None:
             return
@@ -88,13 +88,13 @@ class Interests:
             self._touch(stream)
 
     def review(self, topic: Topic) -> None:
-        """Other things than filters may have changed what is wanted of the topic."""
+        """Something other than a filter may have changed what is needed of the topic."""
         stream = topic.stream
         if stream is not None and not stream.state.is_home and self._interest_of(stream) is not None:
             self._touch(stream)
 
     def _interest_of(self, stream: Stream) -> StreamInterest | None:
-        """Made if less than everything is wanted of the stream."""
+        """The stream's interest; created if less than everything is needed of the stream."""
         topic = stream.topic
         is_partial = _has_filters(topic) and not topic.lane and self._is_on
         if stream.interest is None and is_partial and not self._needs_all(stream):
@@ -106,9 +106,9 @@ class Interests:
         return stream.interest
 
     def hold(self, topic: Topic, filter: Filter | None, wait: Wait) -> Callable[[], None]:
-        """A client is about to subscribe, by a filter or to everything: wait until that is sent; how to end the claim.
+        """Claim what a client is about to subscribe to, by a filter or everything; wait until sources send it.
 
-        To be called ahead of attaching to the topic's home.
+        Returns a function that releases the claim. Call it before attaching to the topic's home.
         """
         stream = topic.stream
         interest = None if stream is None else stream.interest
@@ -137,7 +137,7 @@ class Interests:
     def when_covered(
         self, topic: Topic, needed: Callable[[], Iterable[Filter] | None], proceed: Callable[[], None]
     ) -> None:
-        """Call back once every hub that is followed sends what these match by then; None: everything."""
+        """Call `proceed` once every source sends what the filters `needed()` match; None: everything."""
 
         def again() -> None:
             interest = None if topic.stream is None else topic.stream.interest
@@ -149,23 +149,23 @@ class Interests:
         again()
 
     def is_covered(self, topic: Topic, filters: Iterable[Filter] | None) -> bool:
-        """Whether every hub that is followed sends what these match; None: everything."""
+        """Whether every source sends what these filters match; None: everything."""
         stream = topic.stream
         if stream is None or stream.interest is None:
             return True
         return all(map(stream.interest.is_covered, [None] if filters is None else filters))
 
     def when_changed(self, topic: Topic, proceed: Callable[[], None]) -> None:
-        """Call back when more may be sent than now."""
+        """Call `proceed` at the next change that may make sources send more."""
         interest = None if topic.stream is None else topic.stream.interest
         if interest is not None:
             interest.waiters.append(proceed)
 
     def narrow_topics(self) -> list[Topic]:
-        """Topics that do not come whole, or do so only for clients that are about to subscribe.
+        """Topics that sources send in part, or completely only for clients that are about to subscribe.
 
-        A client by pattern waits for several of them at once: one that has been widened for it stays so until the
-        others are, too. Else it might wait for one or the other for ever.
+        A subscriber by pattern waits for several of them at once: a topic that was widened for it stays so until the
+        others are widened too. Otherwise it might wait for one or the other for ever.
         """
         return [stream.topic for stream in {**self._narrow, **self._widened}]
 
@@ -174,17 +174,17 @@ class Interests:
 
     @property
     def covers(self) -> int:
-        """Filters that other hubs are asked for."""
+        """Number of filters that are requested from other hubs."""
         return sum(stream.interest.covers for stream in self._narrow if stream.interest is not None)
 
     @property
     def has_narrow(self) -> bool:
         return bool(self._narrow)
 
-    # Whom it is asked of.
+    # Sources.
 
     def attached(self, stream: Stream, hub: str) -> None:
-        """The hub is asked for the stream: all of it, until it hears more."""
+        """The stream is requested from the hub: completely, until filters are sent."""
         interest = self._interest_of(stream)
         if interest is not None:
             interest.asks[hub] = LinkInterest()
@@ -192,14 +192,14 @@ class Interests:
             self._go_on(stream, interest)
 
     def left(self, stream: Stream, hub: str) -> None:
-        """The hub is not followed any more, or it does not know what it was asked for."""
+        """The hub is no longer a source, or it has lost what was requested from it."""
         interest = stream.interest
         if interest is not None and interest.asks.pop(hub, None) is not None:
             self._mind(stream, interest)
             self._wake(interest)
 
     def wanted(self, stream: Stream | None, hub: str, frame: WantedFrame) -> None:
-        """The hub sends what it was asked for."""
+        """WANTED arrived: the hub now sends what was requested."""
         interest = None if stream is None else stream.interest
         ask = None if interest is None else interest.asks.get(hub)
         if stream is not None and interest is not None and ask is not None:
@@ -207,7 +207,7 @@ class Interests:
             self.moved(stream)
 
     def moved(self, stream: Stream) -> None:
-        """The stream has come further."""
+        """The stream has advanced."""
         interest = stream.interest
         if interest is not None and interest.settle(stream.position):
             self._wake(interest)
@@ -218,7 +218,7 @@ class Interests:
         for proceed in waiters:
             proceed()
 
-    # How it is asked.
+    # Requests.
 
     def _needs_all(self, stream: Stream) -> bool:
         topic = stream.topic
@@ -229,9 +229,9 @@ class Interests:
                 filters is None or not filters.is_partial(link)
                 for link in (*(topic.relays or ()), *stream.joining_links)
             )
-            # Subscribers of several streams wait in one for positions of another.
+            # Subscribers of several streams wait in one stream for positions of another.
             or (topic.beside is not None and topic.beside.lanes)
-            or self._cluster.listening.hears(topic.name)
+            or self._cluster.subscriptions.has_pattern_for(topic.name)
         )
 
     def _is_whole(self, stream: Stream, interest: StreamInterest) -> bool:
@@ -256,13 +256,13 @@ class Interests:
         for stream in changed:
             interest = stream.interest
             if interest is not None and stream.topic.stream is stream and self._go_on(stream, interest):
-                # A filter that waits for its cover may have another, which is sent already.
+                # A waiting filter may have got another cover, which is requested already.
                 self._wake(interest)
         if self._changed and self._timer is None:
             self._timer = self._cluster.core.shell.call_later(STEP_S, self._tick)
 
     def _go_on(self, stream: Stream, interest: StreamInterest) -> bool:
-        """Look at some filters, and send what has changed, if it is time for that; whether there was any."""
+        """Process some filters, and send changes if PACE_S has passed; return whether any were sent."""
         interest.set.settle(STEPS)
         now = self._cluster.core.shell.now()
         is_time, has_said = now >= interest.sent_at + PACE_S, False
@@ -277,7 +277,7 @@ class Interests:
         return has_said
 
     def _send(self, stream: Stream, interest: StreamInterest) -> bool:
-        """Whether there was anything to say."""
+        """Send changes to all sources; return whether there were any."""
         is_whole = self._is_whole(stream, interest)
         changes, interest.changes = interest.changes, {}
         has_said = False
@@ -322,14 +322,14 @@ class Interests:
         return bool(added or gone or is_new)
 
     def _pieces(self, filters: Sequence[Filter]) -> Iterator[tuple[Sequence[bytes], Sequence[Filter]]]:
-        """Texts that fit a frame, and the filters that they are of."""
+        """The texts of the filters in parts that fit a frame, each with its filters."""
         if filters:
             texts = [str(filter).encode() for filter in filters]
             for start, part in runs(texts, self._cluster.core.limits.payload_bytes_max):
                 yield part, filters[start : start + len(part)]
 
     def _mind(self, stream: Stream, interest: StreamInterest) -> None:
-        """Know which streams do not come whole."""
+        """Update the set of streams that sources send in part."""
         if any(ask.is_narrow for ask in interest.asks.values()):
             self._narrow[stream] = None
         else:
@@ -347,4 +347,4 @@ def _filters_of(topic: Topic) -> Iterator[Filter]:
 
 
 def _nothing() -> None:
-    """There is nothing to take back."""
+    """The release of a claim that needs none."""

@@ -1,10 +1,10 @@
 """Hubs that request to follow lanes of this hub: answer at once or when the lane is ready.
 
-A hub may know a plan before this hub does, and asks for a lane that this hub has not begun. A hub that has just started
-does not know how far epochs have come: its lanes begin once every live hub has introduced itself. Until then questions
-wait here.
+A hub may apply a plan before this hub does, and request a lane that this hub has not begun. A hub that has just started
+does not know the latest epoch: its lanes begin once every live hub has introduced itself. Until then requests wait
+here.
 
-Always true: a question that waits is about a plan that is later than the one here, or no lane has begun here.
+Always true: a waiting request belongs to a later plan than the one applied here, or no lane has begun here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Positions(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Positions: ...
+    def position_queries(self) -> _Positions: ...
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None: ...
 
 
@@ -38,13 +38,13 @@ class LaneFollowers:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # Whether every live hub has introduced itself once: from then on epochs here are later than all before.
+        # Whether every live hub has introduced itself once: from then on, new epochs here are later than all others.
         self.is_introduced = False
-        # Hubs that want to follow a lane of ours too early: by key, the plan's version and the number of the question.
+        # Requests for lanes of this hub that came too early: by key and link, the plan's version and the ticket.
         self._waiting: dict[bytes, dict[OutLink, tuple[int, int]]] = {}
 
     def receive_follow(self, link: OutLink, key: bytes, version: int, ticket: int) -> None:
-        """A hub wants to follow a lane of ours that the plan of this version names, or named."""
+        """FOLLOW: a hub requests a lane of this hub that the plan of this version names, or named."""
         lane = self._cluster.core.index.lanes.get(key)
         if version > self._cluster.router.version or not self.is_introduced:
             self._waiting.setdefault(key, {})[link] = (version, ticket)
@@ -54,16 +54,16 @@ class LaneFollowers:
             link.send(OverFrame(key, 0, 0))
 
     def receive_detach(self, link: OutLink, key: bytes) -> None:
-        """The hub does not want to follow the lane any more."""
+        """DETACH: the hub no longer follows the lane."""
         if key in self._waiting:
             self._waiting[key].pop(link, None)
 
     def tell_over(self, lane: Lane) -> None:
-        """A lane of this hub ends: tell the hubs that follow it, and keep the last position for those that ask."""
+        """A lane of this hub ends: send OVER to its followers, and keep the last position for queries."""
         frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
         for link in lane.relays or ():
             link.write(frame)
-        self._cluster.asking.lane_ended(lane.key, (lane.epoch, lane.n))
+        self._cluster.position_queries.lane_ended(lane.key, (lane.epoch, lane.n))
 
     def link_gone(self, link: OutLink) -> None:
         for links in self._waiting.values():
@@ -75,7 +75,7 @@ class LaneFollowers:
         self.answer_waiting()
 
     def answer_waiting(self) -> None:
-        """The plan has changed, or lanes have begun: hubs that asked before may be answered."""
+        """The plan has changed, or lanes have begun: handle waiting requests again."""
         version = self._cluster.router.version
         for key, links in list(self._waiting.items()):
             for link in [link for link, (asked, _) in links.items() if asked <= version]:

@@ -1,14 +1,15 @@
 """Return messages that wait for tokens in a closing stream to their senders, which forward them again.
 
-A lane ends when all that waits in it has its position. Tokens may take minutes, and no share of the topic grows while
-the lane has its own: so messages that wait for tokens are returned. The hub whose clients published them sends them
-along the way that it changes to, ahead of all that waits there, and behind what the lane has numbered.
+A lane ends when all its waiting messages are numbered. Tokens may take minutes, and no other share of the topic grows
+while the lane holds its share; so messages that wait for tokens are returned. The hub whose clients published them
+sends them to its next stream, ahead of all messages that wait there, and behind the messages that the lane has
+numbered.
 
-A hub that changes to another stream asks for them itself (RECALL), of a trunk or a lane that goes on. It sends that
-stream nothing more until all that it had sent is numbered or has come back. A hub that has passed some of it on, since
-the topic has moved, passes the question on, and what comes back (RECALLED).
+A hub that changes to another stream requests its messages itself (RECALL), from a trunk or a lane that continues. It
+sends that stream nothing more until all sent messages are numbered or returned. A hub that has forwarded some of the
+messages, because the topic has moved, forwards the request, and the returned messages (RECALLED).
 
-From a lane that ends, messages that came through a third hub are not returned: they have their turn.
+Messages that reached an ending lane through a third hub are not returned: they wait for their tokens.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class LaneReturns:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # Messages that were returned, by this hub and to it.
+        # Number of messages returned by this hub, and to this hub.
         self.sent = 0
         self.taken = 0
 
     def handlers(
         self, find: Callable[[bytes], Topic | None]
     ) -> dict[type[Frame], Callable[[str, Any], None]]:
-        """What executes the frames of other hubs about it. `find`: a topic or a lane, by its key."""
+        """Handlers by type of frame. `find` returns a topic or a lane by its key."""
         return {
             ReturnFrame: lambda peer, frame: self.take_back(peer, frame, find(frame.key)),
             RecallFrame: lambda peer, frame: self.recalled(peer, frame, find(frame.key)),
@@ -68,9 +69,9 @@ class LaneReturns:
         }
 
     def give_back(self, lane: Lane) -> bool:
-        """Return what waits for tokens in a lane of this hub; whether nothing of other hubs waits any more.
+        """Return the messages that wait for tokens in a lane of this hub; whether no other hub's messages are left.
 
-        What this hub's own clients wait with goes elsewhere when the lane is removed.
+        Messages of this hub's own clients are rerouted when the lane is removed.
         """
         limit, stream = lane.limit, lane.stream
         if stream is None:
@@ -82,27 +83,27 @@ class LaneReturns:
         return not any(path or limit is None for path in waiting)
 
     def recall(self, trunk: Stream, way: PublishRoute, topic: Topic | None) -> None:
-        """This hub's clients leave a stream: ask, once, for what waits there, and let it go first in the next one."""
+        """This hub's clients leave a stream: request its waiting messages, once, to send them first in the next one."""
         stream = None if topic is None or topic.limit is None else topic.stream
         if topic is None or stream is None or way.now == way.target or way.is_recalled:
             return
         admission = stream.admission
-        # What may be sent again after a death of the home would be there twice.
+        # Not with messages that may be resent after a failure of the home: they would be duplicated.
         if not admission.kept and not any(_is_special(item) for item in admission.waiting.get((), ())):
             way.is_recalled = self._ask(topic.key, (), admission)
         if way.is_recalled:
-            # What has not gone there yet must not go before what comes back.
+            # Messages not sent there yet must follow the returned ones.
             trunk.admission.put_routing_first(*admission.drop_waiting(()))
 
     def _ask(self, key: bytes, path: Path, admission: Admission) -> bool:
-        """Ask the hubs that messages of a path have gone to; whether there is one."""
+        """Send RECALL to the hubs that messages of a path were sent to; return whether there is one."""
         sent = admission.in_flight.items()
         hubs = {hub for (hub, _), parts in sent if any(came_by == path for came_by, _ in parts)}
         links = [link for link in map(self._cluster.out.get, sorted(hubs)) if link is not None]
         return sum(link.send(RecallFrame(key, path)) for link in links) > 0
 
     def recalled(self, peer: str, frame: RecallFrame, topic: Topic | None) -> None:
-        """A hub asks for messages of a path that have no position: return those that wait here, ask for the others."""
+        """RECALL: return the messages of a path that wait here, and recall those that were sent to other hubs."""
         link = self._cluster.out.get(peer)
         stream = None if topic is None or topic.log is not None else topic.stream
         if link is None or stream is None:
@@ -117,7 +118,7 @@ class LaneReturns:
         self._ask(frame.key, path, admission)
 
     def take_recalled(self, peer: str, frame: RecalledFrame, topic: Topic | None) -> None:
-        """A hub returns the last messages of a path that it was sent, and has not returned yet."""
+        """RECALLED: a hub returns the last messages of a path that it has not returned yet."""
         if not frame.path:
             self.take_back(peer, frame, topic)
             return
@@ -130,7 +131,7 @@ class LaneReturns:
             link.send(RecalledFrame(frame.key, frame.path[:-1], frame.tags, frame.payloads))
 
     def _parts(self, item: Submission) -> Iterator[tuple[tuple[Dependency, ...], Sequence[bytes]]]:
-        """Parts of messages that frames have room for, with what each comes after; the last part first."""
+        """The messages in parts that fit a frame, each with its dependencies; the last part first."""
         parts = list(runs(item.payloads, self._cluster.core.limits.payload_bytes_max))
         for start, part in reversed(parts):
             yield () if start else tuple(item.after), part
@@ -145,13 +146,13 @@ class LaneReturns:
             self.sent += item.messages
 
     def _link(self, path: Path) -> OutLink | None:
-        """To the hub whose clients published what came by the path, if it takes messages back."""
+        """The link to the hub whose clients published the messages of the path, if it has the capability RETURN."""
         link = self._cluster.out.get(path[0][0]) if len(path) == 1 else None
         is_same = link is not None and link.incarnation == path[0][1]
         return link if link is not None and is_same and link.can(RETURN) else None
 
     def take_back(self, peer: str, frame: ReturnFrame | RecalledFrame, topic: Topic | None) -> None:
-        """A hub returns the last messages that it has got of this hub's clients."""
+        """A hub returns the last messages that it has received of this hub's clients."""
         stream = None if topic is None else topic.stream
         trunk = None if topic is None else topic.trunk.stream
         if topic is None or stream is None or trunk is None:
@@ -164,12 +165,12 @@ class LaneReturns:
 
 
 def _is_special(item: Submission) -> bool:
-    """Whether it is a loss, or may be sent again: it keeps its place."""
+    """Whether it is a loss, or may be resent: it keeps its place."""
     return item.lost > 0 or item.sequence > 0
 
 
 def _forget_last(admission: Admission, hub: str, came_by: Path, count: int) -> None:
-    """So many of the last messages of a path that went to the hub are not under way any more."""
+    """The last `count` messages of a path that were sent to the hub are no longer in flight."""
     entry = admission.unresolved.get((hub, came_by))
     if entry is not None:
         admission._set_unresolved(hub, came_by, entry._replace(messages=max(0, entry.messages - count)))

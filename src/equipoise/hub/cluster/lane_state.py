@@ -1,11 +1,11 @@
 """State of a topic beside its trunk at one hub: lanes, marks, and followers of each stream.
 
-A lane is a stream of the topic that another home than the first numbers (docs/decisions/0006). Here it is a topic of
-its own that shares the name and the subscribers of the trunk, so that everything that serves topics serves lanes, and
-code that judges or counts by name means the topic. Hubs name it among themselves by its key, which no client may use as
-the name of a topic; clients know it by the name of its hub.
+A lane is a stream of the topic that a home other than the first numbers (docs/decisions/0006). It is a Topic object of
+its own that shares the name and the subscribers of the trunk, so that code for topics serves lanes too, and code that
+checks or counts by name applies to the topic. Hubs identify a lane by its key, which no client may use as the name of a
+topic; clients identify it by the name of its hub.
 
-Always true: a lane is in `TopicIndex.lanes` and among its trunk's `beside.lanes`, or over.
+Always true: a lane is in `TopicIndex.lanes` and among its trunk's `beside.lanes`, or has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Facts", "Lane", "TopicLanes", "ended_push", "lane_key", "lane_push",
 
 
 def lane_key(hub: str, topic: bytes) -> bytes:
-    """The name of a hub has no slash."""
+    """The key of a lane. It can be parsed because the name of a hub has no slash."""
     return b"%b%b/%b" % (LANE_PREFIX, hub.encode(), topic)
 
 
@@ -35,39 +35,39 @@ def parse_lane_key(key: bytes) -> tuple[str, bytes] | None:
 
 
 class Facts:
-    """What a hub knows of a lane from its plans and from the lane's hub, whether or not it has the topic."""
+    """State of a lane from plans and from the lane's hub, at any hub, with or without the topic."""
 
     __slots__ = ("dropped", "is_over", "since")
 
     def __init__(self, since: int, *, dropped: int = 0) -> None:
-        # The first of the plans, without a break up to the present one, that name it.
+        # Version of the first plan of the unbroken sequence, up to the current one, that names the lane.
         self.since = since
-        # The plan that named it no more; 0: the present one does.
+        # Version of the first plan that no longer names it; 0: the current plan names it.
         self.dropped = dropped
-        # Whether its hub has said that it has ended; a plan that names it begins another.
+        # Whether its hub has ended it; a plan that names it again begins a new lane.
         self.is_over = False
 
 
 class TopicLanes:
-    """Owned by one topic: made when there is anything to hold. `lanes` is empty for a lane."""
+    """State of a topic beside its trunk. Owned by the topic, created when needed. `lanes` is empty for a lane."""
 
     __slots__ = ("absent", "after", "lanes", "opened", "over")
 
     def __init__(self) -> None:
-        # By hub.
+        # Lanes by hub.
         self.lanes: dict[str, Lane] = {}
-        # Positions that every message of this stream from now on comes after: by the other stream, epoch and n.
+        # Dependencies of every further message of this stream: (epoch, n) by the name of the other stream.
         self.after: dict[bytes, tuple[int, int]] = {}
-        # Streams among those that were known to be over when this was last looked at.
+        # Streams among those that had ended at the last clean-up.
         self.over: set[bytes] = set()
-        # Smart subscribers of the topic that get this stream elsewhere.
+        # Smart subscribers of the topic that receive this stream from another hub.
         self.absent: set[Subscriber] = set()
-        # Of a trunk that lives here: its epoch, and the end that it follows.
+        # Of a trunk that was opened here: its epoch, and the end (epoch, n) of the previous one.
         self.opened: tuple[int, int, int] | None = None
 
 
 class Lane(Topic):
-    """One lane at one hub, its own or another's. Made and ended by `lanes`."""
+    """One lane at one hub: the hub's own lane, or another hub's. Created and ended by `lanes`."""
 
     __slots__ = ("_trunk", "asked", "deaths", "due", "facts", "has_ended", "hub", "named", "told_epoch")
 
@@ -75,25 +75,25 @@ class Lane(Topic):
         super().__init__(trunk.name, epoch, is_shard=False)
         self.hub = hub
         self.facts = facts
-        # The plan that began it, as far as this hub knows.
+        # Version of the plan that began it, as far as this hub has applied plans.
         self.named = facts.since
         self._trunk = trunk
-        # Another hub's: the plan under which we have asked to follow it, and the epoch that subscribers have received.
+        # Another hub's lane: the plan's version of this hub's FOLLOW, and the epoch announced to subscribers.
         self.asked = 0
         self.told_epoch = 0
-        # Subscribers that left the lane out before the plan named it again: they have not received its beginning.
+        # Subscribers that had left the lane out before the plan named it again: they need its beginning.
         self.due: set[Subscriber] = set()
-        # Another hub's: lives of that hub that are over, and whose last messages of the lane wait here.
+        # Another hub's lane: number of dead incarnations of that hub whose last messages of the lane wait here.
         self.deaths = 0
-        # Another hub's: the lane has ended, and the plan names it again. The next one begins with its first message.
+        # Another hub's lane: it has ended, and the plan names it again. The new lane begins with its first message.
         self.has_ended = False
-        # The very same: who subscribes to the topic subscribes to its lanes.
+        # The same object: subscribers of the topic are subscribers of its lanes.
         self.members = trunk.members
 
     def begins(self, epoch: int) -> bool:
-        """Whether this hub has not followed the lane before: then go to its first message.
+        """Whether this hub has not followed the lane before; if so, start at its first message.
 
-        A lane that has ended is another one: nothing is missing between it and this.
+        After a lane has ended, its successor is a new lane, without a gap between the two.
         """
         is_new = not self.epoch or self.has_ended
         if is_new:
@@ -115,7 +115,7 @@ class Lane(Topic):
 
 
 def lane_push(lane: Lane) -> bytes:
-    """A subscriber that receives this gets the lane from the position after the one it stands at."""
+    """The push that announces a lane: the subscriber receives the lane from the next position on."""
     words = (bulk(b"eq.lane"), bulk(lane.name), bulk(lane.lane))
     return push((*words, integer(lane.epoch), integer(lane.n)), 3)
 

@@ -1,17 +1,17 @@
 """Lanes of topics at this hub: which exist, when they begin and end, and their subscribers.
 
-A topic in mode `all-subscribers` has a lane at each home of its entry but the first (docs/decisions/0006). The plan
-alone says which, so that the barrier that goes with each plan serves lanes, too:
+A topic in mode `all-subscribers` has a lane at each home of its entry but the first (docs/decisions/0006). Lanes are
+defined by the plan alone, so the barrier of each plan covers lanes too:
 
-    a hub that applies a plan attaches to the new lanes of the topics that are wanted at it, then says DONE;
-    the lane's hub, when all have said DONE, says SETTLED: its lanes are open, and publishers may use them;
-    a hub that applies a plan without the lane sends nothing more to it, then says DONE;
-    the lane's hub, when all have said DONE, ends the lane (OVER), then says SETTLED.
+    a hub that applies a plan follows the new lanes of the topics that it needs, then sends DONE;
+    the lane's hub, after DONE of all hubs, sends SETTLED: its lanes are open, and publishers may use them;
+    a hub that applies a plan without the lane sends no more messages to it, then sends DONE;
+    the lane's hub, after DONE of all hubs, ends the lane (OVER), then sends SETTLED.
 
-So every hub knows of a lane from before its first message until after its last, and no subscriber gets too little at
-any moment. A hub that joins receives the lanes when it is introduced, and answers no subscriber before.
+So every hub has registered a lane from before its first message until after its last, and no subscriber misses a
+message of it. A hub that joins receives the lanes when links are introduced, and confirms no subscription before.
 
-Always true: a topic that is known here has a lane for each one in `known` that is not over.
+Always true: a topic of this hub has a lane for each lane in `known` that has not ended.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Ingress(Protocol):
 
 
 class _Subscriptions(Protocol):
-    def hears(self, name: bytes) -> bool: ...
+    def has_pattern_for(self, name: bytes) -> bool: ...
     def is_kept(self, topic: Topic) -> bool: ...
     def push(self, topic: Topic, frame: bytes) -> None: ...
 
@@ -80,11 +80,11 @@ class _Routes(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> PositionQueries: ...
+    def position_queries(self) -> PositionQueries: ...
     @property
     def ingress(self) -> _Ingress: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -104,17 +104,17 @@ class Lanes:
         self._cluster = cluster
         # By topic and hub, all lanes that may be open.
         self.known: dict[bytes, dict[str, Facts]] = {}
-        # By hub, this one included, the latest version about which it has said SETTLED.
+        # By hub, this one included, the version of its latest SETTLED.
         self.settled: dict[str, int] = {}
         self._version = 0
         self.announcements = LaneAnnouncements(cluster)
         self.followers = LaneFollowers(cluster)
         self.returns = LaneReturns(cluster)
 
-    # What the plan says.
+    # Applying the plan.
 
     def apply(self) -> None:
-        """The plan has changed, or who is alive: note the lanes, and make the topics that they concern here."""
+        """The plan or the set of live hubs has changed: register its lanes, and create their topics where needed."""
         router = self._cluster.router
         named = router.lanes()
         for name, hubs in named.items():
@@ -127,7 +127,7 @@ class Lanes:
                     facts.dropped = router.version
         self._version = router.version
         for name, known in self.known.items():
-            is_wanted = self._cluster.name in known or self._cluster.listening.hears(name)
+            is_wanted = self._cluster.name in known or self._cluster.subscriptions.has_pattern_for(name)
             if is_wanted and (topic := self._cluster.core.make_topic(name)) is not None:
                 self.adopt(topic)
         self.followers.answer_waiting()
@@ -137,17 +137,17 @@ class Lanes:
         if facts is None:
             known[hub] = Facts(version)
         elif facts.dropped or facts.is_over or self.settled.get(hub, 0) > self._version:
-            # It may have ended under a plan that did not come here: what this one names is another.
+            # It may have ended under a plan that this hub did not receive: the current plan names a new lane.
             facts.since, facts.dropped, facts.is_over = version, 0, False
 
     def adopt(self, topic: Topic) -> None:
-        """Make the lanes that a topic of this hub is known to have."""
+        """Create the registered lanes of a topic of this hub."""
         for hub, facts in self.known.get(topic.name, {}).items():
             beside = topic.beside = topic.beside or TopicLanes()
             if facts.is_over:
                 continue
             if hub in beside.lanes:
-                # One whose end has yet to be taken may have been forgotten, and named again.
+                # Its end may still be pending here, while its state was removed and the plan names it again.
                 beside.lanes[hub].facts = facts
                 continue
             is_own = hub == self._cluster.name
@@ -163,7 +163,7 @@ class Lanes:
                 self.announcements.begun(lane)
 
     def evaluate(self, topic: Topic) -> None:
-        """After a change of plan, or of who is alive, and before DONE is said about it."""
+        """Evaluate a topic's lanes after a change of the plan or of the live hubs, before DONE is sent."""
         if topic.beside is None and topic.name not in self.known:
             return
         self.adopt(topic)
@@ -182,7 +182,7 @@ class Lanes:
         return [] if topic.beside is None else list(topic.beside.lanes.values())
 
     def is_open(self, topic: Topic, hub: str) -> bool:
-        """Whether publishers may use the lane: the plan names it, and its hub has said that all listen."""
+        """Whether publishers may use the lane: the plan names it, and its hub has sent SETTLED."""
         facts = self.known.get(topic.name, {}).get(hub)
         if facts is None or facts.dropped or facts.is_over:
             return False
@@ -191,29 +191,29 @@ class Lanes:
     # Following.
 
     def follow(self, lane: Lane) -> None:
-        """Attach to the lane, if a client here wants it and we have not, or if it is another than the one we follow."""
+        """Follow the lane if a client here needs it, unless this hub already follows the lane of the current plan."""
         stream = lane.stream
         if stream is None or stream.state is not State.REMOTE or lane.facts.is_over:
             return
-        stream.is_kept = self._cluster.listening.is_kept(lane)
+        stream.is_kept = self._cluster.subscriptions.is_kept(lane)
         is_asked = stream.source is not None or stream.joining is not None
         if stream.is_wanted and not (is_asked and lane.asked == lane.facts.since):
             lane.asked = lane.facts.since
             if not stream.ticket:
-                # A question that is asked again keeps its number: any answer to it is right.
+                # A repeated request keeps its ticket: any reply to it is valid.
                 stream.ticket = self._cluster.new_ticket()
             if stream.source is None:
                 stream.joining = lane.hub
             self._cluster.tell(lane.hub, FollowFrame(lane.key, lane.asked, stream.ticket))
 
     def began(self, stream: Stream) -> None:
-        """We follow the lane."""
+        """This hub now follows the lane."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are opened"
         self.announcements.begun(lane)
 
     def ended(self, stream: Stream, epoch: int, n: int) -> None:
-        """The lane is over, and all of it has been taken. Epoch 0: there was none."""
+        """The lane has ended, and all of it was delivered here. Epoch 0: there was no lane."""
         lane = stream.topic
         assert isinstance(lane, Lane), "trunks are closed"
         if self._cluster.core.index.lanes.get(lane.key) is not lane:
@@ -226,7 +226,7 @@ class Lanes:
         if (epoch and not facts.dropped and not facts.is_over) or (
             has_died and (lane.deaths or not facts.is_over)
         ):
-            # The plan names it again: its hub has been asked for the next one.
+            # The plan names it again, and this hub has sent FOLLOW for the new lane.
             self.announcements.ended(lane, epoch, n)
             stream.source, stream.joining, lane.has_ended = None, lane.hub, True
             # Beyond all of that epoch.
@@ -236,7 +236,7 @@ class Lanes:
         self._remove(lane, epoch, n)
 
     def _remove(self, lane: Lane, epoch: int, n: int) -> None:
-        """There is nothing more of the lane; streams that wait for it go on without."""
+        """Remove an ended lane; streams that wait for it continue without it."""
         trunk, stream = lane.trunk, lane.stream
         gather_lanes(trunk)
         self._cluster.core.index.lanes.pop(lane.key, None)
@@ -256,7 +256,7 @@ class Lanes:
         self._cluster.tags.moved(trunk)
 
     def settle(self) -> None:
-        """All have said DONE about the present plan: our lanes that it names are open, the others end."""
+        """After DONE of all hubs: open this hub's lanes that the plan names, and end its others."""
         version, own = self._cluster.router.version, self._cluster.name
         if self.settled.get(own, 0) == version or not self.is_barrier_passed:
             return
@@ -271,11 +271,11 @@ class Lanes:
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether all hubs have said what the present plan makes them say about lanes."""
+        """Whether all hubs have sent DONE for the current plan."""
         return self._cluster.is_barrier_passed
 
     def _end_own(self, name: bytes) -> bool:
-        """End a lane of ours; False if messages still wait for their positions in it."""
+        """End a lane of this hub; False if messages in it still wait to be numbered."""
         lane = self._cluster.core.index.lanes.get(lane_key(self._cluster.name, name))
         if lane is None:
             return True
@@ -287,7 +287,7 @@ class Lanes:
         return True
 
     def tidy(self, topic: Topic) -> None:
-        """Forget what is over for good; and let go on what has nothing to wait for any more."""
+        """Remove state of lanes that have ended for good; wake the streams that no longer have to wait."""
         beside = topic.beside
         if beside is None:
             return
@@ -297,10 +297,10 @@ class Lanes:
             topic.renew()
         self._cluster.tags.moved(topic)
 
-    # What lanes' hubs and those that follow say.
+    # Frames.
 
     def receive_settled(self, hub: str, version: int) -> None:
-        """A hub has ended its lanes that this version does not name, and opened those that it names."""
+        """SETTLED: a hub has ended its lanes that this version does not name, and opened those that it names."""
         self.settled[hub] = version
         for name, known in list(self.known.items()):
             facts = known.get(hub)
@@ -310,9 +310,9 @@ class Lanes:
             if facts.dropped and facts.dropped <= version:
                 del known[hub]
                 facts.is_over = True
-                self._cluster.asking.lane_over(name, hub)
+                self._cluster.position_queries.lane_over(name, hub)
                 lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
-                # One that is followed waits for its end, which has come but may have to wait for something.
+                # A followed lane with pending messages is removed when its end, which is behind them, is delivered.
                 if lane is not None and not (lane.stream is not None and lane.stream.pending):
                     self._remove(lane, 0, 0)
                 if not known:
@@ -322,7 +322,7 @@ class Lanes:
         self._cluster.limits.routing_progressed()
 
     def receive_lane(self, hub: str, key: bytes) -> None:
-        """A hub that we meet has a lane. If our plan does not name it, it will end, or a later plan does."""
+        """LANE: a newly linked hub has a lane. If the plan here does not name it, it will end, or a later plan does."""
         parsed = parse_lane_key(key)
         if parsed is None or parsed[0] != hub:
             return
@@ -331,13 +331,13 @@ class Lanes:
         if hub not in known:
             known[hub] = Facts(0, dropped=max(1, self._version))
         topic = self._cluster.core.index.topics.get(name)
-        if topic is None and self._cluster.listening.hears(name):
+        if topic is None and self._cluster.subscriptions.has_pattern_for(name):
             topic = self._cluster.core.make_topic(name)
         if topic is not None:
             self.evaluate(topic)
 
     def introduced(self) -> None:
-        """All hubs have introduced themselves: lanes of this life begin in later epochs than those of former ones."""
+        """All hubs have introduced themselves: begin the lanes, in later epochs than those of former incarnations."""
         if self.followers.is_introduced:
             return
         for lane in self._cluster.core.index.lanes.values():
@@ -347,14 +347,14 @@ class Lanes:
         self.followers.introduced()
 
     def introduce(self, link: OutLink) -> None:
-        """What a hub that we meet has to know of our lanes."""
+        """Send the state of this hub's lanes to a newly linked hub."""
         link.send(SettledFrame(self.settled.get(self._cluster.name, 0)))
         for key, lane in self._cluster.core.index.lanes.items():
             if lane.hub == self._cluster.name:
                 link.send(LaneFrame(key))
 
     def hub_died(self, hub: str) -> None:
-        """Its lanes are no more. Where they ended is unknown: that is said behind what has come of them and waits."""
+        """The hub is dead: end its lanes, at an unknown position, after their pending messages."""
         self.settled.pop(hub, None)
         for name, known in list(self.known.items()):
             facts = known.pop(hub, None)

@@ -8,7 +8,7 @@ __all__ = ["Wait"]
 
 
 class Wait:
-    """Calls back once when all that was added has happened, unless that was so at once, or it was cancelled."""
+    """Calls `proceed` once when all joined events have happened, unless none was pending, or it was cancelled."""
 
     def __init__(self, proceed: Callable[[], object]) -> None:
         self._proceed = proceed
@@ -17,7 +17,7 @@ class Wait:
         self._joined: list[list[Callable[[], None]]] = []
 
     def join(self, waiters: list[Callable[[], None]]) -> None:
-        """One more event to wait for: that the waiters in the list are called."""
+        """Add an event to wait for: the call of the waiters in the list."""
         self._left += 1
         self._joined.append(waiters)
         waiters.append(self._one_less)
@@ -27,7 +27,7 @@ class Wait:
         return self._left == 0
 
     def cancel(self) -> None:
-        """Leave no trace where it was to be called."""
+        """Cancel the wait, and remove its callbacks from all lists of waiters."""
         self._is_armed = False
         for waiters in self._joined:
             if self._one_less in waiters:

@@ -1,12 +1,12 @@
-"""Shut a hub down in order, so that peers know that its end loses no message.
+"""Orderly shutdown of a hub: its peers learn that its end loses no message.
 
-A hub that stops has ended its clients' connections. It asks the others to send it no more messages (LEAVE 0); each
-holds those that it has, and answers (1) behind the last that it sent. Once all have answered, all messages that came
-through the hub have their positions, and all that it wrote has been executed, it says so (LEAVE 2). Hubs that
-declare it dead then tell no subscriber of a gap on account of what it might have held. What they held for it goes to
-the next homes.
+A hub that stops has closed its clients' connections. It asks its peers to send it no more messages (LEAVE 0); each
+peer holds its messages for the hub, and replies (LEAVE 1) behind the last message sent. Once all peers have replied,
+all messages through the hub are numbered, and all its frames have been executed, the hub sends LEAVE 2. Hubs that then
+declare it dead send no gaps for messages that it might have held. Messages that they held for it are sent to the next
+homes.
 
-A hub that crashes, or that does not get so far in time, is a dead hub like any other.
+A hub that crashes, or that does not finish in time, is treated like any dead hub.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from equipoise.hub.cluster.ports import ClusterPort
 __all__ = ["Leaving"]
 
 # The steps of LEAVE.
-ASK, ANSWER, DONE = range(3)
+ASK, REPLY, DONE = range(3)
 
 
 class _Acks(Protocol):
@@ -41,27 +41,27 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class Leaving:
-    """Which hubs stop, this one included. Owned by the cluster."""
+    """The hubs that are stopping, this one included. Owned by the cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # Hubs that take no more messages, and those among them that have nothing under way.
+        # Hubs that accept no more messages, and those among them that have no message in flight.
         self.hubs: set[str] = set()
         self._done: set[str] = set()
-        # Of this hub, while it stops: those that have answered.
-        self._answered: set[str] = set()
+        # While this hub stops: the peers that have replied.
+        self._replied: set[str] = set()
 
     # This hub stops.
 
     def begin(self) -> None:
         self._cluster.calls.leave()
-        self._tell(ASK)
+        self._broadcast(ASK)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can come any more, and nothing is under way."""
+        """Whether no more messages can arrive, and none is in flight."""
         out, index = self._cluster.out, self._cluster.core.index
-        if not self._answered >= out.keys() or not self._cluster.receipts.is_settled:
+        if not self._replied >= out.keys() or not self._cluster.receipts.is_settled:
             return False
         if not self._cluster.calls.has_left:
             return False
@@ -70,32 +70,32 @@ class Leaving:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether the others have executed all that this hub has written."""
+        """Whether the peers have executed all frames of this hub."""
         return all(link.kept_bytes == 0 for link in self._cluster.out.values())
 
     def finish(self) -> None:
-        self._tell(DONE)
+        self._broadcast(DONE)
 
-    def _tell(self, step: int) -> None:
+    def _broadcast(self, step: int) -> None:
         for link in self._cluster.out.values():
             link.send(LeaveFrame(step))
 
     # Another hub stops.
 
-    def heard(self, peer: str, step: int) -> None:
+    def receive(self, peer: str, step: int) -> None:
         if step == ASK:
             self.hubs.add(peer)
-            self._cluster.tell(peer, LeaveFrame(ANSWER))
-        elif step == ANSWER:
-            self._answered.add(peer)
+            self._cluster.tell(peer, LeaveFrame(REPLY))
+        elif step == REPLY:
+            self._replied.add(peer)
         else:
             self._done.add(peer)
 
     def has_left(self, hub: str) -> bool:
-        """Whether the hub, which is dead, had nothing under way."""
+        """Whether the dead hub had finished its shutdown, with no message in flight."""
         return hub in self._done
 
     def forget(self, hub: str) -> None:
-        """The hub is dead: another of its name is another one."""
-        for hubs in (self.hubs, self._done, self._answered):
+        """The hub is dead: discard its state. A new hub of the same name is another incarnation."""
+        for hubs in (self.hubs, self._done, self._replied):
             hubs.discard(hub)

@@ -1,12 +1,12 @@
 """Publishes of this hub's clients to rate-limited topics: admit at once, queue, or reject.
 
-A command that cannot go at once waits in the topic's `ClientQueue`. Where the topic is numbered here its turn comes
-with a token; elsewhere it is sent ahead to the home as far as the envelope would let it pass there at once
-(`TopicLimit.window`), so publishers slow down wherever they are connected.
+A command that cannot be sent at once waits in the topic's `ClientQueue`. If this hub numbers the topic, its turn comes
+with a token. Otherwise it is sent ahead to the home, as many messages as the envelope would admit there at once
+(`TopicLimit.window`), so publishers are slowed down at whichever hub they are connected.
 
-A command is refused when it is the first of its connection and cannot have its turn within the time that the spec lets
-it wait: a pipelined client cannot expect an earlier judgement, and is slowed down. The next token is kept for it
-(`TopicLimit.reserve`). A command of several messages is refused whole, or not at all.
+A command is rejected when it is the first of its connection and cannot have its turn within the spec's waiting time: a
+pipelining client cannot expect an earlier decision, and is slowed down. The next token is reserved for that connection
+(`TopicLimit.reserve`). A command of several messages is rejected as a whole, or not at all.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class Tokens(Protocol):
-    """What clients need of the limits: which tokens there are, and turns for those that wait."""
+    """The interface of the rate limits to clients: available tokens, and turns of waiting commands."""
 
     def now(self) -> int: ...
     def room(self, topic: Topic) -> int: ...
@@ -68,11 +68,11 @@ class LimitedClients:
         self._tokens = tokens
         self._estimate = TurnEstimate(cluster)
         self.budget = Budget(cluster.core.limits.waiting_bytes_max)
-        # Messages, of all topics.
+        # Number of rejected messages, of all topics.
         self.refused = 0
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        """Publish for a client: the reply to each message, or one to all that comes when the last may go."""
+        """Publish for a client: the reply to each message, or a pending reply to all until the last is admitted."""
         limit = topic.limit
         assert limit is not None, "asked of limited topics"
         count = len(payloads)
@@ -85,7 +85,7 @@ class LimitedClients:
         return self._wait(topic, limit, reply, payloads, after)
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Publish what has its tokens; the reply to each message, empty where `own_replies` has them."""
+        """Publish messages whose tokens were taken; the reply to each, empty where `own_replies` has the replies."""
         self._core.publish(topic, payloads)
         return self._core.audience_of(topic).reply
 
@@ -96,7 +96,7 @@ class LimitedClients:
         after: Sequence[Tag],
         receipt: Callable[[Tag, bool], bytes],
     ) -> bytes | Reply:
-        """The same with a reply that has the position of the last message."""
+        """Publish for a client that requested a receipt: the reply has the position of the last message."""
         limit = topic.limit
         assert limit is not None, "asked of limited topics"
         after = (*after, *self._owed_after(topic, limit))
@@ -111,14 +111,14 @@ class LimitedClients:
         return self._wait(topic, limit, reply, payloads, after)
 
     def ready(self, topic: Topic) -> int:
-        """Messages of a pipelined client that may go at once, in one run."""
+        """Number of messages that a pipelining client may publish at once, in one run."""
         is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None
         return self._tokens.room(topic) if is_simple else 0
 
     def _try(
         self, topic: Topic, limit: TopicLimit, payloads: Sequence[bytes], after: Sequence[Tag]
     ) -> bool | None:
-        """Let a command go at once, if it need not wait; False if there is no room for it, None if it has to wait."""
+        """Admit a command at once if it need not wait; False if there is no room for it, None if it has to wait."""
         claimed = self._claim(topic, limit, len(payloads))
         if claimed is not None:
             claimed.granted = 1
@@ -131,7 +131,7 @@ class LimitedClients:
                 claimed.granted = 0
 
     def _claim(self, topic: Topic, limit: TopicLimit, count: int) -> TopicLimit | None:
-        """The limit that has kept a token for the connection that publishes now, if it is there and will do."""
+        """The limit that has reserved a token for the publishing connection, if the token is available and suffices."""
         target = self._cluster.ways.stream_now(topic)
         found, session = target.limit or limit, topic.publisher or 0
         if not self.kept(found) or found.reserve.party != session or count != 1:
@@ -142,7 +142,7 @@ class LimitedClients:
         return found
 
     def kept(self, limit: TopicLimit) -> int:
-        """Tokens that are kept for a connection that was refused."""
+        """Number of tokens reserved for a connection that was rejected."""
         reserve = limit.reserve
         if reserve.party is None:
             return 0
@@ -151,7 +151,7 @@ class LimitedClients:
         return reserve.kept(self._tokens.now())
 
     def _passes(self, topic: Topic, limit: TopicLimit, count: int, *, is_claim: bool = False) -> bool:
-        """Whether so many messages may go at once: numbered here, or towards the home. `is_claim`: by a kept token."""
+        """Whether `count` messages may be numbered, or sent to the home, at once. `is_claim`: by a reserved token."""
         target = self._cluster.ways.stream_now(topic)
         if target.is_home and target.limit is not None:
             if target.stream is not None and () in target.stream.admission.waiting:
@@ -168,7 +168,7 @@ class LimitedClients:
         return True
 
     def acked(self, topic: Topic, limit: TopicLimit) -> None:
-        """The home has acknowledged messages: note how long it took."""
+        """The home has acknowledged messages: record how long that took."""
         if limit.sent_at:
             limit.note_acked(unacked(topic, self._cluster.ways.stream_now(topic)))
 
@@ -194,12 +194,12 @@ class LimitedClients:
                 self._keep_order(limit, one, self._dequeue(queue, one))
                 self._tokens.look_at(topic, limit)
                 return refusal
-            # One behind others of its connection changes nothing.
+            # Only the first command of a connection can change what is served next.
             self._tokens.serve(topic)
         return reply if reply.pieces is not None else self._defer(topic, limit, one)
 
     def _defer(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | Reply:
-        """A client that can tell replies apart need not get them in order: its other topics are not held up."""
+        """Defer the reply if the client has requested deferred replies: its other topics are not delayed."""
         session, is_run = self._core.sessions.get(one.session), len(one.payloads) > 1
         deferred = None if session is None or session.is_gathering else session.deferred
         if session is None or deferred is None or not deferred.has_room:
@@ -209,13 +209,13 @@ class LimitedClients:
         return deferred.defer(one.reply, topic.name, limit.ahead, self._core.now())
 
     def _gone(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> None:
-        """The client has gone: what it was not answered is not published."""
+        """The client has disconnected: its commands without a reply are not published."""
         if limit.queue is not None:
             self._promote(topic, limit, self._dequeue(limit.queue, one))
             self._tokens.look_at(topic, limit)
 
     def free(self, topic: Topic, limit: TopicLimit) -> None:
-        """The limit is taken away: all that waits goes on."""
+        """The limit was removed: send all waiting messages."""
         queue, limit.queue = limit.queue, None
         while queue is not None and (one := queue.first()) is not None:
             self._dequeue(queue, one)
@@ -228,7 +228,7 @@ class LimitedClients:
         return queue.remove(one)
 
     def _promote(self, topic: Topic, limit: TopicLimit, one: PendingPublish | None) -> None:
-        """A command is the first of its connection; it, and those behind it, may have to be refused."""
+        """A command is now the first of its connection: reject it, and its successors, if they would wait too long."""
         while one is not None and (refusal := self._judge(topic, limit, one)) is not None:
             assert limit.queue is not None, "it waits there"
             following = self._dequeue(limit.queue, one)
@@ -237,11 +237,11 @@ class LimitedClients:
             one = following
 
     def _owed_after(self, topic: Topic, limit: TopicLimit) -> Sequence[Tag]:
-        """What this connection's next message comes after, though the one that said so was refused."""
+        """Dependencies of the connection's next message, from an earlier command that was rejected."""
         return limit.owed_after.pop(topic.publisher or 0, ()) if limit.owed_after else ()
 
     def _keep_order(self, limit: TopicLimit, one: PendingPublish, following: PendingPublish | None) -> None:
-        """A command is refused: the next one of its connection comes after the same positions."""
+        """A command was rejected: the next one of its connection inherits its dependencies."""
         if one.after and following is not None:
             following.after = (*one.after, *following.after)
         elif one.after:
@@ -249,10 +249,10 @@ class LimitedClients:
             limit.owed_after = {key: after for key, after in owed if key in self._core.sessions}
             limit.owed_after[one.session] = one.after
 
-    # When it is whose turn.
+    # Turns.
 
     def _judge(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | None:
-        """Refuse a command, as the first of its connection, that cannot have its turn within the time it may wait."""
+        """Reject a command, the first of its connection, if it cannot have its turn within its waiting time."""
         now = self._tokens.now()
         wait_ns = self._estimate.wait(topic, limit, one, now)
         target = self._cluster.ways.stream_now(topic)
@@ -273,7 +273,7 @@ class LimitedClients:
         return self._core.refuse(text)
 
     def serve(self, trunk: Topic, limit: TopicLimit, queue: ClientQueue) -> None:
-        """Refuse what has waited for too long; let clients take part in the turns here, or send ahead to the home."""
+        """Reject overdue commands; give clients turns here, or send their messages ahead to the home."""
         now = self._tokens.now()
         while (one := queue.overdue(now - limit.wait_ns)) is not None:
             following = self._dequeue(queue, one)
@@ -297,7 +297,7 @@ class LimitedClients:
             limit.queue = None
 
     def tidy(self, trunk: Topic, target: TopicLimit) -> None:
-        """A client has had its turn: as many as wait now have the next ones."""
+        """A client has had its turn: update the number of turns to the clients that wait now."""
         limit = trunk.limit
         queue = None if limit is None else limit.queue
         if limit is not None and queue is not None and not len(queue):
@@ -308,7 +308,7 @@ class LimitedClients:
             target.ring.join(CLIENTS, len(queue))
 
     def release(self, trunk: Topic, queue: ClientQueue) -> bool:
-        """One message of the connection whose turn it is."""
+        """Send one message of the connection whose turn it is."""
         one = queue.first()
         target = self._cluster.ways.stream_now(trunk)
         has_older = target.stream is not None and () in target.stream.admission.waiting
@@ -326,11 +326,11 @@ class LimitedClients:
         return is_sent
 
     def _send(self, trunk: Topic, one: PendingPublish) -> bool:
-        """Its next message goes; False if there is no room for it."""
+        """Send the command's next message; False if there is no room for it."""
         if self._is_direct(trunk, one):
             return self._number(trunk, one)
         payload, after = one.payloads[one.sent], () if one.sent else one.after
-        # It counts for the connection that it came over, not for the one that has published last.
+        # Count the message for its own connection, not for the one that published last.
         latest, trunk.publisher = trunk.publisher, one.session
         try:
             is_taken = self._cluster.ways.admit(trunk, (payload,), after)
@@ -349,13 +349,13 @@ class LimitedClients:
         return True
 
     def _is_direct(self, trunk: Topic, one: PendingPublish) -> bool:
-        """Whether its message can be numbered at once: no message is under way, and the reply is that of the topic."""
+        """Whether the message can be numbered directly: no message is in flight, and the topic's reply applies."""
         if trunk.stream is not None or trunk.limit is None or trunk.content is not None:
             return False
         return not one.after and not isinstance(one.reply, PositionedReply)
 
     def _number(self, trunk: Topic, one: PendingPublish) -> bool:
-        """As `admit` and `answer` do, without the accounts of messages under way: half of the work of a token."""
+        """Like `admit` and `answer`, without tracking messages in flight, which is half of the work per token."""
         assert trunk.limit is not None, "its turn has come by a token"
         self._tokens.spend(trunk.limit, 1)
         reply = self.publish(trunk, (one.payloads[one.sent],))
@@ -365,7 +365,7 @@ class LimitedClients:
         return True
 
     def _answer(self, one: PendingPublish, answer: bytes | Reply) -> None:
-        """Its last message has gone: it is answered now, or when the message has its position."""
+        """The command's last message was sent: reply now, or when the message has its position."""
         if isinstance(answer, bytes):
             one.complete(answer)
             return
@@ -379,7 +379,7 @@ class LimitedClients:
         self._core.shell.call_later(REPLY_S, answer.expire)
 
     def _tell_waiting(self, target: Topic, queue: ClientQueue) -> None:
-        """Tell the home how many connections wait here, when that has changed by much."""
+        """Report the number of waiting connections to the home, if it has doubled or halved."""
         home = "" if target.is_home or target.stream is None else target.stream.peer or ""
         count, reported = len(queue), queue.reported if queue.reported_to == home else 0
         if home and (count >= 2 * reported or 2 * count <= reported) and count != reported:

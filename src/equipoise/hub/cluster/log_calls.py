@@ -1,18 +1,20 @@
 """Forward commands on logs to the owner of the log, in order, and return the replies.
 
-The home of a topic owns its log, or claims it. Commands of this hub's clients wait in a queue per log: they run here
-if the home is here and the log is open; else all that wait go to the home as one batch, and the next batch when that is
-answered. So no command overtakes another, whichever way they go, and a pipeline costs two round trips.
+The home of a topic owns its log, or claims it. Commands of this hub's clients wait in a queue per log. If this hub is
+the home and the log is open, they run here; else all waiting commands are sent to the home as one batch, and the next
+batch after its reply. So no command overtakes another, whichever path they take, and a pipeline costs two round trips.
 
-A hub that is not the home of a log sends a batch back; it has run nothing of it, and the batch goes to the next home.
-In a move the former home runs commands until it gives the log up (`log_giving`). Until then the next home passes on to
-it what it is asked, for its own clients and for other hubs.
-If the home is lost with a batch under way its reads are run again. Its writes may or may not be stored: UNCERTAIN.
+A hub that is not the home of a log returns a batch without running any of it; the batch is sent to the next home.
+
+During a move the former home runs commands until it releases the log (`log_giving`). Until then the next home forwards
+commands to it, those of its own clients and those of other hubs.
+
+If the home fails with a batch in flight, its reads are run again. Its writes may or may not be stored: UNCERTAIN.
 
 Always true:
-    of one hub at most one batch is under way for a log;
-    a log that is open or being sealed here is not asked for elsewhere;
-    only the home of a log passes on commands of other hubs, and only to the hub that owns the log.
+    each hub has at most one batch in flight for a log;
+    commands on a log that is open or being sealed here are not sent to another hub;
+    only the home of a log forwards commands of other hubs, and only to the hub that owns the log.
 """
 
 from __future__ import annotations
@@ -58,15 +60,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LogCalls"]
 
-# The pieces of an answer.
+# Size of the pieces in which replies are sent.
 _PIECE_BYTES = 1024 * 1024
-# A hub that holds a batch says so this long before the hub that sent it gives up.
+# A hub that cannot run a batch in time replies this long before the sending hub's timeout, in seconds.
 _MARGIN_S = 0.5
 _OLD_HOME = "ERR hub {} is the home of the topic and runs a release without logs: upgrade it"
 
 
 class LogCalls:
-    """Owned by the cluster. It is the `elsewhere` of HubLogs."""
+    """Owned by the cluster. Implements the `elsewhere` of HubLogs."""
 
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
@@ -74,9 +76,9 @@ class LogCalls:
         self._giving = LogGiving(cluster)
         self._taking = LogTaking(cluster, self)
         self._queues: dict[bytes, CallQueue] = {}
-        # By ticket: the log of a batch that is under way, and the pieces of its answer so far.
+        # By ticket: the log of a batch in flight, and the pieces of its reply so far.
         self._asked: dict[int, tuple[bytes, list[bytes]]] = {}
-        # The hub stops: it claims nothing more.
+        # Whether the hub is stopping and claims no more logs.
         self._is_leaving = False
 
     @property
@@ -85,7 +87,7 @@ class LogCalls:
 
     @property
     def handlers(self) -> dict[type[Frame], Callable[[str, Any], None]]:
-        """What executes the frames about logs."""
+        """Handlers of the frames about logs, by type of frame."""
         return {
             CallFrame: self.called,
             AnswerFrame: self.answered,
@@ -118,7 +120,7 @@ class LogCalls:
         reply = Reply(expired=expired)
 
         def tell(replies: list[bytes] | None) -> None:
-            assert replies is not None, "what this hub asked for is asked again, not given up"
+            assert replies is not None, "commands of this hub's clients are resent, not returned"
             if reply.is_wanted:
                 reply.complete(replies[0])
 
@@ -127,7 +129,7 @@ class LogCalls:
         return reply
 
     def open_here(self, key: bytes) -> LiveLog | None:
-        """The log, opened if need be, if its home is here."""
+        """The log, opened if necessary, if this hub is its home; else None."""
         return self._logs.of(key) if self._logs is not None and self._is_home(key) else None
 
     def watch(
@@ -135,7 +137,7 @@ class LogCalls:
     ) -> Callable[[], None]:
         return self.watches.watch(key, since, group, wake)
 
-    # What changes.
+    # Changes of routing and ownership.
 
     def routed(self) -> None:
         """The plan, or the hubs that are alive, have changed."""
@@ -163,7 +165,7 @@ class LogCalls:
         self._schedule(key)
 
     def close(self) -> None:
-        """This life of the hub is over, and its clients are gone."""
+        """This incarnation of the hub has ended, and its clients are disconnected."""
         self._is_leaving = True
         self._giving.close()
         self._taking.close()
@@ -172,7 +174,7 @@ class LogCalls:
         self.watches.close()
 
     def leave(self) -> None:
-        """The hub stops: give all logs up."""
+        """The hub is stopping: seal and release all logs."""
         self._is_leaving = True
         self._giving.close()
         if self._logs is not None:
@@ -186,7 +188,7 @@ class LogCalls:
         return self._logs is None or not self._logs.by_name
 
     def peer_gone(self, peer: str) -> None:
-        """The hub is lost, or what it was sent or has answered is void."""
+        """The hub is dead, or a restarted link has voided its requests and replies."""
         for key, queue in list(self._queues.items()):
             for call in [call for call in queue.calls if call.origin == peer]:
                 queue.calls.remove(call)
@@ -206,8 +208,8 @@ class LogCalls:
     # Frames.
 
     def called(self, peer: str, frame: CallFrame) -> None:
-        """A hub asks for commands to be run. Raises ProtocolError."""
-        # Of this life of the hub: the next one begins its tickets anew, and may have one of that number under way.
+        """CALL: a hub requests to run commands. Raises ProtocolError."""
+        # Reply over the link of this incarnation: the next one restarts its tickets, and may use the same number.
         link = self._cluster.out.get(peer)
         if link is None:
             return
@@ -222,7 +224,7 @@ class LogCalls:
         self._cluster.core.shell.call_later(wait_s, self._give_up, frame.topic, call)
 
     def _give_up(self, key: bytes, call: WaitingCall) -> None:
-        """The log could not be opened in time: nothing was run."""
+        """The log could not be opened in time: no command was run."""
         queue = self._queues.get(key)
         if queue is not None and call in queue.calls:
             queue.calls.remove(call)
@@ -253,7 +255,7 @@ class LogCalls:
         queue.calls.extendleft(reversed(batch))
         live = None if self._logs is None else self._logs.by_name.get(key)
         if live is not None and live.owner.hub:
-            # The owner has begun to give it up.
+            # The owner has begun to release the log.
             live.owner.found("")
             self._schedule(key)
         else:
@@ -285,7 +287,7 @@ class LogCalls:
             self._cluster.core.shell.call_later(delay_s, self._drain, key)
 
     def _drain(self, key: bytes) -> None:
-        """Run or send what waits, as far as that is possible."""
+        """Run or send the waiting commands, as far as that is possible."""
         queue, logs = self._queues.get(key), self._logs
         if queue is None:
             return
@@ -300,7 +302,7 @@ class LogCalls:
         if self._is_home(key) or (live is not None and self.is_open_here(key, live)):
             self._run_here(key, queue, logs)
         elif key in logs.by_name:
-            # Closed once what is in flight is committed: then `sealed` is called.
+            # The log closes once its appends in flight are committed; then `sealed` is called.
             if self._home(key) is not None:
                 logs.seal(logs.by_name[key])
             self._schedule(key, AGAIN_S)
@@ -333,7 +335,7 @@ class LogCalls:
         return link.is_connected and not link.is_full
 
     def _send(self, key: bytes, queue: CallQueue) -> None:
-        """Send what waits to the home; other hubs have to send theirs there themselves."""
+        """Send the waiting commands to the home; return those of other hubs, which send them there themselves."""
         for call in [call for call in queue.calls if call.origin]:
             queue.calls.remove(call)
             call.tell(None)
@@ -374,7 +376,7 @@ def _answer(link: OutLink, ticket: int, replies: list[bytes] | None) -> None:
 
 
 def _gather(outcomes: Iterable[bytes | Reply], tell: Callable[[list[bytes]], object]) -> None:
-    """Tell all replies, once they are complete."""
+    """Pass all replies to `tell` once they are complete."""
     parts = list(outcomes)
     owed = [part for part in parts if isinstance(part, Reply) and part.pieces is None]
     left = len(owed)

@@ -1,10 +1,11 @@
-"""Give up the logs of topics with another home, a few at a time, so that publishers of other topics do not wait.
+"""Release the logs of topics with another home, a few at a time, so that publishers of other topics do not wait.
 
-The owner offers each log to its next home, which asks for the release when it has prepared to open it (`log_taking`). A
-log that waits for its turn stays open here and takes commands of every hub. The next home passes on what it is asked
-meanwhile (`log_calls`). A home that cannot ask, or does not within OFFER_S, has the log given up all the same.
+The owner offers each log to its next home, which requests the release when it is prepared to open the log
+(`log_taking`). A log that waits for its turn stays open here and accepts commands of every hub; the next home forwards
+commands meanwhile (`log_calls`). If the next home cannot request the release, or does not within OFFER_S, the owner
+releases the log all the same.
 
-Always true: at most SEALED_MAX logs are being sealed because of a plan, but for those that take longer than SLOT_S.
+Always true: at most SEALED_MAX logs are being sealed because of a plan, except those that take longer than SLOT_S.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["LogGiving"]
 
 SEALED_MAX = 4
-# A log whose appends are not committed, or whose release the store does not answer, holds up the others no longer.
+# Longest time, in seconds, that sealing one log delays the others: its appends, or the store's reply, may take longer.
 SLOT_S = 1.0
-# How long an offer stands: a home opens a few logs at a time, and asks for hundreds within this.
+# How long an offer is valid, in seconds: a home opens a few logs at a time, and requests hundreds within this time.
 OFFER_S = 5.0
 
 
@@ -36,21 +37,21 @@ class LogGiving:
 
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
-        # Logs that are open here though their homes are elsewhere: the life of the hub that each is offered to, and
-        # from when on it is sealed unasked.
+        # Logs that are open here though another hub is their home: the incarnation that each is offered to, and the
+        # time from which it is sealed without a request.
         self._offered: dict[bytes, tuple[Life | None, float]] = {}
-        # The hubs that have asked for a release and have no answer yet.
+        # By log, the hub that has requested its release and has no reply yet.
         self._requests: dict[bytes, str] = {}
-        # When the slots of those being sealed end.
+        # By log that is being sealed, the timer that ends its slot.
         self._slots: dict[bytes, Timer] = {}
         self._timer: Timer | None = None
 
     def is_waiting(self, key: bytes) -> bool:
-        """Whether the log is open here though its home is elsewhere."""
+        """Whether the log is open here though another hub is its home."""
         return key in self._offered
 
     def routed(self, leaving: Iterable[LiveLog]) -> None:
-        """These logs, and no others, have their homes elsewhere."""
+        """The routing has changed: exactly these logs of this hub have other homes."""
         logs = self._cluster.core.logs
         assert logs is not None, "it has logs"
         before, self._offered = self._offered, {}
@@ -62,7 +63,7 @@ class LogGiving:
         self._pump()
 
     def _offer(self, key: bytes, before: tuple[Life | None, float] | None) -> tuple[Life | None, float]:
-        """Offer a log to its home, unless it was."""
+        """Offer a log to its home, unless it was offered to it before."""
         now, home = self._cluster.core.now(), self._cluster.router.home(key)
         link = None if home is None else self._cluster.out.get(home)
         if link is None or not link.can(OFFERS):
@@ -74,7 +75,7 @@ class LogGiving:
         return life, now + OFFER_S
 
     def requested(self, peer: str, frame: ReleaseFrame) -> None:
-        """The next home is ready to open the log. It may know a plan that this hub does not know yet."""
+        """RELEASE: the next home is ready to open the log. It may have applied a plan that this hub has not."""
         logs = self._cluster.core.logs
         if logs is None or frame.topic not in logs.by_name:
             self._cluster.tell(peer, ReleasedFrame(frame.topic, 0, b""))
@@ -89,7 +90,7 @@ class LogGiving:
             self._cluster.tell(peer, ReleasedFrame(key, version, node))
 
     def sealed(self, key: bytes) -> None:
-        """The log is not open here any more."""
+        """The log is closed here."""
         self._offered.pop(key, None)
         # Without a release: another hub has the log, or is about to.
         self.released(key, 0, b"")
@@ -112,7 +113,7 @@ class LogGiving:
         self._pump()
 
     def _pump(self) -> None:
-        """Seal what was asked for, then what has been offered for long enough, as far as there are slots."""
+        """Seal the requested logs, then those whose offers have expired, as far as there are free slots."""
         logs = self._cluster.core.logs
         if logs is None:
             return
@@ -135,7 +136,7 @@ class LogGiving:
         return key in self._offered and self._cluster.router.home(key) == peer
 
     def _look_again(self, now: float) -> None:
-        """When the next offer has stood for long enough."""
+        """Schedule `_pump` for the expiry of the next offer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -9,12 +9,12 @@ from equipoise.hub.logs.log_request import LogRequest
 
 __all__ = ["BATCH_BYTES", "CallQueue", "WaitingCall", "take_batch"]
 
-# What is sent as one batch, unless it is a transaction.
+# Size of a batch; a transaction is never split, and may exceed it.
 BATCH_BYTES = 1024 * 1024
 
 
 class WaitingCall:
-    """Commands that are run together: one of a client of this hub, or a batch of another hub's."""
+    """Commands that are run together: one command of a client of this hub, or a batch of another hub."""
 
     __slots__ = ("due_at", "is_sent", "is_wanted", "origin", "requests", "tell")
 
@@ -31,7 +31,7 @@ class WaitingCall:
         self.tell = tell
         self.is_wanted = is_wanted
         self.due_at = due_at
-        # The hub that sent it; empty: this one.
+        # The hub that sent it; empty: this hub.
         self.origin = origin
         self.is_sent = False
 
@@ -47,12 +47,12 @@ class CallQueue:
 
     def __init__(self) -> None:
         self.calls: deque[WaitingCall] = deque()
-        # What is under way, to which hub, and the number of the question; 0: nothing is.
+        # The batch in flight, its hub and its ticket; ticket 0: none is in flight.
         self.batch: list[WaitingCall] = []
         self.peer = ""
         self.ticket = 0
         self.is_scheduled = False
-        # Whether the log wakes it when it is open here, or its owner is known.
+        # Whether the log wakes the queue when it is open here, or its owner is known.
         self.is_awaiting = False
 
 

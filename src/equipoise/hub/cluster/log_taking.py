@@ -1,4 +1,4 @@
-"""Take over logs that other hubs own and offer, and ask for their release when this hub is ready to open them."""
+"""Take over logs that other hubs offer: request their release when this hub is ready to open them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class LogTaking:
     def __init__(self, cluster: ClusterPort, calls: _Calls) -> None:
         self._cluster = cluster
         self._calls = calls
-        # Offers that came before the plan that explains them: the hubs that made them.
+        # By log, the hub of an offer that arrived before the plan that makes this hub the home.
         self._offers: dict[bytes, str] = {}
 
     def offered(self, peer: str, frame: OfferFrame) -> None:
-        """A hub has the log open, and takes this hub for its home."""
+        """OFFER: a hub has the log open, and this hub is its home by that hub's plan."""
         live = self._calls.open_here(frame.topic)
         if live is None:
             self._offers[frame.topic] = peer
             return
         self._offers.pop(frame.topic, None)
         if live.stage is LogStage.OPENING:
-            # Its commands can be passed on at once.
+            # Its commands can be forwarded at once.
             live.owner.found(peer)
 
     def routed(self) -> None:
@@ -48,7 +48,7 @@ class LogTaking:
         self._offers = {topic: hub for topic, hub in self._offers.items() if hub != peer}
 
     def request(self, key: bytes, hub: str) -> bool:
-        """Ask the owner to release the log; False: it cannot be asked."""
+        """Request the log's release from its owner; False: the owner cannot be reached or lacks the capability."""
         link = self._cluster.out.get(hub)
         if link is None or not link.is_connected or link.is_full or not link.can(OFFERS):
             return False
@@ -56,7 +56,7 @@ class LogTaking:
         return True
 
     def released(self, peer: str, frame: ReleasedFrame) -> None:
-        """The owner has released the log, or does not have it."""
+        """RELEASED: the owner has released the log, or does not have it."""
         if self._cluster.core.logs is not None:
             self._cluster.core.logs.note_released(frame.topic, frame.version, frame.node)
 

@@ -1,7 +1,7 @@
 """Blocking reads of logs at other hubs, and of other hubs at this one.
 
-A read that waits is woken, and asks again by an ordinary command. It is woken too often rather than too seldom: by an
-entry that may be for it, and when the log moves, its owner is lost, or a link begins anew.
+A blocked read is woken, and reads again by an ordinary command. It is woken too often rather than too rarely: by an
+entry that may match, and when the log moves, its owner fails, or a link restarts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AGAIN_S", "LogWatches"]
 
-# How soon the plan is asked again for a log that no live hub has, or whose home sends commands back.
+# Delay in seconds before a retry for a log that no live hub has, or whose home returns commands.
 AGAIN_S = 0.03
 
 
@@ -33,9 +33,9 @@ class LogWatches:
     def __init__(self, cluster: ClusterPort, calls: _Calls) -> None:
         self._cluster = cluster
         self._calls = calls
-        # Reads of this hub that wait at others, by ticket: the hub, and what wakes them.
+        # Reads of this hub that are blocked at others, by ticket: the hub, and the callback that wakes the read.
         self._watching: dict[int, tuple[str, Callable[[], None]]] = {}
-        # Reads of other hubs that wait here, by hub and ticket: what ends them.
+        # Reads of other hubs that are blocked here, by hub and ticket: the function that ends the watch.
         self._watched: dict[tuple[str, int], Callable[[], None]] = {}
 
     def _open_here(self, key: bytes) -> LiveLog | None:
@@ -46,7 +46,7 @@ class LogWatches:
     def watch(
         self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
     ) -> Callable[[], None]:
-        """Call `wake` once, later, when there may be something to read; what is returned ends that."""
+        """Call `wake` once, later, when there may be something to read. Returns a function that cancels the watch."""
         live, home = self._open_here(key), self._cluster.router.home(key)
         if live is not None:
             return watch_log(live, since, group, wake, self._cluster.core.shell)
@@ -94,7 +94,7 @@ class LogWatches:
         self._watched.clear()
 
     def peer_gone(self, peer: str) -> None:
-        """The hub is lost, or what it was asked or has answered is void."""
+        """The hub is dead, or a restarted link has voided its requests and replies."""
         for ticket in [ticket for ticket, (hub, _) in self._watching.items() if hub == peer]:
             self._cluster.core.shell.call_later(AGAIN_S, self._watching.pop(ticket)[1])
         for watch in [watch for watch in self._watched if watch[0] == peer]:

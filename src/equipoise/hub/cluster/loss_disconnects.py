@@ -1,6 +1,6 @@
 """Disconnect plain subscribers of topics whose messages are lost (`cluster.disconnect_on_loss`).
 
-They receive no gaps: a reconnection is the only sign of a loss that an application with a Redis client sees.
+They receive no gaps: a disconnect is the only sign of a loss that an application with a Redis client can detect.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["disconnect_on_loss"]
 
 
 def disconnect_on_loss(core: HubCore) -> None:
-    """From now on a loss ends the connections of the plain subscribers that it concerns.
+    """From now on, disconnect the plain subscribers that a loss affects.
 
-    In a turn of its own: losses are counted in the middle of deliveries.
+    The disconnects have a turn of their own, because losses are counted in the middle of deliveries.
     """
     core.losses.on_loss = lambda name: core.shell.call_later(0, _disconnect, core, name)
 
 
 def _disconnect(core: HubCore, name: bytes | None) -> None:
-    """Messages of a topic are lost; None: of any."""
+    """Messages of a topic are lost; None: messages of any topic may be."""
     topic = None if name is None else core.index.topics.get(name)
     patterns = core.index.patterns if name is None else core.index.patterns.matching(name)
     groups = [(pattern.members, Kind.PATTERN) for pattern in patterns]

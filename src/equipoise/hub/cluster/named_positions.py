@@ -1,10 +1,11 @@
-"""Positions that clients name before they publish (EQ.AFTER), of the stream that their messages go to.
+"""Positions that clients name before they publish (EQ.AFTER), in the stream that their messages are sent to.
 
-A message comes after everything that its stream has, so such a position need not be verified, and the client is
-answered at once. But the hub may change to another stream before the message comes. The change then waits until the
-hub that numbers the old stream has confirmed the position, and the first message in the new stream carries it.
+A message follows everything in its own stream, so such a position need not be verified, and the client receives its
+reply at once. But the hub may change to another stream before the message arrives. The change then waits until the hub
+that numbers the old stream has confirmed the position, and the first message in the new stream carries it as a
+dependency.
 
-Always true: of a position that was never given, no more is believed than the hub of the stream confirms.
+Always true: a position becomes a dependency only as far as the hub of the stream has confirmed it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Routes(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Positions: ...
+    def position_queries(self) -> _Positions: ...
     @property
     def tags(self) -> _Dependencies: ...
     @property
@@ -51,13 +52,13 @@ class NamedPositions:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # By stream, the number of the question to its hub.
+        # By stream, the ticket of the query to its hub.
         self._asked: dict[Stream, int] = {}
 
     def keep_to(self, trunk: Topic, stream: bytes, at: tuple[int, int]) -> bool:
-        """Whether a client's next message comes after this position of the stream anyway.
+        """Whether a client's next message is certain to follow this position of the stream without a dependency.
 
-        It does if messages of this hub's clients go to that stream; the position is noted in case they go elsewhere.
+        It does if this hub publishes to that stream; the position is recorded in case the hub changes streams.
         """
         way = None if trunk.stream is None else trunk.stream.way
         if trunk.stream is None or way is None:
@@ -70,13 +71,13 @@ class NamedPositions:
         return is_kept_to
 
     def are_confirmed(self, topic: Topic) -> bool:
-        """Whether publishers may leave the stream. If not, its hub is asked, and then the route is reviewed."""
+        """Whether publishers may leave the stream. If not, query its hub; the reply triggers a review of the route."""
         stream = topic.stream
         if stream is None or stream.state.is_home or stream.named <= _reached(stream):
             return True
         if stream not in self._asked:
             number = self._asked[stream] = self._cluster.new_ticket()
-            self._cluster.asking.position(
+            self._cluster.position_queries.position(
                 topic.trunk,
                 topic.lane,
                 lambda epoch, n: self._confirm(stream, number, (epoch, n)),
@@ -87,7 +88,7 @@ class NamedPositions:
     def _note(self, stream: Stream, at: tuple[int, int]) -> None:
         if at > _reached(stream):
             stream.named = max(stream.named, at)
-            # An answer that is on its way may be older.
+            # A reply in flight may be older than the position.
             self._asked.pop(stream, None)
 
     def _confirm(self, stream: Stream, number: int, given: tuple[int, int]) -> None:
@@ -97,7 +98,7 @@ class NamedPositions:
             self._cluster.ways.progressed(stream.topic.trunk)
 
     def _is_wanted(self, stream: Stream, number: int) -> bool:
-        """Whether publishers still wait for the answer; if not, they may have to ask again."""
+        """Whether publishers still wait for the reply; if not, drop the query, so that a later one is sent again."""
         trunk = stream.topic.trunk
         way = None if trunk.stream is None else trunk.stream.way
         is_left = way is not None and way.now == stream.topic.lane and not way.is_settled
@@ -107,5 +108,5 @@ class NamedPositions:
 
 
 def _reached(stream: Stream) -> tuple[int, int]:
-    """The latest position that messages of this hub's clients have, or were confirmed to come after."""
+    """The latest position of messages of this hub's clients, or the latest confirmed position if that is later."""
     return max(stream.admission.numbered_at, stream.confirmed)

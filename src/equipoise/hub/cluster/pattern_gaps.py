@@ -1,9 +1,9 @@
-"""Send gaps to pattern subscribers, which see no positions of topics without messages.
+"""Send gaps to pattern subscribers, which receive no positions of topics without messages.
 
-Smart subscribers receive a push. Plain ones cannot: for them the loss is counted.
+Smart subscribers receive a push. Plain subscribers cannot: for them the loss is counted.
 
-A hub that is full of topics cannot number messages of another one, and cannot follow its stream. Publishers may have
-been answered by then, so the subscribers by pattern at every hub are told; there are none by name.
+A hub without room for another topic can neither number its messages nor follow its stream. Its publishers may have
+received replies already, so the pattern subscribers at every hub receive a gap; there are no subscribers by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["send_hub_gap", "send_name_gap", "send_topic_gap"]
 
 
 def send_hub_gap(core: HubCore) -> None:
-    """A hub is dead, or what it had sent is void: messages of any topic may be missing."""
+    """A hub is dead, or its frames are void: messages of any topic may be missing."""
     core.losses.count_hub()
     for pattern in core.index.patterns:
         sessions = [session for session, kinds in pattern.members.items() if _is_told(kinds)]
@@ -35,7 +35,7 @@ def send_hub_gap(core: HubCore) -> None:
 
 
 def send_topic_gap(core: HubCore, topic: Topic) -> None:
-    """Tell those who get the topic by pattern that messages may be missing here; count it for plain ones."""
+    """Send a gap of the topic to its pattern subscribers here; count the loss for plain ones."""
     if not topic.trunk.has_subscribers and core.audience_of(topic).receivers:
         core.losses.count(topic.trunk.name, None)
     _send_members_gap(core, topic.name)
@@ -60,5 +60,5 @@ def _is_told(kinds: Sequence[Kind]) -> bool:
 
 
 def _gap_push(pattern: Pattern, name: bytes | None) -> bytes:
-    """Messages of the topic, or of any that matches, may be missing, an unknown number of them."""
+    """The push for an unknown number of missing messages, of the topic or of any topic that the pattern matches."""
     return push((bulk(b"eq.gap"), bulk(pattern.glob.pattern), null(3) if name is None else bulk(name)), 3)

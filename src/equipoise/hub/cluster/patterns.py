@@ -1,7 +1,7 @@
 """Replicate pattern subscriptions to every hub.
 
-A pattern subscription is answered once every live hub has it. A hub that joins receives all patterns at the beginning
-of the link to it, ahead of the DONE without which it opens nothing.
+A pattern subscription is confirmed once every live hub has it. A hub that joins receives all patterns at the start of
+each link to it, before the DONE without which it opens no topic.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class PatternSync:
 
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
-        # Ours: by pattern, the hubs that have not confirmed it yet, and the number of the question.
+        # Patterns of this hub's clients: the hubs that have not confirmed each yet, and its ticket.
         self._unconfirmed: dict[bytes, set[str]] = {}
         self._tickets: dict[bytes, int] = {}
         self._waiters: dict[bytes, list[Callable[[], None]]] = {}
 
     def want(self, pattern: bytes, wait: Wait) -> None:
-        """A client subscribes to the pattern; the wait is longer if some hub does not have it yet."""
+        """A client subscribes to the pattern: join the wait to its confirmation by all hubs."""
         unconfirmed = self._unconfirmed.get(pattern)
         if unconfirmed is None:
             unconfirmed = self._unconfirmed[pattern] = set(self._cluster.out)
@@ -76,15 +76,16 @@ class PatternSync:
         confirm()
 
     def await_fills(self, patterns: Sequence[bytes], wait: Wait) -> None:
-        """Wait for durable topics that lost their home to get what their logs have.
+        """Wait until durable topics whose home failed have delivered the missed messages of their logs.
 
-        A client of the lost home had got it, and comes here by a pattern: it must not get it again.
+        A client of the failed home has received them, and may subscribe here by a pattern: it must not receive them
+        again.
         """
         logs = self._cluster.core.logs
         for topic, log in () if logs is None else logs.unfilled.items():
             if any(Glob(pattern).matches(topic.name) for pattern in patterns):
                 wait.join(log.waiters)
-                # A home opens a log once there is a reason to.
+                # Make the home open the log: it does so only when needed.
                 self._cluster.core.shell.call_later(0, log.look)
 
     def removed(self, peer: str, pattern: bytes) -> None:
@@ -93,12 +94,12 @@ class PatternSync:
             self._cluster.core.index.remove_pattern_relay(pattern, link)
 
     def peer_died(self, peer: str) -> None:
-        """A dead hub needs to know nothing."""
+        """The hub is dead: wait for its confirmations no longer."""
         for pattern in self._unconfirmed_by(peer):
             self._confirm(peer, pattern)
 
     def ask_again(self, peer: str) -> None:
-        """The hub's answers have been lost."""
+        """The hub's confirmations were lost: request them again."""
         for pattern in self._unconfirmed_by(peer):
             self._tell(self._cluster.out[peer], pattern)
 
@@ -106,26 +107,26 @@ class PatternSync:
         return [pattern for pattern, unconfirmed in self._unconfirmed.items() if peer in unconfirmed]
 
     def links(self, topic: bytes) -> list[OutLink]:
-        """The hubs that get the topic by pattern."""
+        """The links to the hubs that follow the topic by pattern."""
         links: dict[OutLink, None] = {}
         for pattern in self._cluster.core.index.relayed.matching(topic):
             links.update(pattern.relays)
         return list(links)
 
     def send_missed(self, topic: bytes) -> None:
-        """Messages of a topic that has its home here are lost, since there is no room for the topic."""
+        """Messages of a topic are lost, because this hub is its home and has no room for it."""
         send_name_gap(self._cluster.core, topic)
         for link in self.links(topic):
             link.send(MissedFrame(topic))
 
     def missed(self, topic: bytes) -> None:
-        """The same at another hub; or messages of the topic have come, and there is no room for it here."""
+        """MISSED arrived from the home; or messages of the topic arrived, and there is no room for it here."""
         found = self._cluster.core.index.topics.get(topic)
         if found is None or found.stream is not None:
             send_name_gap(self._cluster.core, topic)
 
     def tidy(self, claimed: set[bytes]) -> None:
-        """Take back the patterns that no client of ours has any more, or waits for."""
+        """Withdraw the patterns that no client of this hub has or waits for."""
         known = self._cluster.core.index.patterns
         for pattern in list(self._unconfirmed):
             if pattern not in claimed and known.get(pattern) is None:

@@ -1,11 +1,11 @@
 """Events of peers, delivered to each topic before its next change.
 
-A hub that dies, or a link that begins anew, concerns all topics, and there may be a hundred thousand. None of them has
-to hear of it at once: only before it is touched next. So news are noted here, a topic that is touched learns first
-what it has missed, and the others learn it in slices, when they are asked about anew (`barrier`). A topic and its lanes
-learn it together.
+The death of a hub, or the restart of a link, affects all topics, and there may be a hundred thousand. The event need
+not be applied to a topic at once, only before the topic's next change. So events are queued here: a topic that is about
+to change applies its pending events first, and all others apply them in slices, when they are evaluated (`barrier`).
+Events are applied to a topic and its lanes together.
 
-Always true: nothing is kept that every topic has learned.
+Always true: an event that was applied to every topic is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PeerEvents", "Tell"]
 
-# Does to one topic, or lane, what follows.
+# Applies an event to one topic or lane.
 Tell = Callable[["Topic"], None]
 
 
@@ -27,7 +27,7 @@ class PeerEvents:
     """Part of one cluster."""
 
     def __init__(self) -> None:
-        # Counts the news there were; the last of them are those that some topic has yet to learn.
+        # Number of events so far; the pending ones are the last of them.
         self.latest = 0
         self._pending: list[Tell] = []
 
@@ -36,12 +36,12 @@ class PeerEvents:
         self._pending.append(tell)
 
     def tell(self, topic: Topic) -> None:
-        """Call this before a topic's stream, or one of its lanes', is looked at or changed."""
+        """Apply pending events to a topic. Call this before reading or changing its stream, or a lane's stream."""
         trunk = topic.trunk
         if trunk.news == self.latest:
             return
         first = trunk.news - (self.latest - len(self._pending))
-        # First: what follows may come back here.
+        # Before the calls below, which may call this method again.
         trunk.news = self.latest
         for tell in list(islice(self._pending, max(0, first), None)):
             tell(trunk)

@@ -1,13 +1,13 @@
-"""Filters that following hubs request of this hub, and the coverage that it sends them.
+"""Filters that following hubs request from this hub, and the coverage that it sends them.
 
-A hub that follows may want only what some filters match. Where this hub numbers the topic it goes by that at once.
-Where it follows the topic itself, as a former home does for a while, it asks the hub that it follows for as much, and
-answers when that has.
+A follower may need only the messages that some filters match. If this hub numbers the topic, it applies the filters at
+once. If it follows the topic itself, as a former home does for a while, it requests the same from its own source, and
+confirms when the source has.
 
 Always true:
-    a hub that follows by filters learns of each position within `COVERAGE_S`, and ahead of every frame that says how
-    far the stream is: CLOSE, OPENED, AFTER, ENDED, AT, WANTED;
-    what a hub has asked for is void when it attaches anew, leaves, or is gone.
+    a hub that follows by filters receives the coverage of each position within `COVERAGE_S`, and before every frame
+    that carries the stream's position: CLOSE, OPENED, AFTER, ENDED, AT, WANTED;
+    the requests of a hub are void when it attaches again, detaches, or dies.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COVERAGE_S", "PeerFilters"]
 
-# How long a hub that follows by filters may not know of messages that it does not want, in seconds: below the quarter
-# of a second after which subscribers may notice, in moves, that they wait for it.
+# Longest delay, in seconds, of the coverage of messages that no filter matches: less than the quarter of a second after
+# which subscribers may notice, during moves, that they wait for it.
 COVERAGE_S = 0.2
 
 
@@ -56,18 +56,18 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class PeerFilters:
-    """Part of one cluster. The LinkStats of all topics."""
+    """Part of one cluster. Implements LinkStats for all topics."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self.kept_off = 0
-        # Different filters of all topics.
+        # Number of different filters, over all topics.
         self.filters = 0
-        # Topics whose position a hub has yet to learn.
+        # Topics with a position whose coverage some follower has not received.
         self._silent: dict[Topic, None] = {}
         self._timer: Timer | None = None
 
-    # What hubs say.
+    # Requests of followers.
 
     def want(self, topic: Topic, link: OutLink, frame: WantFrame) -> None:
         if not self._is_following(topic, link):
@@ -77,7 +77,7 @@ class PeerFilters:
         try:
             filters = [parse_filter(text, bytes_max=CANONICAL_BYTES_MAX) for text in frame.payloads]
         except FilterError:
-            # Of a later release. It gets more than it asked for.
+            # A filter of a later release: send more than was requested.
             filters = None
         new, is_all_there = ([], False) if filters is None else held.add(link, filters)
         if not is_all_there:
@@ -110,11 +110,11 @@ class PeerFilters:
                 topic.audience = None
             self._cluster.interests.review(topic)
             if topic.stream is not None and link in topic.stream.relays_waiting:
-                # What it asks for now may be sent here already.
+                # This hub may already receive what the follower requests now.
                 self._cluster.handover.review(topic.stream)
 
     def widen(self, topic: Topic, link: OutLink, frame: WidenFrame) -> None:
-        """It gets everything; from a hub that does not itself, all that comes, in spans, until that does."""
+        """The follower needs everything. Until this hub receives everything itself, send all it receives, in spans."""
         if not self._is_following(topic, link):
             self._say_wanted(topic, link, frame.ticket, is_all=False)
             return
@@ -127,7 +127,7 @@ class PeerFilters:
         self._answer(topic, link, frame.ticket, None)
 
     def forget(self, topic: Topic, link: OutLink) -> None:
-        """The hub attaches anew, leaves, or is gone."""
+        """The follower attaches again, detaches, or is dead: discard its requests."""
         held = topic.hub_filters
         asked = None if held is None else held.links.get(link)
         if held is None or asked is None:
@@ -139,12 +139,12 @@ class PeerFilters:
             topic.hub_filters = None
 
     def taken_in(self, topic: Topic, link: OutLink) -> None:
-        """Announce to the hub that it gets the stream after the present position."""
+        """The follower is attached: it receives the stream after the current position."""
         asked = None if topic.hub_filters is None else topic.hub_filters.links.get(link)
         if asked is not None:
             asked.epoch, asked.n = topic.epoch, topic.n
 
-    # What they receive.
+    # Coverage.
 
     def note_silence(self, topic: Topic) -> None:
         self._silent[topic] = None
@@ -166,7 +166,7 @@ class PeerFilters:
     # Inside.
 
     def _is_following(self, topic: Topic, link: OutLink) -> bool:
-        """Whether the hub has attached: what it said before that belongs to what it has left."""
+        """Whether the hub has attached or waits to be; requests from before belong to an earlier attachment."""
         stream = topic.stream
         is_waiting = stream is not None and link in stream.relays_waiting
         return is_waiting or (topic.relays is not None and link in topic.relays)
@@ -194,10 +194,10 @@ class PeerFilters:
         return self._cluster.core.shell.fine_now()
 
     def _answer(self, topic: Topic, link: OutLink, ticket: int, filters: Sequence[Filter] | None) -> None:
-        """Say that the hub gets what it asked for, once that is so. None: everything."""
+        """Confirm a request (WANTED) once the hub receives what it requested. None: everything."""
         is_all = filters is None
         if topic.is_home or topic.relays is None or link not in topic.relays:
-            # A hub that waits to be taken in is sent nothing before this one numbers the topic.
+            # A hub that waits to be attached receives no messages before this hub numbers the topic.
             self._say_wanted(topic, link, ticket, is_all=is_all)
         else:
             self._cluster.interests.when_covered(
@@ -209,10 +209,10 @@ class PeerFilters:
     def _needed(
         self, topic: Topic, link: OutLink, filters: Sequence[Filter] | None
     ) -> Sequence[Filter] | None:
-        """What of all that a question was for the hub still wants; None: everything.
+        """The part of a request that the follower still needs; None: everything.
 
-        Between a WIDEN and the next NARROW it names filters. Once it has said NARROW this hub, too, asks for less than
-        everything: to wait for everything would be for ever.
+        Between a WIDEN and the next NARROW the follower sends filters. After NARROW, this hub too requests less than
+        everything, so waiting for everything would never end.
         """
         held = topic.hub_filters
         asked = None if held is None else held.links.get(link)
@@ -227,7 +227,7 @@ class PeerFilters:
         if held is not None and link in held.links:
             held.account(topic, link)
             if is_all and held.links[link].takes_all:
-                # Filters that it has named since are for when it says NARROW again.
+                # Filters that it has sent since take effect with its next NARROW.
                 held.links[link].is_narrow = False
                 topic.audience = None
         is_taken_in = topic.relays is not None and link in topic.relays

@@ -1,7 +1,7 @@
-"""Accept or refuse the links that other hubs open, and take in what they announce.
+"""Accept or reject the links that other hubs open, and apply their announcements.
 
-A link is accepted if both ends mean the lives of the hubs that are alive now, and it is not older than the one that is
-heard. A later generation voids what the hub had sent by the one before.
+A link is accepted if both ends name the live incarnations of the two hubs, and if it is not older than the link in use.
+A later generation voids unreceived frames of the previous one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PeerGreeting:
         self._cluster = cluster
 
     def open_link(self, link: LinkId, *, to_incarnation: int, is_control: bool = False) -> InLink | str:
-        """A hub opens, or goes on with, a link to us; or why it may not."""
+        """A hub opens a link to this hub, or resumes one: the link, or the reason for its rejection."""
         cluster = self._cluster
         name, own = cluster.name, cluster.core.incarnation
         if to_incarnation != own:
@@ -41,7 +41,11 @@ class PeerGreeting:
         incoming = cluster.control.incoming if is_control else cluster.incoming
         known = incoming.get(link.hub)
         if known is not None and known.id == link:
-            return f"UNKNOWN {name} executes what has come so far: try again" if known.is_busy else known
+            return (
+                f"UNKNOWN {name} is executing earlier frames of this link: try again"
+                if known.is_busy
+                else known
+            )
         if known is not None and known.id > link:
             return f"STALE {link.hub} has opened a later link than {link.incarnation}.{link.generation}"
         if link.generation > 1 and not is_control:
@@ -50,13 +54,13 @@ class PeerGreeting:
         return incoming[link.hub]
 
     def announced(self, life: Life, announcement: Announcement) -> None:
-        """A hub that greets, or is greeted, says what it understands, and the limits that should be the same here."""
+        """A hub has announced its capabilities, and its limits, which should be the same here."""
         cluster = self._cluster
         link = cluster.out.get(life[0])
         if link is None or link.incarnation != life[1]:
             return
         link.capabilities, before = announcement.capabilities, link.differences
-        cluster.counts.meet(link)
+        cluster.counts.sync(link)
         cluster.failover.introduce(link)
         cluster.failover.greeted(link)
         cluster.trees.greeted(link.hub)

@@ -1,7 +1,7 @@
 """The interface of a cluster to its parts: the hub's core, the routing, the links.
 
-Parts are made by `Cluster`, which has all of this. They see it through these Protocols, so none of them imports it, and
-what a part uses of others stands at its top.
+`Cluster` creates the parts and implements these Protocols. Parts use it through them only, so none imports `Cluster`,
+and each part declares at its top what it uses of other parts.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["ClusterPort", "ControlPort", "Dials", "LimitsPort"]
 
 
 class Dials(Protocol):
-    """What a cluster needs of the world."""
+    """The connections of a cluster's links, made by the shell."""
 
     def dial(self, link: OutLink, facts: LiveHub) -> None:
-        """Keep a connection for the link until it is over."""
+        """Keep a connection for the link until the link ends."""
 
     def redial(self, link: OutLink) -> None:
-        """The link began anew: drop its connection, if there is one, and make another."""
+        """The link has restarted: close its connection, if there is one, and open another."""
 
     def hang_up(self, link: OutLink) -> None:
-        """The link is over."""
+        """The link has ended: close its connection."""
 
     def declared_dead(self) -> None:
-        """The others take this hub for dead: end this life of it, and begin another."""
+        """The other hubs have declared this hub dead: end this incarnation, and begin a new one."""
 
 
 class ClusterPort(Protocol):
@@ -44,7 +44,7 @@ class ClusterPort(Protocol):
     def core(self) -> HubCore: ...
     @property
     def name(self) -> str:
-        """Of this hub."""
+        """Name of this hub."""
 
     @property
     def limits(self) -> LimitsPort: ...
@@ -59,10 +59,10 @@ class ClusterPort(Protocol):
     @property
     def control(self) -> ControlPort: ...
     def tell(self, peer: str, frame: Frame) -> None:
-        """Send a frame to a hub, if it is alive and understands it."""
+        """Send a frame to a hub, if it is alive and has the frame's capability."""
 
     def new_ticket(self) -> int:
-        """The number of a question to another hub."""
+        """A new number for a request to another hub."""
 
 
 class ControlPort(Protocol):
@@ -73,7 +73,7 @@ class ControlPort(Protocol):
 
 
 class LimitsPort(Protocol):
-    """What the parts tell, and ask, the rate limits."""
+    """The interface of the rate limits to other parts."""
 
     def adopt(self, topic: Topic, spec: TopicSpec | None) -> None: ...
     def evaluate(self, topic: Topic) -> None: ...

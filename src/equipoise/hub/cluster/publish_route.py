@@ -1,20 +1,20 @@
 """Choose the stream of a client's publish, and track its acknowledgement.
 
-In mode `all-subscribers` a hub keeps to one stream: the one it numbers itself if it is a home, else one that is drawn
-by its own name, so that publishers are spread over the homes and stay where they are while others come and go. A lane
-is used from when its hub has said that it is open; until then the trunk is.
+In mode `all-subscribers` a hub publishes to one stream: the one it numbers itself if it is a home, else one chosen by
+rendezvous hashing of its own name, so that publishers are spread over the homes, and adding or removing a home moves
+few. A lane is used once its hub has sent SETTLED; until then the trunk is.
 
-A hub that changes to another stream first waits until all that it sent is acknowledged: the last acknowledgement has
-the position of the last message in the old one. The first message in the new one carries that position as a
-dependency, and with it those of the streams used before, lest a hub that dies takes the order with it. What waits for
-tokens in the old stream is recalled (`lane_returns`): tokens of the new one would be lost for as long as it waits.
+A hub that changes to another stream first waits until all its messages are acknowledged: the last acknowledgement has
+the position of the last message in the old stream. The first message in the new stream carries that position as a
+dependency, and with it those of the streams used before, so that the order survives the failure of a hub. Messages that
+wait for tokens in the old stream are recalled (`lane_returns`): the new stream's tokens would be lost meanwhile.
 
-Acknowledgements come in the order in which messages of one hub's clients to one topic were taken, whichever of its
-streams they go to, so two counts per topic say all. A client that has to know waits for them (EQ.PUBLISH, EQ.SETTLE).
+Acknowledgements arrive in the order in which messages of one hub's clients to one topic were accepted, whichever of its
+streams they are sent to, so two counters per topic suffice. Clients can wait for them (EQ.PUBLISH, EQ.SETTLE).
 
 Always true:
-    no two messages of this hub's clients are under way in two streams; what comes meanwhile waits, in order;
-    a topic has an account exactly while messages of clients wait in it, or something waits for them.
+    messages of this hub's clients to one topic are never in flight in two streams; further messages wait, in order;
+    a topic has an account exactly while messages of clients are not acknowledged, or a call waits for them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AckWaiter", "Acked", "ClientAcks", "PublishRouting", "TopicAcks"]
 
-# Streams whose positions are sent along with a change: the latest of them are all that can matter.
+# Most streams whose positions are sent with a change of stream: only the latest can matter.
 TAGS_MAX = 8
 
 
@@ -82,7 +82,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def lanes(self) -> _Lanes: ...
     @property
-    def named(self) -> _NamedPositions: ...
+    def named_positions(self) -> _NamedPositions: ...
     @property
     def receipts(self) -> ClientAcks: ...
     @property
@@ -92,16 +92,16 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class PublishRouting:
-    """Chooses streams, and changes them. Owned by the cluster."""
+    """Chooses the stream of each topic's publishes, and changes it. Owned by the cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        """Publish for a client: the reply to each message, empty where `own_replies` has them, or one to all, later.
+        """Publish for a client: the reply to each message, empty where `own_replies` has them; or a pending one to all.
 
-        At another hub than the home the reply counts the receivers at all hubs, as of a second ago, and the matching
-        filters of this hub. A message that waits at a gate, or whose loss would go unreported, is answered later.
+        At a hub other than the home, the reply counts the receivers at all hubs, as of a second ago, and the matching
+        filters of this hub. The reply is pending if a message waits at a gate, or if its loss would not be reported.
         """
         if (content := topic.content) is not None:
             content.counts = []
@@ -112,7 +112,7 @@ class PublishRouting:
         return self.answer(topic, len(payloads), is_filtered=content is not None)
 
     def answer(self, topic: Topic, count: int, *, is_filtered: bool = False) -> bytes | Reply:
-        """The reply to each of the messages that were just admitted, or one to all that comes later."""
+        """The reply to each of the messages that were just admitted, or a pending reply to all."""
         audience = self._cluster.core.audience_of(topic)
         each = b"" if is_filtered else audience.common_reply
         if self._may_answer(topic):
@@ -134,7 +134,7 @@ class PublishRouting:
         return found.stream is None or self._cluster.ingress.is_vouched(found.stream)
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
-        """Take messages of a client of this hub on their way to their positions; False if there is no room."""
+        """Accept messages of a client of this hub, to be numbered; False if there is no room."""
         if topic.news != self._cluster.news.latest:
             self._cluster.news.tell(topic)
         stream = topic.stream
@@ -149,7 +149,7 @@ class PublishRouting:
         return is_taken
 
     def refuse_waiting(self, topic: Topic) -> None:
-        """The topic turns out to be durable: its clients, not answered yet, get an error for these messages."""
+        """The topic has become durable: fail the messages that wait here, whose clients have no reply yet."""
         if topic.stream is not None:
             waiting = topic.stream.admission.drop_waiting(())
             self._cluster.ingress.give_up(
@@ -157,7 +157,7 @@ class PublishRouting:
             )
 
     def _choose(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
-        """Take messages of clients; False if there is no room for them."""
+        """Send messages of clients to the current stream, or hold them during a change; False if there is no room."""
         if way.is_settled and not stream.admission.routing:
             return self._send(stream, way, item)
         if not stream.admission.has_room(item):
@@ -166,7 +166,7 @@ class PublishRouting:
         return True
 
     def retarget(self, topic: Topic) -> None:
-        """The plan has changed, or which lanes are open."""
+        """The plan, or the set of open lanes, has changed: choose the topic's stream again."""
         target = self._target(topic)
         stream = topic.stream
         if target == TRUNK and (stream is None or stream.way is None):
@@ -180,7 +180,7 @@ class PublishRouting:
         self._cluster.handover.review(stream)
 
     def progressed(self, trunk: Topic) -> None:
-        """Words have come, or the topic's state here has changed: perhaps the change can be made."""
+        """Acknowledgements arrived, or the topic's state has changed: complete a pending change of stream."""
         stream = trunk.stream
         if stream is None or (way := stream.way) is None:
             return
@@ -193,7 +193,7 @@ class PublishRouting:
             self._send(stream, way, stream.admission.take_routing())
 
     def lane_gone(self, lane: Lane) -> None:
-        """What waited for the lane's hub, and has certainly not been seen by it, goes elsewhere, and first."""
+        """The lane was removed: send messages that its hub certainly has not received to the next stream, first."""
         stream = lane.trunk.stream
         way = None if stream is None else stream.way
         waiting = [] if lane.stream is None else lane.stream.admission.drop_waiting(())
@@ -202,26 +202,26 @@ class PublishRouting:
         stream.admission.put_routing_first(*waiting)
         at = self._reached(lane)
         if at[0]:
-            # A hub where messages of the lane still wait delivers them first.
+            # A hub that still holds pending messages of the lane then delivers them first.
             way.after[lane.lane] = at
         way.target = self._target(lane.trunk)
         way.change()
         self.progressed(lane.trunk)
 
     def unsure(self, topic: Topic) -> None:
-        """The hub that numbered the stream has died, perhaps with the marks that it was given: give them again."""
+        """The hub that numbered the stream has died, perhaps with the dependencies it received: send them again."""
         stream = topic.trunk.stream
         way = None if stream is None else stream.way
         if way is not None and way.now == topic.lane:
             way.is_due = bool(way.after)
 
     def stream_now(self, trunk: Topic) -> Topic:
-        """The stream that messages of our clients go to; the trunk if there is no other."""
+        """The stream that this hub's clients publish to; the trunk if there is no other."""
         way = None if trunk.stream is None else trunk.stream.way
         return trunk if way is None else self._cluster.tags.find(trunk, way.now) or trunk
 
     def position(self, trunk: Topic) -> Tag:
-        """How far the messages of our clients have come, in the stream that the last of them went to."""
+        """The position of the last message of this hub's clients, in the stream that it was sent to."""
         way = None if trunk.stream is None else trunk.stream.way
         if way is not None and way.is_unused and way.after:
             name = next(reversed(way.after))
@@ -230,7 +230,7 @@ class PublishRouting:
         return Tag(found.lane, *self._reached(found))
 
     def after(self, trunk: Topic) -> tuple[Tag, ...]:
-        """What the messages of our clients come after, as far as they have changed streams."""
+        """Dependencies of this hub's next messages on streams that it used before."""
         way = None if trunk.stream is None else trunk.stream.way
         return () if way is None else tuple(Tag(name, *at) for name, at in way.after.items())
 
@@ -253,11 +253,11 @@ class PublishRouting:
         return home.encode() if cluster.lanes.is_open(topic, home) else TRUNK
 
     def _lot(self, topic: Topic, home: str) -> tuple[int, str]:
-        """What this hub draws for a home: the greatest wins, so a home that comes or goes moves few publishers."""
+        """The rendezvous hash of this hub and a home: the greatest wins, so a change of homes moves few publishers."""
         return xxh3_64_intdigest(b"%b %b " % (self._cluster.name.encode(), home.encode()) + topic.name), home
 
     def _is_settled(self, trunk: Topic, name: bytes) -> bool:
-        """Whether all messages of our clients in a stream have their positions, or never will."""
+        """Whether all messages of this hub's clients in a stream are numbered, or known to be lost."""
         found = self._cluster.tags.find(trunk, name)
         stream = None if found is None else found.stream
         if stream is None:
@@ -265,12 +265,12 @@ class PublishRouting:
         return stream.admission.is_settled(())
 
     def _may_leave(self, trunk: Topic, way: PublishRoute) -> bool:
-        """Whether it is known what the next message comes after in the stream that is left."""
+        """Whether the dependency on the stream that is left is confirmed."""
         found = None if way.now == way.target else self._cluster.tags.find(trunk, way.now)
-        return found is None or self._cluster.named.are_confirmed(found)
+        return found is None or self._cluster.named_positions.are_confirmed(found)
 
     def _note(self, trunk: Topic, way: PublishRoute) -> None:
-        """Keep the position that we have reached in the stream that we leave."""
+        """Record the reached position of the stream that is left, as a dependency."""
         found = self._cluster.tags.find(trunk, way.now)
         if found is None:
             return
@@ -285,21 +285,21 @@ class PublishRouting:
             del way.after[next(iter(way.after))]
 
     def _reached(self, topic: Topic) -> tuple[int, int]:
-        """The position that the next message of our clients comes after: the last one if it is numbered here."""
+        """The position that this hub's next message follows: the stream's last one if it is numbered here."""
         stream = topic.stream
         if stream is None or stream.state.is_home:
             return topic.epoch, topic.n
         return max(stream.admission.numbered_at, stream.confirmed)
 
 
-# Links that an account remembers before it forgets those that have nothing under way.
+# Links in an account above which those without messages in flight are removed.
 _LINKS_MAX = 64
-# Called with the position of the last message that has one, and whether any of those waited for has none.
+# Called with the position of the last numbered message, and whether any of the awaited messages was lost.
 Acked = Callable[[Tag, bool], object]
 
 
 class AckWaiter:
-    """Waits for messages of one topic: those from `since` up to `until`, as its account counts."""
+    """Waits for the messages of one topic from `since` to `until`, by the account's count."""
 
     __slots__ = ("call", "is_lost", "since", "until")
 
@@ -307,23 +307,23 @@ class AckWaiter:
         self.since = since
         self.until = until
         self.call = call
-        # Whether some of them never got a position.
+        # Whether some of them were lost.
         self.is_lost = False
 
 
 class TopicAcks:
-    """The account of one topic: messages of clients that are not acknowledged."""
+    """The account of one topic: its messages of clients that are not acknowledged."""
 
     __slots__ = ("acked", "at", "links", "taken", "waiting")
 
     def __init__(self, at: Tag) -> None:
         self.taken = 0
         self.acked = 0
-        # The position of the last message that has one.
+        # The position of the last numbered message.
         self.at = at
-        # In the order of `until`.
+        # Ordered by `until`.
         self.waiting: deque[AckWaiter] = deque()
-        # By a client's link, the count up to its last message.
+        # By link of a client, `taken` after its last message.
         self.links: dict[bytes, int] = {}
 
     def note_link(self, link: bytes) -> None:
@@ -332,7 +332,7 @@ class TopicAcks:
         self.links[link] = self.taken
 
     def wait(self, waiter: AckWaiter) -> None:
-        """Put it where its turn is."""
+        """Insert a waiter, ordered by `until`."""
         later: list[AckWaiter] = []
         while self.waiting and self.waiting[-1].until > waiter.until:
             later.append(self.waiting.pop())
@@ -346,23 +346,23 @@ class ClientAcks:
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
         self.accounts: dict[Topic, TopicAcks] = {}
-        # By session, its questions that wait for an answer; no session without any.
-        self.asking: dict[Session, int] = {}
+        # By session, the number of its pending `when_acked` calls; no entry of 0.
+        self.pending: dict[Session, int] = {}
 
     def take(self, topic: Topic, count: int) -> None:
-        """So many messages of clients are about to be given to the topic; or, if negative, were not after all."""
+        """`count` messages of clients are about to be submitted to the topic; negative: they were rejected."""
         account = self.accounts.get(topic)
         if account is None:
             account = self.accounts[topic] = TopicAcks(self._cluster.ways.position(topic))
         account.taken += count
-        # The core has noted who publishes.
+        # The core has set the publisher.
         publisher = self._cluster.core.sessions.get(topic.publisher or 0)
         if publisher is not None and publisher.link is not None and count > 0:
             account.note_link(publisher.link)
         self._close_if_empty(topic, account)
 
     def acked(self, topic: Topic, count: int, at: tuple[int, int]) -> None:
-        """So many more in one of a topic's streams are acknowledged, the last at `at`; epoch 0: without a position."""
+        """`count` more messages of a topic's stream are acknowledged, the last at `at`; epoch 0: without a position."""
         if at[0] and topic.stream is not None:
             topic.stream.admission.numbered_at = at
         account = self.accounts.get(topic.trunk)
@@ -381,7 +381,7 @@ class ClientAcks:
         self._close_if_empty(topic.trunk, account)
 
     def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None:
-        """Call when the last `count` messages of clients to the topic, or all, are acknowledged: at once, if so."""
+        """Call once the last `count` messages of clients to the topic, or all, are acknowledged."""
         account = self.accounts.get(topic)
         if account is None:
             call(self._cluster.ways.position(topic), False)
@@ -391,7 +391,7 @@ class ClientAcks:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no message of a client waits for its position."""
+        """Whether no message of a client is unacknowledged."""
         return not self.accounts
 
     def _close_if_empty(self, topic: Topic, account: TopicAcks) -> None:

@@ -1,12 +1,12 @@
 """Execute rate limits at a hub: admit, queue or reject messages.
 
-A message is charged once, by the hub that gives it its position. A hub that passes messages on sends the home only as
-many ahead of its acknowledgements as the envelope would let pass at once (`TopicLimit.window`), and keeps the rest with
-its connections, so publishers slow down wherever they are connected.
+A message is charged once, by the hub that numbers it. A hub that forwards messages sends the home only as many ahead of
+its acknowledgements as the envelope would admit at once (`TopicLimit.window`), and holds the rest per connection, so
+publishers are slowed down at whichever hub they are connected.
 
 Always true:
-    nothing of a limited topic gets a position here without a token, nor without the lease;
-    what waits in the queue of clients was not answered: it is admitted, or refused, or its client has gone.
+    no message of a limited topic is numbered here without a token, nor without the lease;
+    a command in the queue of clients has no reply yet: it is admitted, or rejected, or its client disconnects.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RateLimits"]
 
-# How often what waits for another hub, for the lease or for a share is looked at, in nanoseconds.
+# Interval of the check of topics that wait for another hub, the lease or a share, in nanoseconds.
 LOOK_NS = 50_000_000
-# Topics looked at in one go when specs have changed: some 5 ms.
+# Topics processed in one step when specs have changed: about 5 ms.
 ADOPT_SLICE = 1_000
 
 
@@ -99,14 +99,14 @@ class RateLimits:
         self.stalls = StallWatch(cluster.core.shell)
         self._work = LongWork(cluster.core.turns)
         self._held_until = -1
-        # When what waits began to be served; 0: it is not.
+        # The time at which the current serving began; 0: none is in progress.
         self._serving_at = 0
         self._due = DueTopics(cluster.core.shell, self.now, self.serve)
-        # Streams that have less than the plan gives them.
+        # Streams whose share is less than the plan assigns.
         self._growing: dict[Topic, None] = {}
 
     def now(self) -> int:
-        """In nanoseconds. It stands still while what waits is served: all of that happens at one moment."""
+        """Monotonic nanoseconds; constant while waiting commands are served, which counts as one moment."""
         return self._serving_at or nanoseconds(self._core.shell.fine_now())
 
     def close(self) -> None:
@@ -115,10 +115,10 @@ class RateLimits:
         self.stalls.close()
         self._due.close()
 
-    # Which topics have a limit.
+    # Topics with a limit.
 
     def adopt(self, topic: Topic, spec: TopicSpec | None) -> None:
-        """This is the topic's, or the lane's, spec from now on."""
+        """Apply a spec to a topic or lane."""
         envelope = None if spec is None or topic.name.startswith(b"$") else spec.envelope
         limit = topic.limit
         if envelope is None or spec is None:
@@ -136,7 +136,7 @@ class RateLimits:
         self.follow(topic)
 
     def specs_changed(self, done: Callable[[], object]) -> None:
-        """Other specs hold: go through all topics, and call `done` when each has its limit, or none."""
+        """The specs have changed: apply them to all topics, then call `done`."""
         self._work.run(self._adopt_all(), done)
 
     def _adopt_all(self) -> Iterator[None]:
@@ -147,19 +147,19 @@ class RateLimits:
                 yield
 
     def follow(self, topic: Topic) -> None:
-        """Plan, specs or the state of the stream may have changed."""
+        """The plan, the specs or the state of the stream may have changed."""
         if topic.limit is not None:
             self.shares.follow(topic, topic.limit)
             self.look_at(topic, topic.limit)
 
     def evaluate(self, topic: Topic) -> None:
-        """After a change of plan, or of who is alive, and before DONE is said about it."""
+        """Evaluate a topic after a change of the plan or of the live hubs, before DONE is sent."""
         if topic.limit is not None:
             for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
                 self.follow(stream)
 
     def routing_progressed(self) -> None:
-        """Other hubs have said more about the present routing: shares may have become free."""
+        """Other hubs have reported progress on the current routing: shares may have become free."""
         if self._cluster.is_barrier_passed:
             self.shares.passed()
             growing, self._growing = self._growing, {}
@@ -167,7 +167,7 @@ class RateLimits:
                 self.serve(topic)
 
     def guard(self, stream: Stream) -> None:
-        """Have all that is numbered in the stream pass the gate, and wait on an account of its own."""
+        """Make the stream's messages pass the gate for tokens, and count them in the budget of limited topics."""
         if stream.topic.limit is not None and stream.admission.tokens is None:
             stream.admission.tokens = self._gate(stream.topic)
             stream.admission.change_budget(self.clients.budget)
@@ -181,7 +181,7 @@ class RateLimits:
         return gate
 
     def _free(self, topic: Topic, limit: TopicLimit) -> None:
-        """The limit is taken away: all that waits goes on."""
+        """The limit was removed: send all waiting messages."""
         limit.take_back()
         topic.limit = None
         topic.gate()
@@ -193,10 +193,10 @@ class RateLimits:
             self._cluster.handover.review(stream)
         self.clients.free(topic, limit)
 
-    # What may get its position now.
+    # Tokens.
 
     def room(self, topic: Topic) -> int:
-        """Tokens for messages that are next in line: of the turn that is being taken, or of an idle bucket."""
+        """Tokens for the next messages: those granted to the current turn, else those of a bucket without waiters."""
         limit = topic.limit
         assert limit is not None, "asked of limited topics"
         if limit.granted:
@@ -207,12 +207,12 @@ class RateLimits:
         return max(0, limit.bucket.tokens(now, self.stalls.since(now)) - self.clients.kept(limit))
 
     def has_token(self, limit: TopicLimit) -> bool:
-        """Whether this hub may number a message of the stream, whoever waits."""
+        """Whether this hub may number a message of the stream, regardless of waiting parties."""
         now = self.now()
         return self._holds_lease(now) and limit.bucket.tokens(now) > 0
 
     def spend(self, limit: TopicLimit, count: int) -> None:
-        """Messages get their positions."""
+        """Charge messages that are about to be numbered."""
         now = self.now()
         is_paid = limit.take(count, now, self.stalls.since(now))
         assert is_paid, "the gate has counted the tokens"
@@ -221,7 +221,7 @@ class RateLimits:
             self.stalls.used()
 
     def take(self, topic: Topic, count: int) -> bool:
-        """Take tokens for so many messages that a client publishes now, if they may go at once."""
+        """Take the tokens of `count` messages that a client publishes now, if they may be numbered at once."""
         limit = _direct_limit(topic)
         if limit is None:
             return False
@@ -232,12 +232,12 @@ class RateLimits:
         return True
 
     def give_back(self, topic: Topic, count: int) -> None:
-        """Tokens that were taken just now are not used after all."""
+        """Return tokens that were just taken and not used."""
         if topic.limit is not None:
             topic.limit.give_back(count)
 
     def lend(self, topic: Topic) -> None:
-        """Let the compiled part admit by itself for some milliseconds, if messages may go as they come."""
+        """Let the compiled part admit messages by itself for some milliseconds, if they need no other check."""
         limit = _direct_limit(topic)
         if limit is None:
             return
@@ -248,7 +248,7 @@ class RateLimits:
 
     @property
     def admitted(self) -> int:
-        """Messages that got their positions here, of all limited topics."""
+        """Number of messages of limited topics numbered here."""
         return self._admissions.count
 
     def _holds_lease(self, now: int) -> bool:
@@ -258,17 +258,17 @@ class RateLimits:
             self._held_until = now + nanoseconds(until - seconds) if until > seconds else -1
         return now < self._held_until
 
-    # Serving what waits.
+    # Serving waiting messages.
 
     def line_up(self, topic: Topic, path: Path) -> None:
-        """Messages that came by a path wait for tokens."""
+        """Messages that arrived by a path wait for tokens."""
         limit = topic.limit
         assert limit is not None, "the gate has held them"
         limit.ring.join(path, limit.waiting_at.get(path[-1][0], 1) if path else 1)
         self.look_at(topic, limit)
 
     def progressed(self, trunk: Topic) -> None:
-        """Acknowledgements have come, or the stream stands here: perhaps clients may go on."""
+        """Acknowledgements have arrived, or the stream is established here: serve waiting clients."""
         limit = trunk.limit
         if limit is None:
             return
@@ -277,7 +277,7 @@ class RateLimits:
             self.serve(trunk)
 
     def receive_waiting(self, topic: Topic, hub: str, count: int) -> None:
-        """So many connections wait at another hub: it has as many turns."""
+        """WAITING: `count` connections wait at another hub, which gets as many turns."""
         limit = topic.limit
         if limit is None:
             return
@@ -286,17 +286,17 @@ class RateLimits:
             limit.ring.join(path, count)
 
     def offered(self, topic: Topic) -> None:
-        """Another hub numbers the topic until it closes it, or dies: the barrier says nothing of that."""
+        """Another hub numbers the topic until it closes it or dies, which the barrier does not cover."""
         if topic.limit is not None:
             topic.limit.is_claimed = True
 
     def closing(self, topic: Topic, hub: str) -> None:
-        """The topic is about to be closed here: tell the next home what it takes over."""
+        """The topic is about to be closed here: send the next home the tokens that it takes over."""
         if topic.limit is not None:
             self.shares.closing(topic, topic.limit, hub)
 
     def opened(self, topic: Topic, hub: str) -> None:
-        """The topic is opened here; it was at that hub before, or its former hub is unknown."""
+        """The topic is opened here; `hub`: its former home, empty if unknown."""
         if topic.limit is not None:
             self.shares.opened(topic, topic.limit, hub)
             self.look_at(topic, topic.limit)
@@ -306,7 +306,7 @@ class RateLimits:
             self.shares.receive_tokens(topic, topic.limit, hub, frame)
 
     def lane_ended(self, lane: Topic) -> None:
-        """This hub gives no more positions in its lane: the trunk takes over the tokens that are left."""
+        """This hub's lane has ended: the trunk takes over the remaining tokens."""
         if lane.limit is not None:
             self.shares.lane_ended(lane, lane.limit)
 
@@ -315,10 +315,10 @@ class RateLimits:
             self.shares.receive_remainder(topic.limit, hub, frame.version, frame.level)
 
     def serve(self, topic: Topic, due_at: int = 0) -> None:
-        """Let go what may go now, and look again when there is more to expect.
+        """Admit the waiting messages that may be admitted now, and schedule the next check.
 
-        `due_at`: when it should have been served. What waits then has the tokens that came since, though the bucket may
-        have been full: the hub was late, as after a stall.
+        `due_at`: when the topic should have been served. Waiting messages then get the tokens since that time, even
+        above the bucket's depth: the hub was late, as after a stall.
         """
         limit = topic.limit
         if limit is None or limit.is_served:
@@ -348,13 +348,13 @@ class RateLimits:
             self._take_turn(topic, limit)
         stream = topic.stream
         if has_waited and stream is not None and not limit.ring and not stream.admission.waiting:
-            # Perhaps that was all there was to know about the stream, and a lane that is to end can.
+            # The stream may have become idle, and a lane that has to end may end now.
             self._cluster.handover.review(stream)
             if topic.lane:
                 self._cluster.lanes.settle()
 
     def _take_turn(self, topic: Topic, limit: TopicLimit) -> None:
-        """The first in the ring may have one message numbered."""
+        """Let the first party in the ring have one message numbered."""
         party = limit.ring.first
         assert party is not None, "a client waits"
         limit.granted = 1
@@ -375,7 +375,7 @@ class RateLimits:
             self.clients.tidy(trunk, limit)
 
     def look_at(self, topic: Topic, limit: TopicLimit) -> None:
-        """Serve the topic again when there is reason to."""
+        """Schedule the next `serve` of the topic, if one is needed."""
         now = self.now()
         at: int | None = None
         if limit.ring and self._holds_lease(now):
@@ -392,6 +392,6 @@ class RateLimits:
 
 
 def _direct_limit(topic: Topic) -> TopicLimit | None:
-    """The topic's limit, if a message that has tokens need not wait for anything else."""
+    """The topic's limit, if messages with tokens need not wait for anything else."""
     limit = topic.limit
     return limit if limit is not None and limit.is_direct and topic.stream is None else None

@@ -1,18 +1,15 @@
 """Redirect smart clients to the homes of their topics.
 
-A client that has asked for it (EQ.LINK name ROUTES) is pushed
-
+A client that has requested it (EQ.LINK name ROUTES) receives the push
     eq.home topic :version mode address [address …]
+when it publishes or subscribes at a hub that is not the topic's home, and when the placement of a topic that it
+subscribes to has changed: then at once (`redirect_mode = "eager"`, ePulsar), or at the topic's next message (`"lazy"`,
+Dynamoth). Subscribers are redirected one after another, `redirects_per_s` per second, because each reconnects and
+subscribes at the new home; a quarter of that rate while the loop of this hub is late, that is, while the machine has no
+idle core. A client may ignore a redirect: this hub relays for as long as the client stays. A client that uses a topic
+again after a while is redirected again, because clients forget routes, too.
 
-when it publishes or subscribes where that is not, and when the place of a topic that it subscribes to has changed: then
-at once (`redirect_mode = "eager"`, ePulsar), or once the topic has been used again (`"lazy"`, Dynamoth). Many
-subscribers are redirected one after another, `redirects_per_s` in a second: each of them comes to the new home and
-subscribes there. While the loop of this hub is late, which it is when the machine has no core left, a quarter of them.
-
-A client need not obey: a hub goes on relaying for as long as a client stays, however long ago the topic has moved.
-Clients that come back with a topic after a while are redirected anew, since they forget, too.
-
-Always true: what is remembered of a session is bounded; forgetting it only means one more redirect.
+Always true: the redirects remembered per session are bounded; forgetting one only means one more redirect.
 """
 
 from __future__ import annotations
@@ -35,17 +32,17 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicRedirects"]
 
-# Topics remembered for one session, at some 200 B each; the oldest is forgotten first.
+# Topics remembered for one session, at about 200 B each; the oldest is evicted first.
 REMEMBERED_MAX = 1_000
-# A client that publishes here in spite of a redirect gets it again after this: it forgot, or could not go.
+# Seconds after which a client that still publishes here is redirected again: it forgot, or could not connect.
 AGAIN_S = 10.0
-# How often waiting redirects are sent, and how often a topic is looked at for its next message.
+# Interval in seconds at which waiting redirects are sent, and topics are checked for their next message.
 TURN_S = 0.01
-# A turn that begins later than this after its time finds a busy machine, where redirects make messages wait: each costs
+# A turn that begins more than this late, in seconds, shows a busy machine, where redirects delay messages: each costs
 # the client half a millisecond, and two hubs a tenth.
 LATE_S = 0.005
 LATE_RATIO = 0.25
-# Topics that are remembered without need.
+# Topics without subscribers that may be kept before a clean-up.
 STEP = 1_000
 
 
@@ -55,33 +52,33 @@ class TopicRedirects:
     def __init__(self, cluster: ClusterPort, settings: ClusterSettings) -> None:
         self._cluster = cluster
         self._is_lazy = settings.redirect_mode == "lazy"
-        # Redirects in one turn; and what is left of the last one, a fraction of a redirect.
+        # Redirects per turn; and the unused fraction of the last turn.
         self._turn_max = settings.redirects_per_s * TURN_S
         self._allowance = 0.0
-        # Topics with smart subscribers, and where their subscribers were last to be sent.
+        # Topics with smart subscribers, and the placement of their last redirect.
         self._heard: dict[Topic, Placement | None] = {}
-        # How many there were when those without subscribers were last left out.
+        # Their number after the last clean-up.
         self._heard_before = 0
-        # Topics whose place has changed: those that wait for their next message, with the number of those delivered so
-        # far; and those whose subscribers are being redirected.
+        # Topics whose placement has changed: those that wait for their next message, with the number of messages
+        # delivered so far; and those whose subscribers are being redirected.
         self._quiet: dict[Topic, int] = {}
         self._due: dict[Topic, None] = {}
         self._telling: Iterator[Session] = iter(())
         self._of: Topic | None = None
         self._timer: Timer | None = None
-        # When the next turn is to begin.
+        # Time at which the next turn is due.
         self._due_at = 0.0
-        # Pushes so far.
+        # Number of redirects sent.
         self.count = 0
         self.seats = Seats(cluster)
-        # Content topics of which this hub counts the publishers, as their head; and what counts them.
+        # Content topics whose publishers this hub counts, as their head; and the function that counts them.
         self.counted: Collection[bytes] = ()
         self.published_at_head: Callable[[Session, bytes], object] = lambda session, topic: None
 
-    # What clients do.
+    # Activity of clients.
 
     def published(self, session: Session, topic: Topic) -> None:
-        """A smart client publishes here: tell it if it should do so elsewhere."""
+        """A smart client publishes here: redirect it if the topic's home is another hub."""
         if topic.limit is not None:
             self.seats.published(session, topic)
         if topic.name in self.counted:
@@ -103,10 +100,10 @@ class TopicRedirects:
         if len(self._heard) > 2 * self._heard_before + STEP:
             self._tidy()
 
-    # What changes.
+    # Changes of placement.
 
     def look(self, topic: Topic) -> None:
-        """The view has changed, or the topic's state here: tell its subscribers if they should be elsewhere now."""
+        """The plan or the topic's state here has changed: redirect its subscribers if its placement has changed."""
         if topic not in self._heard:
             return
         placement = self._better(topic)
@@ -121,7 +118,7 @@ class TopicRedirects:
             self._schedule(0.0)
 
     def _tidy(self) -> None:
-        """Forget topics without subscribers."""
+        """Remove topics without subscribers."""
         for topic in [topic for topic in self._heard if not topic.members and not _filtered(topic)]:
             del self._heard[topic]
             self._quiet.pop(topic, None)
@@ -132,14 +129,14 @@ class TopicRedirects:
         if self._timer is not None:
             self._timer.cancel()
 
-    # Inside.
+    # Sending redirects.
 
     def _better(self, topic: Topic) -> Placement | None:
-        """Where a smart client finds the topic; None if that is here, or will be elsewhere only after a handover."""
+        """The placement for a redirect of smart clients; None if the topic is here, or its handover is not done."""
         placement = self._cluster.router.placement(topic.name)
         if len(placement.homes) > 1:
             if placement.parents:
-                # Clients publish at the first home and subscribe at edges: the heads between are none of theirs.
+                # Clients publish at the first home and subscribe at edges; they do not use the heads between.
                 return Placement((placement.homes[0], *placement.edges), placement.mode)
             return placement
         if topic.is_home or not placement.homes or placement.homes[0] == self._cluster.name:
@@ -147,7 +144,7 @@ class TopicRedirects:
         return placement
 
     def _tell(self, session: Session, topic: Topic, *, is_asked: bool) -> bool:
-        """Whether there was anything to tell."""
+        """Redirect a session if needed; return whether a redirect was sent."""
         sent = session.redirected
         if sent is None or session.proto != 3 or session.is_closing:
             return False
@@ -156,7 +153,7 @@ class TopicRedirects:
         if placement is None:
             if known is None:
                 return False
-            # It was sent away, or over several hubs: now it is right here.
+            # The client was redirected to other hubs before; now this hub is the home.
             placement = Placement((self._cluster.name,))
         now = self._cluster.core.now()
         if known is not None and known.placement == placement and not (is_asked and now - known.at > AGAIN_S):
@@ -173,7 +170,7 @@ class TopicRedirects:
         return True
 
     def _frame(self, topic: Topic, placement: Placement, *, is_tls: bool) -> bytes | None:
-        """With the addresses of the kind that the client uses; None if a home has none."""
+        """The push, with TLS or plain addresses as the client's connection; None if a home has none."""
         router = self._cluster.router
         addresses = [router.address(hub, is_tls=is_tls) for hub in placement.homes]
         if None in addresses:
@@ -182,7 +179,7 @@ class TopicRedirects:
         return push([*facts, *(bulk(address) for address in addresses if address is not None)], 3)
 
     def _turn(self) -> None:
-        """Tell the next few; and look which topics have been used again."""
+        """Send the next redirects; and check which topics have a new message."""
         self._timer = None
         for topic, delivered in list(self._quiet.items()):
             if _delivered(topic) != delivered:
@@ -193,7 +190,7 @@ class TopicRedirects:
         while self._allowance >= 1 and (session := self._next()) is not None:
             assert self._of is not None, "a session is redirected for a topic"
             self._allowance -= self._tell(session, self._of, is_asked=False)
-        # What was not needed is not saved up.
+        # An unused allowance is not accumulated.
         self._allowance = min(self._allowance, 1.0)
         if self._of is not None or self._due or self._quiet:
             self._schedule(TURN_S)
@@ -203,7 +200,7 @@ class TopicRedirects:
         self._timer = self._cluster.core.shell.call_later(delay_s, self._turn)
 
     def _next(self) -> Session | None:
-        """The next subscriber of a topic whose place has changed."""
+        """The next subscriber of a topic whose placement has changed."""
         while True:
             for session in self._telling:
                 return session
@@ -222,12 +219,12 @@ class TopicRedirects:
 
 
 def _filtered(topic: Topic) -> Collection[Subscriber]:
-    """The smart clients that get what a filter matches."""
+    """The smart clients that subscribe to the topic by filter."""
     content = topic.content
     return () if content is None or content.spans is None else content.spans.sessions
 
 
 def _delivered(topic: Topic) -> int:
-    """Messages written to subscribers here, whichever stream they came in."""
+    """Number of messages delivered to subscribers here, over all streams of the topic."""
     lanes = () if topic.beside is None else topic.beside.lanes.values()
     return topic.delivered + sum(lane.delivered for lane in lanes)

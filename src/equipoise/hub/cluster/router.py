@@ -1,11 +1,11 @@
-"""The home of a topic at this moment: the plan, without dead hubs.
+"""The current home of a topic: by the plan, without dead hubs.
 
-What is known of hubs comes from the store and is the same for all but for the time it takes to get there. A
-hub serves under plans that are newer than its own start: one that comes back, under the same name, takes nothing until
-the next plan gives it something. An incarnation that any hub has seen to end stays over, even if its node comes back:
-it learns so when it dials, and starts a new incarnation.
+The facts about hubs come from the store and are the same for all hubs, apart from the delay. A hub serves under plans
+that are newer than its own start: a hub that returns under the same name serves nothing until the next plan assigns
+topics to it. An incarnation that any hub has declared dead stays dead, even if its node reappears: it learns this when
+it dials, and starts a new incarnation.
 
-Lives are distinguished by their incarnations, which are compared for equality alone: clocks may be wrong.
+Incarnations are compared for equality only, because clocks may be wrong.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from equipoise.model.plan import reshared
 
 __all__ = ["LiveHub", "Router", "Routing", "SharesChange", "Stamp"]
 
-# Lives known to be over, the latest of them: nothing that speaks of an older one is under way any more.
+# Number of dead incarnations that are kept, the latest ones: no frame about an older one is in flight any more.
 DEAD_MAX = 1_000
 
 # Modes in which the first home numbers and the others follow.
 _RELAYED = (Mode.ALL_PUBLISHERS, Mode.CONTENT)
 
-# What decides where topics live: the plan's version, and a digest of the lives that serve under it. Equal stamps mean
-# that all topics have equal homes.
+# Determines the homes of topics: the plan's version, and a digest of the incarnations that serve under it. With equal
+# stamps, all topics have equal homes.
 Stamp = tuple[int, int]
 
 
 class LiveHub(msgspec.Struct, frozen=True):
-    """A hub that is alive, as far as routing is concerned. What it says of itself is `store.hubs.HubFacts`."""
+    """The facts about a live hub that routing needs. The hub publishes them as `store.hubs.HubFacts`."""
 
     incarnation: int
     host: str
     port: int
-    # The latest version of the plan that was committed before it came alive; it serves under later ones.
+    # The latest version of the plan that was committed before the hub's start; it serves under later ones.
     joined_version: int = 0
-    # What it announces in the store to hubs of releases before capabilities had names (`capabilities.VERBS`).
+    # Announcement for hubs of releases before capabilities had names (`capabilities.VERBS`).
     verbs: int = VERBS
-    # Where it speaks TLS: host:port; empty: nowhere.
+    # Its TLS address, host:port; empty: no TLS.
     tls_address: str = ""
 
 
 class SharesChange(NamedTuple):
-    """A change of routing in which these topics got other shares, and nothing else changed; and the stamp before it."""
+    """A change of routing in which only the shares of these topics changed; and the stamp before it."""
 
     before: Stamp
     topics: frozenset[bytes]
@@ -58,7 +58,7 @@ class SharesChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Routing:
-    """A plan, and the hubs that are alive, read after it."""
+    """A plan, and the live hubs, which were read after it."""
 
     plan: Plan = field(default_factory=Plan)
     hubs: Mapping[str, LiveHub] = field(default_factory=dict)
@@ -71,18 +71,18 @@ class Router:
         self.name = name
         self.incarnation = incarnation
         self.routing = Routing()
-        # Of the plan.
+        # Version of the plan.
         self.version = 0
-        # The incarnations that a hub has seen to end, the latest last.
+        # Incarnations that a hub has declared dead, the latest last.
         self.dead: dict[Life, None] = {}
-        # Exactly the hubs that may be homes: members or not, alive, older than the plan.
+        # Exactly the hubs that may be homes: alive and started before the plan, whether members or not.
         self._serving: frozenset[str] = frozenset()
         # Other hubs that are alive, serving or not, with their facts.
         self.peers: dict[str, LiveHub] = {}
         self.stamp: Stamp = (0, 0)
         # The plan's entries with several homes.
         self.replicated: tuple[Entry, ...] = ()
-        # None: the last change has changed more than shares.
+        # None: the last change of routing was not only of shares.
         self.reshared: SharesChange | None = None
 
     @property
@@ -91,7 +91,7 @@ class Router:
         return self._serving
 
     def apply(self, routing: Routing) -> list[Life]:
-        """Take it; the lives that end by it. An older plan than the present one is left aside, its hubs are not."""
+        """Apply a routing; return the incarnations that end by it. An older plan is ignored, its set of hubs is not."""
         before, plan_before, peers_before = self.stamp, self.routing.plan, self.peers
         ended: list[Life] = []
         for name, facts in self.peers.items():
@@ -112,7 +112,7 @@ class Router:
         return ended
 
     def declare_dead(self, life: Life) -> bool:
-        """Another hub has seen the life end; whether that is news."""
+        """Another hub reports that the incarnation has ended; return whether this hub did not know it."""
         if life in self.dead:
             return False
         self._remember(life)
@@ -127,18 +127,18 @@ class Router:
         return hub == self.name or hub in self.peers
 
     def placement(self, topic: bytes) -> Placement:
-        """The mode of a topic and its homes that are alive; none while no member is. The trunk lives at the first."""
+        """The mode of a topic and its live homes, the trunk's first; no homes while no member is alive."""
         return self.routing.plan.home_of(topic, self._serving)
 
     def home(self, topic: bytes) -> str | None:
-        """The hub that a topic's trunk lives at; None while no member is alive."""
+        """The home of a topic's trunk; None while no member is alive."""
         homes = self.placement(topic).homes
         return homes[0] if homes else None
 
     def lanes(self) -> dict[bytes, tuple[str, ...]]:
         """By topic, the hubs that have a lane of it.
 
-        Whether the first home is alive does not change that: lanes begin and end with plans, or die with their hubs.
+        Independent of whether the first home is alive: lanes begin and end with plans, or end with their hubs.
         """
         return {
             entry.topic: tuple(hub for hub in entry.homes[1:] if hub in self._serving)
@@ -147,7 +147,7 @@ class Router:
         }
 
     def address(self, hub: str, *, is_tls: bool = False) -> bytes | None:
-        """Where clients reach a hub, with TLS or without; None if it is not known, or there is none."""
+        """The address at which clients reach a hub, with TLS or without; None if it is unknown, or there is none."""
         facts = self.routing.hubs.get(hub)
         if facts is None:
             return None
@@ -160,7 +160,7 @@ class Router:
         return self.address(self.name, is_tls=is_tls)
 
     def hub_at(self, address: bytes) -> str | None:
-        """The hub that clients reach there; None if it is not known, or dead."""
+        """The hub with this client address; None if it is unknown or dead."""
         hubs = (self.name, *self.peers)
         return next(
             (hub for hub in hubs if address in (self.address(hub), self.address(hub, is_tls=True))), None
@@ -168,23 +168,23 @@ class Router:
 
     @property
     def is_only_hub(self) -> bool:
-        """Whether there is no other hub. One of several that has not heard of the others yet does not know that."""
-        # Without any hub, this one included, nothing has been heard of the cluster so far.
+        """Whether this is known to be the only hub; False while the hubs of the cluster are not known yet."""
+        # Without any hub, this one included, no routing has been received yet.
         has_heard = bool(self.routing.hubs)
         others = any(member.hub != self.name for member in self.routing.plan.members[:2])
         return has_heard and not self.peers and not others
 
     def is_follower(self, topic: bytes) -> bool:
-        """Whether this hub follows the topic's trunk though without subscribers here: subscribers are sent to it."""
+        """Whether this hub follows the topic's trunk without subscribers too: subscribers are redirected here."""
         placement = self.placement(topic)
         return placement.mode in _RELAYED and self.name in placement.homes[1:]
 
     def is_below_head(self, topic: bytes) -> bool:
-        """Whether this hub is a home of a content topic that follows another one along the topic's tree."""
+        """Whether this hub is a home of a content topic, and follows another home along the topic's tree."""
         return self.is_content(topic) and self.name in self.placement(topic).homes[1:]
 
     def is_content(self, topic: bytes) -> bool:
-        """Whether the plan says that it is a content topic."""
+        """Whether it is a content topic by the plan."""
         entry = self.routing.plan.entries.get(topic)
         return entry is not None and entry.mode is Mode.CONTENT
 
@@ -208,5 +208,5 @@ class Router:
             serving[self.name] = own.incarnation
         self._serving = frozenset(serving)
         text = "\0".join(f"{name}\0{serving[name]}" for name in sorted(serving))
-        # Within what a frame's numbers may be.
+        # Shifted to fit the range of a frame's numbers.
         self.stamp = (version, xxh3_64_intdigest(text.encode()) >> 2)

@@ -1,20 +1,20 @@
 """Assign seats: the home at which a smart publisher of a split topic publishes.
 
-A hub that a smart client publishes a split, limited topic at reports it to the trunk's home (SIT), which deals it a
-seat (`limits.seating`) and answers with another home if that is not the one (SEAT); the hub then tells the client, and
-reports it again if it goes on publishing here.
-A client that goes brings all that it has published here to its position first, so its order is kept. Plain clients stay
-where they are connected.
+When a smart client publishes to a split, limited topic, its hub reports the client to the trunk's home (SIT). That home
+assigns it a seat (`limits.seating`), and replies with the seat's home if it is another hub (SEAT). The client's hub
+then redirects the client, and reports it again if it continues to publish here.
 
-Publishers that fire together get different homes: those that have stated one group; of those that have not, the ones
-that are neighbours in the order that the plan names, if there is one (`limits.seat_order`). An order that comes later
-moves those who sit together, a few at a time.
+A client that changes its seat first waits until all its messages published here have positions, so its order is kept.
+Plain clients stay at the hub that they are connected to.
 
-The list of seats lives at the trunk's home alone, and is rebuilt from the others: whenever the trunk has another home,
-or a link begins anew, and every few seconds while they publish, every hub reports its publishers again, with the seats
-that they have.
+Publishers that publish at the same time get different homes: those with the same stated group; and, without a group,
+those that are neighbours in the order that the plan names, if there is one (`limits.seat_order`). A later order moves
+publishers that share a home, a few at a time.
 
-Always true: what is remembered is bounded by the connections there are; a publisher that no list knows keeps its seat.
+Only the trunk's home has the list of seats. It is rebuilt from reports: every hub reports its publishers and their
+seats again when the trunk has another home, when a link restarts, and every few seconds while they publish.
+
+Always true: the state is bounded by the number of connections; a publisher that is in no list keeps its seat.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Seats"]
 
-# All links of a client begin with its own name.
+# Bytes at the start of a link's id that identify the client.
 CLIENT_BYTES = 16
-# How often seats are looked at, and how many publishers of a topic are moved each time: a split settles within seconds,
-# and no home gets a crowd at once.
+# Interval of the check of seats in seconds, and most publishers of a topic that are moved at each: a split settles
+# within seconds, and no home receives many at once.
 LOOK_S = 0.5
 MOVES_MAX = 20
-# Groups that are looked at each time, and publishers that get a group by another order: some milliseconds.
+# Most groups checked, and most publishers that get another group, at each check: some milliseconds.
 GROUPS_MAX = 500
 REGROUPED_MAX = 1_000
-# A publisher that has not published here for so long has left, or sits elsewhere.
+# Seconds after its last message at which a publisher counts as gone, or seated at another hub.
 GONE_S = 10.0
 
 
@@ -56,7 +56,7 @@ class _Publisher(NamedTuple):
     session: Session
     group: bytes
     at: float
-    # It was told to go elsewhere, and may not have heard, or may not have been able to.
+    # Whether it was redirected to another home; it may not have received that, or may not have been able to connect.
     is_told: bool = False
 
 
@@ -65,14 +65,15 @@ class Seats:
 
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
-        # By topic, those who publish here, by the name of the client.
+        # By topic, the clients that publish here, by the client's id.
         self._here: dict[bytes, dict[bytes, _Publisher]] = {}
-        # By topic, over which link they were reported to the trunk's home: one that begins anew has lost what was said.
+        # By topic, the link over which they were reported to the trunk's home: a restarted link may have lost the
+        # reports.
         self._reported_over: dict[bytes, tuple[str, int, int]] = {}
-        # Of topics whose trunk lives here.
+        # The seats of topics whose trunk's home is this hub.
         self._dealt: dict[bytes, Seating] = {}
-        # By topic, the order of its publishers; what groups are made by (its number, and the number of homes); and
-        # publishers that have to get their groups anew.
+        # By topic, the order of its publishers; what the groups depend on (the order's number, and the number of
+        # homes); and publishers whose groups have to be computed again.
         self._orders: dict[bytes, Ranks] = {}
         self._grouped_by: dict[bytes, tuple[int, int]] = {}
         self._regrouping: dict[bytes, list[bytes]] = {}
@@ -80,10 +81,10 @@ class Seats:
 
     @property
     def handlers(self) -> dict[type[Frame], Callable[[str, Any], None]]:
-        """By type of frame, what executes it."""
+        """Handlers by type of frame."""
         return {SitFrame: self.sit, SeatFrame: lambda peer, frame: self.seated(frame)}
 
-    # What clients do.
+    # Publishing clients.
 
     def published(self, session: Session, topic: Topic) -> None:
         """A smart client publishes here to a limited topic."""
@@ -95,15 +96,15 @@ class Seats:
         if known is not None and known.session is session and now - known.at < GONE_S / 4:
             return
         here[client] = _Publisher(session, session.group, now)
-        # Again while it publishes here: another hub that it has left may have said since that it is gone.
+        # Report it repeatedly: a hub that it has left may have reported since that it is gone.
         is_known = known is not None and known.group == session.group and not known.is_told
         self._report(topic.name, client, is_seated=is_known)
         self._look_soon()
 
-    # What other hubs say.
+    # Frames of other hubs.
 
     def sit(self, peer: str, frame: SitFrame) -> None:
-        """A client publishes at that hub, or has left it."""
+        """SIT: a client publishes at that hub, or has left it."""
         if self._home(frame.topic) != self._cluster.name or (entry := self._split(frame.topic)) is None:
             return
         seating = self._dealt.setdefault(frame.topic, Seating(self._shares(entry)))
@@ -122,7 +123,7 @@ class Seats:
         self._look_soon()
 
     def seated(self, frame: SeatFrame) -> None:
-        """The trunk's home says where a client of this hub sits."""
+        """SEAT: the trunk's home has assigned another home to a client of this hub."""
         one = self._here.get(frame.topic, {}).get(frame.client)
         if one is not None:
             self._here[frame.topic][frame.client] = one._replace(is_told=True)
@@ -132,31 +133,31 @@ class Seats:
         words = (bulk(b"eq.seat"), bulk(frame.topic), integer(self._cluster.router.version), bulk(address))
         one.session.write(push(words, 3))
 
-    # What the region knows.
+    # The order of publishers.
 
     def ordered(self, topic: bytes, order: SeatOrder) -> None:
-        """Deal publishers of the topic that have stated no group by this order."""
+        """Assign publishers of the topic without a stated group by this order."""
         self._orders[topic] = order.ranks()
         self._look_soon()
 
-    # Seen from outside.
+    # Queries.
 
     def parts(self, topic: bytes) -> dict[str, float]:
-        """Of homes that serve, the part of the publishers that each should have."""
+        """By serving home, the share of the publishers that it should have."""
         entry = self._split(topic)
         return {} if entry is None else self._shares(entry)
 
     def deals(self, topic: bytes) -> bool:
-        """Whether the topic's seats are dealt here."""
+        """Whether this hub assigns the topic's seats."""
         return topic in self._dealt and self._home(topic) == self._cluster.name
 
     def dealt(self, topic: bytes) -> dict[bytes, str]:
-        """By publisher, the home of its seat; none unless they are dealt here."""
+        """By publisher, the home of its seat; empty unless this hub assigns them."""
         seating = self._dealt.get(topic)
         return {} if seating is None else {client: seat.home for client, seat in seating.seats.items()}
 
     def seen(self, topic: bytes) -> dict[bytes, float]:
-        """By publisher, when it was last noted to publish here."""
+        """By publisher, the time at which its publishing here was last recorded."""
         return {client: one.at for client, one in self._here.get(topic, {}).items()}
 
     def has_order(self, topic: bytes) -> bool:
@@ -166,7 +167,7 @@ class Seats:
         if self._timer is not None:
             self._timer.cancel()
 
-    # Looking after them.
+    # Periodic check.
 
     def _look_soon(self) -> None:
         if self._timer is None:
@@ -184,7 +185,7 @@ class Seats:
             self._look_soon()
 
     def _tidy(self, topic: bytes) -> None:
-        """Report the publishers of a topic where they have to be known, and forget those who have left."""
+        """Report a topic's publishers to its trunk's home if needed, and remove those that have left."""
         here, now = self._here[topic], self._cluster.core.now()
         for client in [
             client for client, one in here.items() if now - one.at > GONE_S or one.session.is_closing
@@ -200,7 +201,7 @@ class Seats:
                 self._report(topic, client, is_seated=True)
 
     def _settle(self, topic: bytes) -> None:
-        """Keep to the parts of the plan, and groups apart, a few publishers at a time."""
+        """Move a few publishers towards the plan's shares, and members of one group apart."""
         entry = self._split(topic)
         if entry is None or self._home(topic) != self._cluster.name:
             for kept in (self._dealt, self._grouped_by, self._regrouping):
@@ -218,7 +219,7 @@ class Seats:
             self._send_to_seat(topic, client, before.home)
 
     def _regroup(self, topic: bytes, seating: Seating) -> None:
-        """Groups by an order depend on the order and on the number of homes: make those anew that were made before."""
+        """Recompute groups in steps when the order or the number of homes has changed, on which they depend."""
         ranks = self._orders.get(topic)
         made_by = (0 if ranks is None else ranks.number, len(seating.shares))
         if self._grouped_by.get(topic, (0, made_by[1])) != made_by:
@@ -238,7 +239,7 @@ class Seats:
         return frame.group or self._found_group(frame.topic, frame.client)
 
     def _found_group(self, topic: bytes, client: bytes) -> Group:
-        """As many neighbours in the order as there are homes: dealt like cards, each home gets one of them."""
+        """The group by the order: as many neighbours as there are homes, so that each home gets one of them."""
         ranks, seating = self._orders.get(topic), self._dealt[topic]
         rank = None if ranks is None else ranks.of(client)
         return b"" if rank is None else rank // max(1, len(seating.shares))
@@ -252,7 +253,7 @@ class Seats:
             self._cluster.tell(home, frame)
 
     def _send_to_seat(self, topic: bytes, client: bytes, peer: str) -> None:
-        """Tell the hub that a client publishes at where it sits, if that is elsewhere."""
+        """Send the hub that a client publishes at the client's seat, if it is at another home."""
         home = self._dealt[topic].seats[client].home
         if home == peer:
             return
@@ -277,7 +278,7 @@ class Seats:
         return entry if is_split else None
 
     def _shares(self, entry: Entry) -> dict[str, float]:
-        """Of the homes that are alive: what a dead one had is divided among them."""
+        """The shares of the live homes: the share of a dead one is divided among them."""
         alive = self._cluster.router.placement(entry.topic).homes
         parts = zip(entry.homes, entry.seat_parts, strict=True)
         living = {home: part for home, part in parts if home in alive}

@@ -21,8 +21,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         Meta(
             ge=64 * KIB,
             description="Unacknowledged bytes buffered per link to another hub: seconds of a full network "
-            "while that hub pauses or is unreachable. Beyond half of it messages of publishers wait in "
-            "`pending_bytes_max`; beyond all of it the buffer is dropped and both hubs resynchronise.",
+            "while that hub pauses or is unreachable. Above half of it, messages of publishers wait in "
+            "`pending_bytes_max`; above all of it, the buffer is dropped and both hubs resynchronise.",
         ),
     ] = 64 * MIB
     link_tls_ca: Annotated[
@@ -38,7 +38,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             ge=64 * KIB,
             description="Messages buffered while topics move: those on the way to a home, and, counted apart, "
             "those that wait for an earlier part of their stream. A move takes two round trips. "
-            "Beyond it publishers get TRYAGAIN.",
+            "Above it, publishers get TRYAGAIN.",
         ),
     ] = 32 * MIB
     moves_max: Annotated[
@@ -77,8 +77,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         Meta(
             gt=0,
-            description="Another hub that has acknowledged nothing for this long gets no more frames before it does: "
-            "messages wait here, and go to the next home should that hub be dead. Well above `ack_interval_s` "
+            description="A hub that has acknowledged nothing for this long receives no more messages until it does: "
+            "they wait here, and are sent to the next home if that hub is dead. Well above `ack_interval_s` "
             "and the round trip between hubs.",
         ),
     ] = 1.0
@@ -106,15 +106,15 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     filtered_links: Annotated[
         bool,
         Meta(
-            description="Whether this hub asks others, and lets them ask, for only those messages of a topic that the "
-            "filters of its subscribers match. If not, hubs send each other whole topics and filter for clients alone."
+            description="Whether hubs request from each other only those messages of a topic that the filters of their "
+            "subscribers match. If not, hubs send each other whole topics and filter for clients only."
         ),
     ] = True
     disconnect_on_loss: Annotated[
         bool,
         Meta(
-            description="Whether plain Redis subscribers are disconnected when messages that they should have had are "
-            "lost. They have no other way to learn it; smart clients get a gap. Losses are counted either way."
+            description="Whether plain Redis subscribers are disconnected when messages to them are lost. They "
+            "cannot detect a loss otherwise; smart clients receive a gap. Losses are counted either way."
         ),
     ] = False
     redirect_mode: Annotated[

@@ -1,12 +1,11 @@
 """End the link of a client that continues at another hub, and report when its messages have positions.
 
-A publisher that goes from one hub to another must not be overtaken by itself: what it gave to the first has to have its
-position before the second sees anything. If the first hub is out of its reach, it has that one asked by the second
-(EQ.SEVER): that ends the publisher's old connection there, so that nothing more can come over it, and answers when all
-that came over it has its position.
+When a publisher changes hubs, its messages must not overtake each other: those published at the first hub have to be
+numbered before the second hub accepts any. If the publisher cannot reach the first hub, it sends EQ.SEVER to the
+second, which forwards the request: the first hub closes the publisher's old connection, so that no more messages arrive
+over it, and replies when all messages received over it are numbered.
 
-Always true: ending a link takes memory for the topics that it has messages under way to, once, however often it is
-asked for.
+Always true: ending a link takes memory for each topic with its messages in flight, once, however often it is requested.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkSevering"]
 
-# Links whose end is remembered, some 100 B each: those of the last minutes, even if all clients of a hub lose it at
-# once, and whatever one user or address has ended (SEVERS_PER_MINUTE_MAX).
+# Ended links that are remembered, at about 100 B each: those of the last minutes, even if all clients of a hub
+# reconnect at once, and whatever one user or address has ended (SEVERS_PER_MINUTE_MAX).
 SEVERED_MAX = 50_000
 
 
@@ -35,24 +34,24 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class LinkSevering:
-    """The links of clients that end. Owned by the cluster."""
+    """The ends of clients' links. Owned by the cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # Links of clients that other hubs were asked to end: by the hub and the link, what waits for the answer.
+        # Requests to other hubs: by hub and link, the calls to make at the reply.
         self._asked: dict[tuple[str, bytes], list[Callable[[], object]]] = {}
-        # Links that were ended here and still have messages under way: what waits for them.
+        # Links that were ended here and have messages in flight: the calls to make when all are numbered.
         self._ending: dict[bytes, list[Callable[[], object]]] = {}
-        # By session, the links that it waits to be ended; and what to do when there is one less, if it asks for more.
+        # By session, the number of links whose end it awaits; and the call to make when one has ended, if more wait.
         self.waiting: dict[Session, int] = {}
         self.next: dict[Session, Callable[[], None]] = {}
         # Links of clients that were ended here, the latest last.
         self._severed: dict[bytes, None] = {}
 
     def sever(self, link: bytes, address: bytes, call: Callable[[], object]) -> None:
-        """End a client's link to the hub at `address`, and call when all that came over it is acknowledged.
+        """End a client's link to the hub at `address`; call when all messages received over it are acknowledged.
 
-        A hub that is dead has nothing to acknowledge.
+        A dead hub has no messages to acknowledge.
         """
         cluster = self._cluster
         hub = cluster.router.hub_at(address)
@@ -66,7 +65,7 @@ class LinkSevering:
             if len(asked) == 1:
                 cluster.tell(hub, SeverFrame(link))
 
-    def asked_to_sever(self, peer: str, link: bytes) -> None:
+    def receive_sever(self, peer: str, link: bytes) -> None:
         self._sever_here(link, lambda: self._cluster.tell(peer, SeveredFrame(link)))
 
     def severed(self, peer: str, link: bytes) -> None:
@@ -74,7 +73,7 @@ class LinkSevering:
             call()
 
     def peer_gone(self, peer: str) -> None:
-        """The hub is dead, or what it was to tell us is void: then it is asked again."""
+        """The hub is dead: its requests are done. Or its frames are void: send its requests again."""
         for hub, link in [key for key in self._asked if key[0] == peer]:
             if peer in self._cluster.out:
                 self._cluster.tell(hub, SeverFrame(link))
@@ -82,18 +81,18 @@ class LinkSevering:
                 self.severed(hub, link)
 
     def introduce(self, peer: str) -> None:
-        """The link to the peer begins anew: it has not received what it was asked."""
+        """The link to the peer has restarted: send its requests again."""
         for hub, link in self._asked:
             if hub == peer:
                 self._cluster.tell(hub, SeverFrame(link))
 
     def is_severed(self, link: bytes) -> bool:
-        """Whether nothing may come over a client's link any more."""
+        """Whether a client's link was ended, so that no message may arrive over it."""
         return link in self._severed
 
     def _sever_here(self, link: bytes, call: Callable[[], object]) -> None:
         core = self._cluster.core
-        # A connection that has not named its link yet may still be on its way.
+        # A connection of the link that has not sent its link's id yet may still be in flight.
         self._severed[link] = None
         if len(self._severed) > SEVERED_MAX:
             del self._severed[next(iter(self._severed))]
@@ -102,7 +101,7 @@ class LinkSevering:
             core.cut(session, "its client continues at another hub")
         waiting = self._ending.get(link)
         if waiting is not None:
-            # Nothing has come over it since: what is waited for is the same.
+            # No message has arrived over the link since, so the awaited messages are the same.
             waiting.append(call)
             return
         waiters: list[Callable[[], None]] = []

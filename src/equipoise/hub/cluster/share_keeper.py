@@ -1,13 +1,13 @@
 """Change the hub's share of each rate limit with the plan: shrink at once, grow after the barrier.
 
-The whole comes from the spec, the parts from the plan. A hub that applies a plan shrinks its shares before it says
-DONE; it grows them once the barrier has passed, so at every instant the shares of all hubs sum up to the whole at most.
-A lane that the plan no longer names keeps its share until it has ended, and no share grows before that. Growing by what
-a dead hub had waits until its lease is over, too. A lane that has to end before it got anything gets what it was given
-by the last plan that all hubs followed: none of the others has grown since.
+The whole envelope comes from the spec, the shares from the plan. A hub that applies a plan shrinks its shares before it
+sends DONE, and grows them once the barrier has passed, so the shares of all hubs never sum up to more than the whole.
+A lane that the plan no longer names keeps its share until it has ended, and no share grows before that. Growth by the
+share of a dead hub also waits until that hub's lease has ended. A lane that has to end before it got a share gets the
+share of the last plan that all hubs applied: no other share has grown since.
 
-A bucket whose past is not known counts as empty at the moment since which this hub alone may number the topic
-(`tenure`). The trunk's level travels with the topic: the former home tells it ahead of CLOSE.
+A bucket without known history counts as empty at the time from which this hub alone may number the topic (`tenure`).
+The trunk's level moves with the topic: the former home sends it before CLOSE.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class ShareKeeper:
         self.tenure = Tenure(cluster.name, nanoseconds(cluster.core.lease.term_s))
 
     def applied(self, *, has_deaths: bool) -> None:
-        """Plan or live hubs have changed; shares follow topic by topic, before DONE."""
+        """The plan or the live hubs have changed; `follow` then updates the shares topic by topic, before DONE."""
         router = self._cluster.router
         self.tenure.applied(router.routing.plan, router.serving, has_deaths=has_deaths)
 
     def passed(self) -> None:
-        """Every live hub has acted on the present routing."""
+        """The barrier of the current routing has passed."""
         self.tenure.passed(nanoseconds(self._cluster.core.shell.fine_now()))
 
     def follow(self, topic: Topic, limit: TopicLimit) -> None:
-        """Plan, specs or the state of the stream may have changed: shrink at once, and grow if that is possible."""
+        """The plan, the specs or the stream's state may have changed: shrink at once; grow if that is possible."""
         if not topic.is_home:
             planned = self._planned(topic, limit) or limit.envelope.whole
             limit.give_up()
@@ -77,7 +77,7 @@ class ShareKeeper:
         self.grow(topic, limit)
 
     def grow(self, topic: Topic, limit: TopicLimit) -> int | None:
-        """Take what the plan gives, if no other hub can use it; else when to look again, if that is known."""
+        """Grow to the plan's share if no other hub can use it; else return the time of the next attempt, if known."""
         if limit.wanted == limit.share or not topic.is_home or not self._may_grow(topic):
             return None
         now, over_at = limit.now(), self.tenure.deaths_over_at
@@ -89,7 +89,7 @@ class ShareKeeper:
         sole = None if topic.lane or limit.is_claimed else self.tenure.of(topic.name)
         since = now if sole is None else max(sole.since, sole.hold_until)
         if sole is None:
-            # A lane begins; or the hub that had the topic numbered on after the barrier, and what it left is unknown.
+            # A lane begins; or the former home numbered on after the barrier, and its bucket's level is unknown.
             if over_at is None or now < over_at:
                 return over_at
         elif now < since:
@@ -100,16 +100,16 @@ class ShareKeeper:
         return None
 
     def _grow_known(self, limit: TopicLimit) -> None:
-        """The depth that is gained is empty, but for the tokens of lanes that have ended."""
+        """Grow a bucket with known history: the added depth is empty, except for the tokens of ended lanes."""
         left = limit.remainders.take(self._cluster.router.version, limit.wanted.depth - limit.share.depth)
         limit.resize(limit.wanted)
         if left:
             limit.bucket.fill(limit.bucket.last_level + left)
 
     def _may_grow(self, topic: Topic) -> bool:
-        """Whether every hub has shrunk by the present plan, and all lanes that it does not name have ended.
+        """Whether every hub has shrunk by the current plan, and all lanes that it does not name have ended.
 
-        A lane that the plan does not name waits for those that were left out before it.
+        A lane that the plan does not name waits only for lanes that were dropped before it.
         """
         known = self._cluster.lanes.known.get(topic.name, {})
         own = known.get(topic.lane.decode()) if topic.lane else None
@@ -118,7 +118,7 @@ class ShareKeeper:
         return self._cluster.is_barrier_passed and not any(not dropped or one < dropped for one in others)
 
     def _wanted(self, topic: Topic, limit: TopicLimit) -> Share:
-        """What the plan gives the stream; if it does not name it any more, what it needs to end."""
+        """The plan's share of the stream; if the plan no longer names it, the share that it needs to end."""
         planned = self._planned(topic, limit)
         if planned is not None or limit.share != NOTHING:
             return planned or limit.share
@@ -126,7 +126,7 @@ class ShareKeeper:
         return NOTHING if entry is None else _share(entry, topic, limit)
 
     def _planned(self, topic: Topic, limit: TopicLimit) -> Share | None:
-        """What the plan gives the stream; None if it does not name it."""
+        """The plan's share of the stream; None if the plan does not name it."""
         entry = self._cluster.router.routing.plan.entries.get(topic.name)
         if topic.lane and not has_lane(entry, topic.lane.decode()):
             return None
@@ -137,7 +137,7 @@ class ShareKeeper:
     # The level of a topic that moves.
 
     def closing(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
-        """Tell the next home what it takes over; nothing is numbered here from now on."""
+        """Send the next home the tokens that it takes over; this hub numbers nothing from now on."""
         rate, depth = limit.share
         level = min(limit.bucket.level(limit.now()), depth)
         self._cluster.tell(hub, TokensFrame(topic.name, rate, depth // _TOLD, level // _TOLD))
@@ -145,10 +145,10 @@ class ShareKeeper:
         limit.carried = None
 
     def receive_tokens(self, topic: Topic, limit: TopicLimit, hub: str, frame: TokensFrame) -> None:
-        """The home that is about to close says what its bucket has.
+        """TOKENS: the home that is about to close sends its bucket's level.
 
-        Until this hub opens the topic the bucket fills by what the plan gives, as if it stood here already: others may
-        grow by what a later plan takes from it.
+        Until this hub opens the topic, the bucket fills at no more than the share of this hub's plan, since other
+        shares may grow by what a later plan takes from it.
         """
         bucket = Bucket(frame.rate, frame.depth * _TOLD, limit.now(), level=frame.level * _TOLD)
         limit.carried = CarriedLevel(hub, bucket)
@@ -161,7 +161,7 @@ class ShareKeeper:
     # Tokens of lanes that end.
 
     def lane_ended(self, lane: Topic, limit: TopicLimit) -> None:
-        """This hub's lane has ended: report the tokens that it has left to the home of the trunk, before its end."""
+        """This hub's lane ends: send its remaining tokens to the trunk's home, before the end of the lane."""
         router, left = self._cluster.router, min(limit.bucket.level(limit.now()), limit.share.depth) // _TOLD
         limit.give_up()
         homes = router.routing.plan.home_of(lane.name, router.serving).homes
@@ -174,11 +174,11 @@ class ShareKeeper:
             self._cluster.tell(homes[0], RemainderFrame(lane.name, router.version, left))
 
     def receive_remainder(self, limit: TopicLimit, hub: str, version: int, level: int) -> None:
-        """A lane has ended under this version of the plan with so many tokens left."""
+        """REMAINDER: a lane has ended under this version of the plan, with `level` tokens left."""
         limit.remainders.keep(version, hub, level * _TOLD)
 
     def opened(self, topic: Topic, limit: TopicLimit, hub: str) -> None:
-        """The stream is numbered here from now on; it was at `hub` before, or its former hub is unknown."""
+        """This hub numbers the stream from now on. `hub`: the former home, empty if unknown."""
         carried, limit.carried = limit.carried, None
         limit.give_up()
         if carried is not None and carried.hub == hub and carried.share != NOTHING:
@@ -190,6 +190,6 @@ class ShareKeeper:
 
 
 def _share(entry: Entry, topic: Topic, limit: TopicLimit) -> Share:
-    """What an entry with several homes gives the stream."""
+    """The stream's share by an entry with several homes."""
     shares = split(limit.envelope.whole, entry.shares or equal_parts(len(entry.homes)), entry.depths)
     return shares[entry.homes.index(topic.lane.decode()) if topic.lane else 0]

@@ -1,12 +1,13 @@
-"""Detect stalls of the event loop, so that messages that waited in the kernel get their arrival time.
+"""Detect stalls of the event loop, to credit messages that waited in the kernel with the tokens of that time.
 
-Tokens that come while a bucket is full are lost. That is right for a topic at rest, and wrong for messages that lie in
-the kernel while the loop is busy elsewhere: by their arrival they had those tokens. So a timer runs while limited
-topics are used, and where it is late, buckets are judged as of when it ran before (`Bucket.level`, `since`). A loop
-that goes on after a stall may read before it runs timers, so a timer that should have run by now is late, too.
-`hub/shell/_sockets.c` reads the attributes, and judges as `since` does.
+Tokens that arrive while a bucket is full are lost. That is right for an idle topic, and wrong for messages that wait in
+the kernel while the loop is busy: at their arrival they could have used those tokens. So a timer runs while limited
+topics are used. If it is late, levels of buckets are computed from its previous run (`Bucket.level`, `since`). A loop
+that resumes after a stall may read sockets before it runs timers, so a timer that should have run by now is late, too.
 
-Always true: what is given by it is at most CREDIT_NS of the rate, the slack that the promise to subscribers has.
+`hub/shell/_sockets.c` reads the attributes, and computes the same as `since`.
+
+Always true: the credit is at most CREDIT_NS of the rate, the slack in the guarantee to subscribers.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CREDIT_NS", "StallWatch"]
 
-# A subscriber gets at most rate · (t + 20 ms) + burst in any t.
+# A subscriber receives at most rate · (t + 20 ms) + burst in any t.
 CREDIT_NS = 20_000_000
 INTERVAL_S = 0.01
-# The loop's clock counts milliseconds, so a timer of a loop that is idle is late by up to two of them.
+# The loop's clock has a resolution of 1 ms, so a timer of an idle loop is up to 2 ms late.
 LATE_NS = 3_000_000
 LATE_AFTER_NS = nanoseconds(INTERVAL_S) + LATE_NS
-# Looks without a message in between, after which there is no need to look.
+# Runs of the timer without a message in between, after which it stops.
 IDLE_LOOKS = 100
 
 
@@ -41,18 +42,18 @@ class StallWatch:
         self._looked_at = 0
         self._since = 0
         self._idle = 0
-        # Whether a message was admitted since the last look.
+        # Whether a message was admitted since the last run of the timer.
         self.is_used = False
 
     def used(self) -> None:
-        """A message was admitted: have an eye on the loop for a while."""
+        """A message was admitted: watch the loop for a while."""
         self.is_used = True
         if self._timer is None:
             self._idle = 0
             self._begin()
 
     def since(self, now: int) -> int:
-        """Since when the messages that are found now may have waited; 0: the loop has not stood still."""
+        """The time from which messages that are read now may have waited; 0: the loop has not stalled."""
         is_late = now >= self._looked_at + LATE_AFTER_NS and self._timer is not None
         since = self._looked_at if is_late else self._since
         return max(since, now - CREDIT_NS) if since else 0

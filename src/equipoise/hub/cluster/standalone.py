@@ -1,6 +1,7 @@
-"""The stand-in for `Cluster` at a hub without a cluster.
+"""The implementation of the cluster's interface at a hub without a cluster.
 
-Always true: every topic lives here, none has a Stream, and all that was published has its position at once.
+Always true: this hub is the home of every topic, no topic has a Stream, and every published message is numbered at
+once.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class _OwnStreams:
     ) -> bytes | Reply:
         return subscribe()
 
-    def heard_by(self, patterns: Sequence[bytes]) -> None: ...
+    def keep_streams_of(self, patterns: Sequence[bytes]) -> None: ...
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
     def own(self, topic: Topic) -> list[Topic]:
         return [topic]
@@ -58,7 +59,7 @@ class _OwnStreams:
         return []
 
     def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
-        """There is no other hub to get a stream from, whatever a client says."""
+        """Ignored: there is no other hub to receive a stream from."""
 
     def left_out(self, session: Session, topic: Topic) -> list[bytes]:
         return []
@@ -90,14 +91,14 @@ class _AtOnce:
     """Acknowledge at once: a message has its position when `publish` returns."""
 
     def __init__(self) -> None:
-        self.asking: dict[Session, int] = {}
+        self.pending: dict[Session, int] = {}
 
     def when_acked(self, topic: Topic, count: int | None, call: Callable[[Tag, bool], object]) -> None:
         call(Tag(TRUNK, topic.epoch, topic.n), False)
 
 
 class _NoLinks:
-    """A client of one hub has no link to another."""
+    """No client has a link to another hub."""
 
     def __init__(self) -> None:
         self.waiting: dict[Session, int] = {}
@@ -127,12 +128,12 @@ class _OneRoute:
     def await_epoch(
         self, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None:
-        # No other hub has opened the topic: its clock was set back.
+        # No other hub can have opened the topic: this hub's clock was set back.
         answer(0, 0)
 
 
 class _NoLimits:
-    """Specs come from a store, which only hubs among others have."""
+    """Without a cluster there is no store and there are no specs."""
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         raise AssertionError("no topic is limited")
@@ -186,11 +187,11 @@ class Standalone:
     def __init__(self, name: str) -> None:
         self.router = _OnlyHub(name)
         self.redirects = _NoRedirects()
-        self.listening = _OwnStreams()
+        self.subscriptions = _OwnStreams()
         self.interests, self.edge = _NoInterests(), _NoEdge()
         self.receipts = _AtOnce()
         self.severing = _NoLinks()
-        self.ways = self.asking = self.named = _OneRoute()
+        self.ways = self.position_queries = self.named_positions = _OneRoute()
         self.limits = _NoLimits()
 
     def can_probe(self, peer: str) -> bool:

@@ -1,24 +1,22 @@
 """Detect that the process was paused, and hold its clients until its incarnation is confirmed.
 
-A hub that stands still for longer than its session (a stopped process, a machine that swaps) is declared dead, and
-learns that some moments after it goes on. What it acknowledged in those moments would die with it, and subscribers
-that came to other hubs after the death would get no gap. So commands of clients that come after a standstill are held
-until
+A hub that is paused for longer than its session (a stopped process, a swapping machine) is declared dead, and learns
+that shortly after it resumes. Messages that it acknowledged in between would be lost, and subscribers that connected to
+other hubs after its death would receive no gap. So commands of clients that arrive after a standstill are held until
+    the store has executed a write of this hub to its `alive` node that was requested since then; or
+    the store does not reply, and every other hub that is considered alive has confirmed this hub since then; or
+    no other hub is considered alive, and the store has not replied for a term.
 
-    the store has carried out a write of this hub to its `alive` that was asked for since then; or
-    the store is silent, and every other hub that counts as alive has confirmed this hub since then; or
-    no other hub counts as alive, and the store is silent for a term.
+A timer advances `HubCore.awake_until`. A command that is read later than that arrived after a standstill: for a session
+this is one comparison with a time that it reads anyway. While clients are held, that time is in the past, so the same
+comparison holds all of them. Links between hubs are not held, nor are hubs that connect, because the confirmation
+arrives over them.
 
-A timer moves `HubCore.awake_until` on. A command that is read later than that comes after a standstill: for a session
-this is one comparison with the time that it reads anyway. While clients are held that moment lies in the past, so the
-same comparison holds all of them. Links between hubs are not held, nor are hubs that connect: the confirmation comes
-over them.
+The hub's own transports (`_sockets.c`) gather replies in a turn of the loop and send them at its end. They read the
+clock before they send, and hold replies to clients if the hub was paused in the middle of the turn.
 
-Wires of our own (`_sockets.c`) gather replies in a turn of the loop and send them at its end. They look at the clock
-before they send, and keep replies to clients if the hub stood still in the middle of the turn.
-
-Always true: a standstill of half a session, the term of a lease, is noticed before a command that comes after it is
-executed.
+Always true: a standstill of half a session, the term of a lease, is detected before any command that arrived after it
+is executed.
 """
 
 from __future__ import annotations
@@ -35,16 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ALWAYS_AWAKE", "Standstill"]
 
-# Of a hub that belongs to no cluster: no other hub can declare it dead.
+# For a hub without a cluster: no other hub can declare it dead.
 ALWAYS_AWAKE = float("inf")
 _ASLEEP = float("-inf")
-# What the commands of hubs that connect begin with.
+# Prefix of the commands of connecting hubs.
 LINK_VERBS = b"EQ.L."
-# How often the timer moves `awake_until` on in a term.
+# Number of times per term that the timer advances `awake_until`.
 LOOKS_PER_TERM = 6
-# How often a hub that holds its clients looks whether it is confirmed, in seconds.
+# Interval at which a hub that holds its clients checks whether it is confirmed, in seconds.
 LOOK_S = 0.01
-# A client that has been held for so long is disconnected, in seconds.
+# Seconds after which a held client is disconnected.
 PATIENCE_S = 5.0
 
 
@@ -68,16 +66,16 @@ class Standstill:
     def __init__(self, core: _Core) -> None:
         self._core = core
         self._timer: Timer | None = None
-        # Since when clients are held; None: they are not.
+        # Time from which clients are held; None: they are not.
         self._woke_at: float | None = None
         self._asked_at = _ASLEEP
-        # Each client that is held, and how it goes on.
+        # Held clients, each with its continuation.
         self._held: list[tuple[Session, Callable[[], None]]] = []
-        # Standstills so far.
+        # Number of standstills.
         self.count = 0
-        # Called when the hub has stood still, for the membership to ask the store.
+        # Called after a standstill, so that the membership writes to the store.
         self.on_noticed: Callable[[], object] | None = None
-        # Called with whether replies to clients are to be kept: by the listener whose wires gather them.
+        # Called with whether to hold replies to clients; set by listeners whose transports gather replies.
         self.on_hold: list[Callable[[bool], object]] = []
 
     @property
@@ -87,7 +85,7 @@ class Standstill:
     def start(self) -> None:
         """The hub, or its next incarnation, belongs to a cluster."""
         self.stop()
-        self._look()
+        self._check()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -98,9 +96,9 @@ class Standstill:
         self._core.awake_until = ALWAYS_AWAKE
 
     def holds(self, client: Session, verb: bytes, go_on: Callable[[], None]) -> bool:
-        """Commands, this one first, have come later than `awake_until`: whether they wait until `go_on` is called.
+        """Whether commands read after `awake_until`, `verb` the first of them, wait until `go_on` is called.
 
-        A login is let in, and so is a hub that connects.
+        Logins and connecting hubs are not held.
         """
         self.notice()
         if client.user is None or verb.startswith(LINK_VERBS):
@@ -109,41 +107,41 @@ class Standstill:
         return True
 
     def notice(self) -> None:
-        """The hub has stood still: hold its clients from now on."""
+        """The hub was paused: hold its clients from now on."""
         if self.is_holding:
             return
         self.count += 1
         self._core.awake_until = _ASLEEP
-        # Not `now`: the loop may have read the time before it stood still.
+        # Not `now`: the loop may have read its time before the pause.
         self._woke_at = self._core.shell.fine_now()
         self._asked_at = _ASLEEP
         for hold in self.on_hold:
             hold(True)
         if self.on_noticed is not None:
             self.on_noticed()
-        self._look_in(LOOK_S)
+        self._check_in(LOOK_S)
 
-    def _look_in(self, delay_s: float) -> None:
+    def _check_in(self, delay_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._core.shell.call_later(delay_s, self._look)
+        self._timer = self._core.shell.call_later(delay_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now, lease = self._core.shell.now(), self._core.lease
         if self._core.awake_until < now and not self.is_holding:
             self.notice()
             return
         if self._woke_at is not None and not lease.is_confirmed(self._woke_at, now):
             self._wait(now, self._woke_at)
-            self._look_in(LOOK_S)
+            self._check_in(LOOK_S)
             return
         if self.is_holding:
             self._release()
         self._core.awake_until = now + lease.term_s
-        self._look_in(lease.term_s / LOOKS_PER_TERM)
+        self._check_in(lease.term_s / LOOKS_PER_TERM)
 
     def _wait(self, now: float, woke_at: float) -> None:
-        """Ask the other hubs while the store is silent; disconnect clients after a while."""
+        """Ask the other hubs while the store does not reply; disconnect clients after PATIENCE_S."""
         lease = self._core.lease
         if now - max(self._asked_at, woke_at) > lease.interval_s:
             self._asked_at = now
@@ -158,7 +156,7 @@ class Standstill:
                 self._core.cut(client, "the hub paused, and is not confirmed alive")
 
     def _release(self) -> None:
-        """The hub is alive, or begins anew: let clients go on, in turns."""
+        """The hub is confirmed, or begins a new incarnation: continue the held clients, in turns."""
         self._woke_at = None
         self._core.health.report("standstill", "")
         for hold in self.on_hold:

@@ -13,48 +13,48 @@ if TYPE_CHECKING:
 
 __all__ = ["NEVER", "LinkInterest", "StreamInterest"]
 
-# Before the clock begins.
+# Earlier than any time of the clock.
 NEVER = float("-inf")
 
 
 class LinkInterest:
-    """What one hub has been asked for of one stream. It begins with everything, by ATTACH."""
+    """What this hub has requested of one stream from one source. Initially everything, by ATTACH."""
 
     __slots__ = ("answers", "is_narrow", "sent", "unanswered", "widened")
 
     def __init__(self) -> None:
         self.is_narrow = False
-        # The filters that it knows, each with the ticket of the question; and the ticket of the last WIDEN.
+        # The filters sent to the source, each with the ticket of its request; and the ticket of the last WIDEN.
         self.sent: dict[Filter, int] = {}
         self.widened = 0
-        # Tickets of questions whose answers do not hold for all that comes yet; and answers that hold from a later
-        # position on. A hub that follows another answers as it is answered itself: not in the order of the questions.
+        # Tickets of requests that are not in effect yet; and confirmations that take effect at a later position. A
+        # source that is itself a follower confirms when its own source does, so not in the order of the requests.
         self.unanswered: set[int] = set()
         self.answers: deque[tuple[int, tuple[int, int]]] = deque()
 
     def want(self, filters: Iterable[Filter], ticket: int) -> None:
-        """The hub is asked for these filters, too."""
+        """These filters are requested from the source, too."""
         self.sent.update(dict.fromkeys(filters, ticket))
         self.unanswered.add(ticket)
 
     def narrow(self) -> None:
-        """The hub is told that the filters are all that is needed: it may never send everything."""
+        """NARROW is sent: the source may stop sending everything."""
         self.is_narrow = True
         self.unanswered.discard(self.widened)
 
     def widen(self, ticket: int) -> None:
-        """The hub is asked for everything."""
+        """Everything is requested from the source."""
         self.is_narrow, self.widened = False, ticket
         self.sent.clear()
         self.unanswered = {ticket}
 
     def answered(self, ticket: int, position: tuple[int, int]) -> None:
-        """The hub sends from this position on what the question was for."""
+        """The source confirms that it sends what was requested, from this position on."""
         if ticket in self.unanswered:
             self.answers.append((ticket, position))
 
     def settle(self, position: tuple[int, int]) -> bool:
-        """The stream is here: whether answers hold from now on."""
+        """The stream has reached `position`; return whether confirmations have taken effect."""
         has_any = False
         while self.answers and position >= self.answers[0][1]:
             self.unanswered.discard(self.answers.popleft()[0])
@@ -63,24 +63,25 @@ class LinkInterest:
 
 
 class StreamInterest:
-    """What this hub wants of one stream. Made when there is a reason to ask for less than everything."""
+    """What this hub needs of one stream. Created when it is less than everything."""
 
     __slots__ = ("asks", "changes", "sent_at", "set", "waiters", "whole_claims")
 
     def __init__(self) -> None:
         self.set = InterestSet()
-        # By hub that is followed, or is attached to.
+        # Requests by source, current or joining.
         self.asks: dict[str, LinkInterest] = {}
-        # What has changed in the covering set and has not been sent.
+        # Changes of the covering set that have not been sent: True: added.
         self.changes: dict[Filter, bool] = {}
         self.sent_at = NEVER
-        # Who waits until more is sent, and how many of those, and of those about to subscribe, want everything.
+        # Callbacks that wait until sources send more; and the number of claims, of these and of clients about to
+        # subscribe, that need everything.
         self.waiters: list[Callable[[], None]] = []
         self.whole_claims = 0
 
     @property
     def covers(self) -> int:
-        """Filters that hubs have been asked for."""
+        """Number of filters that are requested from sources."""
         return sum(len(ask.sent) for ask in self.asks.values())
 
     def take(self, changes: CoverChanges) -> None:
@@ -90,12 +91,12 @@ class StreamInterest:
             self.changes[filter] = False
 
     def settle(self, position: tuple[int, int]) -> bool:
-        """The stream is here: whether it may be covered what was not. The caller wakes those who wait."""
+        """The stream has reached `position`; return whether coverage may have grown. The caller wakes the waiters."""
         settled = [ask.settle(position) for ask in self.asks.values() if ask.answers]
         return any(settled)
 
     def is_covered(self, filter: Filter | None) -> bool:
-        """Whether every hub that is followed sends what the filter matches; None: everything."""
+        """Whether every source sends what the filter matches; None: everything."""
         for ask in self.asks.values():
             if not ask.is_narrow:
                 ticket: int | None = ask.widened

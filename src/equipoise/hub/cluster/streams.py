@@ -1,8 +1,7 @@
 """The cluster state of one topic's stream at one hub.
 
-A topic that is simply open has no `Stream` at all, so that publishing to it costs what it costs without other hubs. The
-states are those of stream/handover.py, which alone changes them; the sources and what waits of the stream are those of
-stream/relay.py.
+A topic that is open here and involves no other hub has no `Stream`, so publishing to it costs the same as without a
+cluster. Only stream/handover.py changes the states; stream/relay.py manages the sources and the pending parts.
 """
 
 from __future__ import annotations
@@ -27,49 +26,49 @@ __all__ = ["FollowRequest", "PublishRoute", "State", "Stream"]
 
 
 class PublishRoute:
-    """Where the messages of this hub's clients to one topic go. Owned by its trunk's Stream."""
+    """The stream that this hub publishes one topic's messages to. Owned by the Stream of the topic's trunk."""
 
     __slots__ = ("after", "is_due", "is_recalled", "is_unused", "now", "target")
 
     def __init__(self) -> None:
-        # The stream that messages go to, and whether none has gone there yet; and the one that they are to go to.
+        # The current stream, and whether no message was sent to it yet; and the stream to change to.
         self.now = TRUNK
         self.is_unused = False
         self.target = TRUNK
-        # What the next message comes after, by stream, the latest last; and whether it has to say so.
+        # Dependencies of the next message by stream, the latest last; and whether the next message has to carry them.
         self.after: dict[bytes, tuple[int, int]] = {}
         self.is_due = False
-        # Whether the hub of `now` was asked to return what waits there: what comes next must not overtake that.
+        # Whether the hub of `now` was requested to return waiting messages, which further messages must not overtake.
         self.is_recalled = False
 
     @property
     def is_settled(self) -> bool:
-        """Whether messages may go at once to where they are to go."""
+        """Whether messages may be sent at once to the target."""
         return self.now == self.target and not self.is_recalled
 
     def change(self) -> None:
-        """The next message goes to the target."""
+        """Send the next messages to the target."""
         self.now, self.is_due, self.is_unused, self.is_recalled = self.target, bool(self.after), True, False
 
     @property
     def is_plain(self) -> bool:
-        """Whether messages go to the trunk as if there were nothing else."""
+        """Whether messages are sent to the trunk, without dependencies."""
         return not (self.now or self.target or self.is_due or self.is_recalled)
 
 
 class FollowRequest(NamedTuple):
-    """A hub asks to be sent a stream, and waits for that."""
+    """The waiting request of a hub to follow a stream."""
 
-    # Of its question; 0: it is sent the stream, and asks whether it may go on under another plan.
+    # Ticket of the request; 0: the hub follows already, and requests to continue under another plan.
     ticket: int
-    # Of the plan that it asks under; 0: any.
+    # Version of the plan of the request; 0: any.
     version: int = 0
-    # Whether it is to be answered only by the hub that numbers the stream.
+    # Whether only the hub that numbers the stream may confirm it.
     needs_home: bool = True
 
 
 class Stream(RelayMerge):
-    """One topic at one hub, while there is more to know about it than that it is open here."""
+    """State of one topic at one hub, while it has more state than that it is open here."""
 
     __slots__ = (
         "admission",
@@ -102,7 +101,7 @@ class Stream(RelayMerge):
         super().__init__()
         self.topic = topic
         self.state = state
-        # What the handover knows: see HandoverStream.
+        # State of the handover: see HandoverStream.
         self.peer = peer
         self.asked_version = 0
         self.since_version = 0
@@ -111,27 +110,27 @@ class Stream(RelayMerge):
         self.pending_offer: tuple[str, int] | None = None
         self.term = 0
         self.admission = Admission(budget, topic.key)
-        # What the next messages of this hub's clients come after in this stream: see NamedPositions.
+        # Positions named by this hub's clients in this stream: see NamedPositions.
         self.named = self.confirmed = NOWHERE
-        # On the way out. The number of the last ATTACH.
+        # Egress: the ticket of the last ATTACH.
         self.ticket = 0
-        # Messages up to this position may repeat what clients of a dead home have got: newcomers begin behind.
+        # Messages up to this position may repeat what clients of a dead home received: new subscribers begin behind it.
         self.again = NOWHERE
-        # The last epoch that was closed here. Hubs that wait for the end of an epoch; the source that was asked for it,
-        # with the epoch, and the one that has answered: see EpochFlush.
+        # The last epoch that was closed here. The hubs that wait for the end of an epoch; the source and epoch of this
+        # hub's own FLUSH, and of its reply: see EpochFlush.
         self.closed_epoch = 0
         self.flushing: dict[OutLink, int] = {}
         self.flush_asked = self.flush_ended = ("", 0)
-        # By home and the life of a hub, the sequence of the last message of that hub's clients that came from the home.
+        # By home and incarnation of a hub, the sequence of that hub's last message that was received from the home.
         self.seen: dict[tuple[str, Life], int] = {}
         # Whether it is followed even without a subscriber by name: see SubscriptionBarrier.is_kept.
         self.is_kept = False
-        # What this hub wants of the stream where it has subscribers by filter; None: everything.
+        # The filters that this hub needs of the stream; None: everything.
         self.interest: StreamInterest | None = None
-        # Which stream of the topic this hub's own clients publish to; None: this one, the trunk, as long as there was
-        # no other.
+        # The stream of the topic that this hub's clients publish to; None: this one, the trunk, which was the only one
+        # so far.
         self.way: PublishRoute | None = None
-        # Who waits until the stream stands here: clients' subscriptions; other hubs.
+        # Waiting until the stream is established here: subscriptions of clients, and requests of other hubs.
         self.waiters: list[Callable[[], None]] = []
         self.relays_waiting: dict[OutLink, FollowRequest] = {}
 
@@ -141,33 +140,33 @@ class Stream(RelayMerge):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is under way, so that an open topic needs no Stream."""
+        """Whether no exchange is in progress, so that an open topic needs no Stream."""
         is_plain = self.admission.is_empty and (self.way is None or self.way.is_plain)
         return is_plain and not (self.waiters or self.relays_waiting or self.pending_offer)
 
     @property
     def joining_links(self) -> list[OutLink]:
-        """Hubs that this one is to send the stream on to, though it does not number it."""
+        """Hubs that are to receive the stream from this hub, which does not number it."""
         waiting = self.relays_waiting.items()
         return [link for link, asked in waiting if asked.ticket and not asked.needs_home]
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may be forgotten once it has had no subscriber and no message for a while."""
+        """Whether it may be removed once it has had no subscriber and no message for a while."""
         is_following = self.is_kept or self.source is not None or self.joining is not None
         return self.is_quiet and not is_following and self.state in (State.OPEN, State.REMOTE)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a subscriber by name, here or behind this hub, wants the topic."""
+        """Whether a subscriber by name, of this hub or of a follower, needs the stream."""
         topic = self.topic
         return bool(self.is_kept or topic.is_heard or topic.relays or self.waiters)
 
     @property
     def is_ready(self) -> bool:
-        """Whether a subscriber that comes now misses nothing from now on.
+        """Whether a new subscriber would miss no message from now on.
 
-        While opening, a source may still bring what the former home has numbered: newcomers begin with the next epoch.
+        While opening, a source may still send messages of the former home; new subscribers begin with the next epoch.
         """
         is_followed = self.state is State.REMOTE and self.source is not None
         return self.state.is_home or (is_followed and self.position >= self.again)

@@ -1,8 +1,9 @@
 """Acknowledge a subscription once the hub follows all streams of the topic.
 
-A subscription by name waits until the trunk and all lanes of the topic stand at this hub; one by pattern until every
-live hub knows the pattern, and until the streams stand of those topics with lanes that it matches, which are followed
-as if by name. A hub that has just joined waits until all others have sent it their lanes.
+A subscription by name waits until the trunk and all lanes of the topic are established at this hub. A subscription by
+pattern waits until every live hub has the pattern, and until the streams of all matching topics with lanes are
+established; these are followed as if by name. At a hub that has just joined, subscriptions wait until all other hubs
+have sent it their lanes.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ __all__ = ["SubscriptionBarrier"]
 
 
 class PendingSubscription(NamedTuple):
-    """A subscription that waits, but for the streams that are left out."""
+    """A waiting subscription, to all streams but those left out."""
 
     kind: Kind
     names: Sequence[bytes]
     left_out: LeftOut
     wait: Wait
-    # Filters that are wanted beside those, with their topics.
+    # Subscriptions by filter, with their topics.
     filtered: Sequence[FilterRequest]
-    # How to end what is asked of other hubs for it.
+    # Functions that release the claims for it at other hubs.
     releases: Sequence[Callable[[], None]]
 
 
@@ -99,11 +100,12 @@ class SubscriptionBarrier:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # What clients wait to be subscribed to: one claim each, since subscribing is a fence.
+        # Waiting subscriptions of clients: one claim each, because SUBSCRIBE is a fence.
         self._claims: dict[Session, PendingSubscription] = {}
-        # Whether every hub that was there when we came has introduced itself; and who waits for that.
-        self._is_acquainted = False
-        self._strangers: list[Callable[[], None]] = []
+        # Whether every hub that was alive when this one joined has introduced itself; and the callbacks that wait for
+        # it.
+        self._is_introduced = False
+        self._until_introduced: list[Callable[[], None]] = []
 
     def when_ready(
         self,
@@ -115,24 +117,24 @@ class SubscriptionBarrier:
         *,
         filtered: Sequence[FilterRequest] = (),
     ) -> bytes | Reply:
-        """Call `subscribe` once a subscription to these misses nothing from then on, and answer with what it returns.
+        """Call `subscribe` once a subscription would miss no later message; return its reply.
 
-        Streams that are left out need not stand here.
+        Streams that are left out need not be established here.
         """
         reply = Reply(abandoned=lambda: self._give_up(session))
-        # How far homes are, asked once for this subscription.
+        # Positions of homes, queried once for this subscription.
         answers: dict[bytes, HomeAnswer] = {}
 
         def is_ready() -> bool:
             return self._is_ready(session, kind, names, left_out, later, filtered, answers)
 
         def again() -> None:
-            # What was so first may not be so any more.
+            # A condition that held before may not hold any more.
             if reply.is_wanted and is_ready():
                 reply.complete(subscribe())
 
         def later() -> None:
-            # In a turn of its own: it must not run in the middle of what made it so.
+            # In a turn of its own, not in the middle of the change that made it ready.
             self._cluster.core.shell.call_later(0, again)
 
         return subscribe() if is_ready() else reply
@@ -147,12 +149,12 @@ class SubscriptionBarrier:
         filtered: Sequence[FilterRequest],
         answers: dict[bytes, HomeAnswer],
     ) -> bool:
-        """Whether it is so now; else `later` is called when it may be."""
+        """Whether the subscription is ready; if not, `later` is called when it may be."""
         wait = Wait(later)
         former = self._claims.pop(session, None)
         releases: list[Callable[[], None]] = []
-        if not self._is_acquainted:
-            wait.join(self._strangers)
+        if not self._is_introduced:
+            wait.join(self._until_introduced)
         else:
             for topic, filter in self._wanted(kind, names, filtered):
                 releases.append(self._cluster.interests.hold(topic, filter, wait))
@@ -160,15 +162,15 @@ class SubscriptionBarrier:
                 self._cluster.patterns.want(pattern, wait)
             self._cluster.patterns.await_fills(names if kind.is_pattern else (), wait)
             for topic in self._topics_with_lanes(names) if kind.is_pattern else ():
-                self._stand(topic, wait)
+                self._await_streams(topic, wait)
             for name in (*(request.topic for request in filtered), *(() if kind.is_pattern else names)):
-                self._stand_by_name(session, name, left_out, wait)
+                self._await_streams_by_name(session, name, left_out, wait)
                 self._await_number(name, wait)
                 self._await_home(name, wait, answers)
         if former is not None:
             _call_all(former.releases)
         if wait.is_over_at_once():
-            # Once the subscription itself asks for it.
+            # Release the claims after the subscription itself has replaced them.
             self._cluster.core.shell.call_later(0, _call_all, releases)
             return True
         self._claims[session] = PendingSubscription(kind, names, left_out, wait, filtered, releases)
@@ -177,7 +179,7 @@ class SubscriptionBarrier:
     def _wanted(
         self, kind: Kind, names: Sequence[bytes], filtered: Sequence[FilterRequest]
     ) -> Iterator[tuple[Topic, Filter | None]]:
-        """Topics that do not come whole, and what of them a subscription to these needs; None: everything."""
+        """Topics that sources may send in part, each with the filter that the subscription needs; None: everything."""
         topics = self._cluster.core.index.topics
         for name, filter in filtered:
             if (topic := topics.get(name)) is not None:
@@ -190,26 +192,26 @@ class SubscriptionBarrier:
                 if any(glob.matches(topic.name) for glob in globs):
                     yield topic, None
 
-    def _stand_by_name(self, session: Session, name: bytes, left_out: LeftOut, wait: Wait) -> None:
+    def _await_streams_by_name(self, session: Session, name: bytes, left_out: LeftOut, wait: Wait) -> None:
         core = self._cluster.core
         found = core.index.topics.get(name) or core.new_topic(session, name)
-        # What may not be, the subscription itself is refused for.
+        # If this is not permitted, the subscription itself fails later.
         absent = None if isinstance(found, str) else left_out(found)
         if not isinstance(found, str) and absent is not None:
-            self._stand(found, wait, absent)
+            self._await_streams(found, wait, absent)
 
     def _await_number(self, name: bytes, wait: Wait) -> None:
-        """Wait until the log of a durable topic whose home is here says where the topic stands."""
+        """Wait until the log of a durable topic, if this hub is its home, gives the topic's position."""
         topic = self._cluster.core.index.topics.get(name)
         if topic is not None and topic.log is not None and topic.is_home and not topic.log.may_subscribe:
             wait.join(topic.log.waiters)
 
     def _await_home(self, name: bytes, wait: Wait, answers: dict[bytes, HomeAnswer]) -> None:
-        """Of a content or a durable topic, wait until this hub is as far as the home was when the subscription came.
+        """For a content or durable topic, wait until this hub has reached the home's position at the subscription.
 
-        Not of other topics: a hub lags while its link to the home is slow or cut, and a subscription would wait as long
-        and then be refused. So a client without a position that comes from a hub that was further may receive the last
-        messages again. Smart clients send none of them on: they keep their positions.
+        Not for other topics: a hub lags while its link to the home is slow or broken, and a subscription would wait as
+        long and then fail. So a plain client that reconnects from a hub that was ahead may receive the last messages
+        again. Smart clients drop them by their positions.
         """
         topic = self._cluster.core.index.topics.get(name)
         if topic is None or topic.is_home:
@@ -222,14 +224,14 @@ class SubscriptionBarrier:
             wait.join(answers[name].waiters)
 
     def _give_up(self, session: Session) -> None:
-        """The client has gone, or was asked to try again."""
+        """The client has disconnected, or its reply has timed out."""
         claim = self._claims.pop(session, None)
         if claim is not None:
             claim.wait.cancel()
             _call_all(claim.releases)
 
-    def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
-        """Follow the streams of the topic, and wait for those that do not stand here yet."""
+    def _await_streams(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
+        """Follow the streams of the topic, and wait for those that are not established here yet."""
         self._cluster.news.tell(topic)
         self._note_dependencies(topic, left_out)
         stream = topic.stream
@@ -242,15 +244,15 @@ class SubscriptionBarrier:
                 self._cluster.lanes.follow(lane)
 
     def _note_dependencies(self, topic: Topic, left_out: Container[bytes]) -> None:
-        """A newcomer begins behind the positions that the streams it gets here come after.
+        """A new subscriber begins behind the dependencies of its streams.
 
-        While no client wanted another stream, nothing had to wait for it, and it may still lag.
+        While no client needed another stream, no message had to wait for it, so that stream may lag behind.
         """
         for stream in (topic, *self._cluster.lanes.of(topic)):
             for mark in () if stream.lane in left_out else self._cluster.tags.marks_of(stream):
                 other = None if mark.stream in left_out else self._cluster.tags.find(topic, mark.stream)
                 behind = None if other is None else other.stream
-                # All of a dead hub's lane that has come is awaited anyway.
+                # Pending messages of a dead hub's lane are awaited in any case.
                 if mark.n < WHOLE and behind is not None and mark[1:] > behind.position:
                     behind.again = max(behind.again, mark[1:])
 
@@ -261,8 +263,8 @@ class SubscriptionBarrier:
         made = [self._cluster.core.make_topic(name) for name in matched]
         return [topic for topic in made if topic is not None]
 
-    def heard_by(self, patterns: Sequence[bytes]) -> None:
-        """Clients hear these from now on: the streams of topics with lanes that they match are kept."""
+    def keep_streams_of(self, patterns: Sequence[bytes]) -> None:
+        """Clients have subscribed to these patterns: keep following the streams of matching topics with lanes."""
         for topic in self._topics_with_lanes(patterns):
             for stream in (topic.stream, *(lane.stream for lane in self._cluster.lanes.of(topic))):
                 if stream is not None:
@@ -270,13 +272,13 @@ class SubscriptionBarrier:
 
     def introduced(self) -> None:
         """Every live hub has introduced itself."""
-        self._is_acquainted = True
-        waiters, self._strangers = self._strangers, []
+        self._is_introduced = True
+        waiters, self._until_introduced = self._until_introduced, []
         for proceed in waiters:
             proceed()
 
     def claimed(self) -> tuple[set[bytes], set[bytes]]:
-        """The topics and the patterns that clients wait to be subscribed to."""
+        """The topics and patterns of waiting subscriptions."""
         claims = list(self._claims.values())
         patterns = {name for claim in claims if claim.kind.is_pattern for name in claim.names}
         topics = {name for claim in claims if not claim.kind.is_pattern for name in claim.names}
@@ -285,7 +287,7 @@ class SubscriptionBarrier:
         return topics, patterns
 
     def is_claimed(self, topic: Topic, stream: bytes) -> bool:
-        """Whether a client waits to be subscribed to this stream of the topic, or is about to be."""
+        """Whether a waiting subscription includes this stream of the topic."""
         for kind, names, left_out, _, filtered, _ in self._claims.values():
             if any(topic.name == request.topic for request in filtered):
                 return True
@@ -293,34 +295,35 @@ class SubscriptionBarrier:
                 if any(Glob(pattern).matches(topic.name) for pattern in names):
                     return True
             elif topic.name in names:
-                # Who gets it elsewhere sees to the order itself; to wait for it here would be for ever.
+                # A client that receives the stream from another hub orders it itself; waiting here would never end.
                 absent = left_out(topic)
                 if absent is not None and stream not in absent:
                     return True
         return False
 
-    # Who listens.
+    # Patterns, and followed streams.
 
-    def hears(self, name: bytes) -> bool:
+    def has_pattern_for(self, name: bytes) -> bool:
         """Whether a client here has a pattern that matches the topic."""
         return next(self._cluster.core.index.patterns.matching(name), None) is not None
 
     def is_kept(self, topic: Topic) -> bool:
-        """Whether the stream is followed though no client may listen here by name.
+        """Whether the stream is followed even without a subscriber by name.
 
-        So is a trunk at the homes that subscribers are sent to; and so are all streams of a topic with lanes where it
-        is heard by a pattern. A lane that has ended counts while its last messages wait here: they wait for the trunk.
+        That holds for a trunk at homes that subscribers are redirected to, and for all streams of a topic with lanes
+        that a client's pattern matches. An ended lane counts while its last messages are pending: they wait for the
+        trunk.
         """
         name = topic.name
         if not topic.lane and self._cluster.router.is_follower(name):
             return True
         has_lanes = topic.lane or name in self._cluster.lanes.known or self._cluster.lanes.of(topic)
-        return bool(has_lanes) and self.hears(name)
+        return bool(has_lanes) and self.has_pattern_for(name)
 
-    # Subscribers that get some of a topic's streams elsewhere.
+    # Subscribers that receive some of a topic's streams from other hubs.
 
     def own(self, topic: Topic) -> list[Topic]:
-        """The streams of the topic that this hub numbers, or is to."""
+        """The streams of the topic that this hub numbers, or is about to."""
         lanes = [lane for lane in self._cluster.lanes.of(topic) if lane.hub == self._cluster.name]
         is_home = topic.stream is None or topic.stream.state is not State.REMOTE
         return [topic, *lanes] if is_home else [*lanes]
@@ -332,7 +335,7 @@ class SubscriptionBarrier:
         return [stream.lane for stream in streams if stream not in own] if own else None
 
     def leave_out(self, session: Session, topic: Topic, names: Collection[bytes]) -> None:
-        """From now on the session gets these streams elsewhere, and no others."""
+        """From now on the session receives exactly these streams from other hubs."""
         for stream in (topic, *self._cluster.lanes.of(topic)):
             beside = stream.beside = stream.beside or TopicLanes()
             if stream.lane in names:
@@ -342,14 +345,14 @@ class SubscriptionBarrier:
             stream.audience = None
 
     def left_out(self, session: Session, topic: Topic) -> list[bytes]:
-        """The streams that the session gets elsewhere."""
+        """The streams that the session receives from other hubs."""
         streams = (topic, *self._cluster.lanes.of(topic))
         return [s.lane for s in streams if s.beside is not None and session in s.beside.absent]
 
-    # What subscribers with positions receive about streams.
+    # Pushes about streams, for subscribers with positions.
 
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None:
-        """Behind the answer to a subscription by name: the other streams, and what each of them comes after."""
+        """After the confirmation of a subscription by name, push the other streams, and the dependencies of each."""
         own = self.own(topic)[:1] if kind is Kind.OWN else [topic]
         for stream in (topic, *self._cluster.lanes.of(topic)):
             if kind is Kind.OWN and stream.beside is not None and session in stream.beside.absent:
@@ -368,22 +371,22 @@ class SubscriptionBarrier:
             self._cluster.tags.greet_session(stream, session)
 
     def push(self, topic: Topic, frame: bytes) -> None:
-        """Tell those who get this stream of the topic by name, or what a filter matches of it."""
+        """Push a frame to the subscribers of this stream of the topic, by name or by filter."""
         content = topic.trunk.content
         filtered = None if content is None else content.spans
         absent = () if topic.beside is None else topic.beside.absent
-        told = [
+        receivers = [
             session
             for session, kinds in topic.members.items()
             if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent)
         ]
         if filtered is not None:
-            # First how far the streams are: the frame may be about what comes next.
+            # First push the positions of the streams: the frame may refer to the next message.
             streams = dict.fromkeys((topic.trunk, *self._cluster.lanes.of(topic.trunk), topic))
-            both = [session for session in told if session in filtered.sessions]
-            told = [session for session in told if session not in filtered.sessions]
+            both = [session for session in receivers if session in filtered.sessions]
+            receivers = [session for session in receivers if session not in filtered.sessions]
             filtered.announce(streams, frame, both)
-        for session in told:
+        for session in receivers:
             session.write(frame)
 
 

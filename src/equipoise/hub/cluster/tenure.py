@@ -1,10 +1,10 @@
-"""Since when this hub has been the only one to number a topic, for buckets without history. Pure.
+"""How long this hub has been the only one to number a topic, for buckets without history.
 
-A hub keeps the last routings that it went by, and when the barrier of each passed. A topic has been this hub's alone
-since the first barrier that passed in the unbroken run of routings that have it here. If a hub had died before that
-barrier, the dead one may have numbered on under its lease for a term longer (`lease`).
+A hub keeps its last routings, and the time at which the barrier of each passed. This hub has been the only one to
+number a topic since the first barrier that passed in the unbroken sequence of routings with this home. If a hub had
+died before that barrier, it may have numbered on under its lease for a term longer (`lease`).
 
-Pure: routings and moments come as arguments, in nanoseconds.
+Pure: routings and times, in nanoseconds, are arguments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ROUTINGS_MAX = 32
 
 
 def has_lane(entry: Entry | None, hub: str) -> bool:
-    """Whether the entry of a topic gives the hub a lane."""
+    """Whether the hub has a lane by the topic's entry."""
     return entry is not None and entry.mode is Mode.ALL_SUBSCRIBERS and hub in entry.homes[1:]
 
 
 class SoleHome(NamedTuple):
-    """No other hub has numbered the topic since `since`, nor will from `until` on, when leases of the dead are over."""
+    """No other live hub has numbered the topic since `since`; from `hold_until` on, no lease of a dead hub is left."""
 
     since: int
     hold_until: int
@@ -41,7 +41,7 @@ class _Era:
     def __init__(self, plan: Plan, serving: Collection[str]) -> None:
         self.plan = plan
         self.serving = serving
-        # When its barrier passed here; and the latest such moment, up to then, that followed a death. None: not yet.
+        # Time at which its barrier passed; and the latest such time, up to then, after a death. None: not yet.
         self.passed_at: int | None = None
         self.death_at: int | None = None
 
@@ -51,10 +51,10 @@ class _Era:
 
 
 class Tenure:
-    """Owned by the rate limits of one life of a hub. Hubs may have died before that life began."""
+    """Owned by the rate limits of one incarnation of a hub. Hubs may have died before it began."""
 
     def __init__(self, hub: str, term: int) -> None:
-        """`term`: of the lease, in nanoseconds."""
+        """`term`: the lease's term in nanoseconds."""
         self._hub = hub
         self._term = term
         self._eras: deque[_Era] = deque(maxlen=ROUTINGS_MAX)
@@ -62,12 +62,12 @@ class Tenure:
         self._death_at: int | None = None
 
     def applied(self, plan: Plan, serving: Collection[str], *, has_deaths: bool) -> None:
-        """The hub goes by another routing from now on."""
+        """The hub has applied another routing."""
         self._has_deaths = self._has_deaths or has_deaths
         self._eras.append(_Era(plan, serving))
 
     def passed(self, now: int) -> None:
-        """The barrier of the present routing has passed, now or some time ago."""
+        """The barrier of the current routing has passed, now or some time ago."""
         if not self._eras or (self._eras[-1].passed_at is not None and not self._has_deaths):
             return
         era = self._eras[-1]
@@ -78,11 +78,11 @@ class Tenure:
 
     @property
     def deaths_over_at(self) -> int | None:
-        """From when on no hub that has died numbers anything; None: it is not known yet."""
+        """Time from which no dead hub numbers any message; None: not known yet."""
         return None if self._has_deaths or self._death_at is None else self._death_at + self._term
 
     def last_followed(self, topic: bytes, lane: str) -> Entry | None:
-        """The topic's entry in the last routing with that lane whose barrier has passed; None: it is not known."""
+        """The topic's entry in the last routing with that lane whose barrier has passed; None: unknown."""
         for era in reversed(self._eras):
             entry = era.plan.entries.get(topic)
             if has_lane(entry, lane) and era.passed_at is not None:
@@ -90,7 +90,7 @@ class Tenure:
         return None
 
     def of(self, topic: bytes) -> SoleHome | None:
-        """Of a topic that the present routing has here; None if its barrier has not passed."""
+        """The tenure of a topic whose home is this hub by the current routing; None if no barrier has passed."""
         found: _Era | None = None
         for era in reversed(self._eras):
             if not era.is_home(self._hub, topic):

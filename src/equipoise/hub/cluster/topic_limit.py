@@ -1,12 +1,12 @@
 """One rate-limited stream at one hub: its bucket, its queue and its counters.
 
 Two kinds of parties wait. Messages of other hubs are in the stream's admission, by path. Commands of this hub's own
-clients wait in a `ClientQueue` at the trunk; in the ring of turns they are one party that counts as many as they are.
+clients wait in a `ClientQueue` at the trunk; in the ring of turns they are one party, weighted by their number.
 
-The compiled part may have the bucket for some milliseconds, to admit messages while nothing waits (`lend`). It is taken
-back by the first in Python that looks at it.
+The bucket may be lent to the compiled part for some milliseconds, to admit messages while none waits (`lend`). The
+first access from Python takes it back.
 
-Always true: what the bucket has belongs to this hub alone; where another hub numbers the stream, its share is nothing.
+Always true: the bucket's tokens belong to this hub alone; if another hub numbers the stream, this hub's share is zero.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ __all__ = [
     "waiting_messages",
 ]
 
-# A home that takes longer to acknowledge has messages waiting: more than a round trip between continents.
+# More than a round trip between continents: a home that takes longer to acknowledge has messages waiting.
 SLOW_ACK_NS = 250_000_000
-# Of a topic with a low rate.
+# The least number of messages that a client may have pending, for topics with a low rate.
 AHEAD_MIN = 64
-# The party that all clients of this hub are together.
+# The party that stands for all clients of this hub.
 CLIENTS: Path = (("\0clients", 0),)
 
 
 class CarriedLevel(NamedTuple):
-    """The bucket of a former home, as it has said ahead of CLOSE: it goes on filling until the topic is opened here."""
+    """The bucket of a former home, sent before CLOSE: it continues to fill until the topic is opened here."""
 
     hub: str
     bucket: Bucket
@@ -54,35 +54,35 @@ class CarriedLevel(NamedTuple):
         return Share(self.bucket.rate, self.bucket.depth)
 
 
-# A level or a depth for the compiled part: whole tokens, and units.
+# A level or a depth for the compiled part: whole tokens, and the remaining units.
 Parts = tuple[int, int]
 
 
 class LentBucket(Protocol):
-    """Has a bucket's state while the compiled part admits by it: `hub/shell/_sockets.c` makes and uses it."""
+    """Holds a bucket's state while it is lent to the compiled part: created and used by `hub/shell/_sockets.c`."""
 
     def lend(
         self, level: Parts, at: int, depth: Parts, rate: int, until: int, stalls: StallWatch, /
     ) -> None: ...
     def take_back(self) -> tuple[Parts, int, int, Parts] | None:
-        """Level, its moment, messages admitted, and the lowest level since; None if it is not lent."""
+        """Level, its time, messages admitted, and the lowest level since; None if the bucket is not lent."""
 
 
 class Admissions:
-    """Messages that got tokens at one hub, of all limited topics. Owned by RateLimits."""
+    """Counts the admitted messages of all limited topics of one hub. Owned by RateLimits."""
 
     __slots__ = ("_count", "lent")
 
     def __init__(self) -> None:
         self._count = 0
-        # Those whose buckets the compiled part has: they have more to tell.
+        # Limits whose buckets are lent, whose latest messages are not counted yet.
         self.lent: set[TopicLimit] = set()
 
     def add(self, count: int) -> None:
         self._count += count
 
     def take_back(self) -> None:
-        """The compiled part has no bucket any more."""
+        """Take back all lent buckets."""
         for limit in list(self.lent):
             limit.take_back()
 
@@ -134,59 +134,60 @@ class TopicLimit:
         self, envelope: Envelope, wait_ns: int, now: Callable[[], int], admissions: Admissions
     ) -> None:
         self._admissions = admissions
-        # None: the compiled part has not asked for the bucket.
+        # None: the compiled part has not requested the bucket.
         self.lent: LentBucket | None = None
         self.envelope = envelope
         self.wait_ns = wait_ns
         self.now = now
         at = now()
-        # What this hub may use, and what the plan gives it: the first is smaller until no other hub can use it.
+        # The share in use, and the plan's share: the first is smaller until no other hub can use the difference.
         self.share = NOTHING
         self.wanted = NOTHING
         self._bucket = Bucket(0, 0, at)
-        # Whether its past is not known: see Tenure.
+        # Whether the bucket's history is unknown: see Tenure.
         self.is_fresh = True
         # Whether another hub has offered the topic, and so may have numbered it after the barrier passed.
         self.is_claimed = False
         self.carried: CarriedLevel | None = None
-        # Of lanes that have ended, until the trunk grows here.
+        # Tokens of lanes that have ended, until the trunk's share grows here.
         self.remainders = Remainders()
-        # Where another hub numbers the stream: its share by the plan, and what would pass there if all came from here.
+        # If another hub numbers the stream: its share by the plan, and an estimate of its bucket, as if all messages
+        # came from this hub.
         self.remote_share = envelope.whole
         self.mirror = Bucket(*envelope.whole, at, level=envelope.whole.depth)
-        # Who waits for tokens here: paths of messages, and CLIENTS.
+        # Parties that wait for tokens here: paths of messages, and CLIENTS.
         self.ring: TurnRing[Path] = TurnRing()
         self.queue: ClientQueue | None = None
-        # The token, here or as the mirror has it, that is kept for a connection which was refused.
+        # The token, of the bucket or of the mirror, that is reserved for a connection that was rejected.
         self.reserve: TokenReserve[int] = TokenReserve()
-        # Of the connections in that queue; they come and go, and so does the queue.
+        # Turns of the connections in the queue; kept while there is no queue.
         self.client_turns: TurnRing[int] = TurnRing()
-        # By connection, what its next message comes after: the one that said so was refused.
+        # By connection, dependencies of its next message that a rejected command had.
         self.owed_after: dict[int, Sequence[Dependency]] = {}
-        # By hub, how many connections wait there.
+        # By hub, the number of connections that wait there.
         self.waiting_at: dict[str, int] = {}
-        # Tokens that a turn may take just now; 0: no turn is being taken.
+        # Tokens of the turn in progress; 0: none is.
         self.granted = 0
-        # Whether what waits is being served.
+        # Whether waiting parties are being served.
         self.is_served = False
-        # When it is looked at next; None: there is no need.
+        # Time at which it is served next; None: not scheduled.
         self.due_at: int | None = None
-        # When messages were sent ahead to the home that it has not acknowledged; how long it took with the last one.
+        # Send times of unacknowledged messages to the home; and the time until the last acknowledgement.
         self.sent_at: deque[int] = deque()
         self.ack_ns = 0
         self._admitted = 0
         self.refused = 0
-        # Commands of this hub's clients that had to wait and were admitted; what they have waited, in sum and at most.
+        # Commands of this hub's clients that were admitted after waiting; the sum and the maximum of their waits.
         self.delayed = 0
         self.delay_ns = 0
         self.delay_ns_max = 0
-        # In this window of telemetry: the longest such wait; the most that was missing from a full bucket, in units.
+        # In this window of telemetry: the longest such wait; and the most units that were missing from a full bucket.
         self.waited_ns = 0
         self._drained = 0
 
     @property
     def bucket(self) -> Bucket:
-        """Not lent any more. Look it up anew each time."""
+        """The bucket, taken back if it was lent. Do not keep a reference: it may be lent again."""
         if self in self._admissions.lent:
             self.take_back()
         return self._bucket
@@ -202,7 +203,7 @@ class TopicLimit:
         return self._admitted
 
     def lend(self, now: int, until: int, stalls: StallWatch) -> None:
-        """Let the compiled part take tokens, until a moment at most."""
+        """Let the compiled part take tokens, at most until the time `until`."""
         lent, bucket = self.lent, self.bucket
         if lent is not None:
             level = divmod(bucket.level(now, stalls.since(now)), TOKEN)
@@ -210,7 +211,7 @@ class TopicLimit:
             self._admissions.lent.add(self)
 
     def take_back(self) -> None:
-        """The compiled part takes no more tokens; what it has taken is counted."""
+        """Take the bucket back from the compiled part, and count the tokens that it has taken."""
         self._admissions.lent.discard(self)
         found = None if self.lent is None else self.lent.take_back()
         if found is None:
@@ -228,7 +229,7 @@ class TopicLimit:
             self._drained = missing
 
     def take(self, count: int, now: int, since: int) -> bool:
-        """Take tokens for so many messages, which get their positions now; False, and none, if there are too few."""
+        """Take the tokens of `count` messages, which are numbered now; False, and none taken, if there are too few."""
         bucket = self.bucket
         if not bucket.take(count, now, since):
             return False
@@ -237,12 +238,12 @@ class TopicLimit:
 
     @property
     def can_overflow(self) -> bool:
-        """Whether a stall of the loop could cost tokens: the bucket would be full before it is over."""
+        """Whether a stall of the loop could cost tokens: the bucket could become full within CREDIT_NS."""
         bucket = self._bucket
         return bucket.last_level + bucket.rate * CREDIT_NS > bucket.depth
 
     def give_back(self, count: int) -> None:
-        """Messages that tokens were taken for just now are not published after all."""
+        """Return tokens that were just taken and not used."""
         bucket, now = self.bucket, self.now()
         bucket.fill(bucket.level(now) + count * TOKEN)
         self._admitted -= count
@@ -250,20 +251,20 @@ class TopicLimit:
 
     @property
     def is_direct(self) -> bool:
-        """Whether a message that finds a token may have it: no other waits, and none is kept."""
+        """Whether a message may take any available token: no other message waits, and no token is reserved."""
         return self.queue is None and not (self.owed_after or self.ring) and self.reserve.party is None
 
     @property
     def is_engaged(self) -> bool:
-        """Whether it would be missed: a bucket that is not full, a client that waits."""
+        """Whether the limit has state that must be kept: a bucket that is not full, or waiting clients."""
         if self.ring or self.queue is not None or self.wanted != self.share:
             return True
         return bool(self.share.rate) and not self.bucket.is_full(self.now())
 
     def window(self, share: Share) -> int:
-        """Messages that a relay may send ahead of acknowledgements: the depth and 0.1 s of the rate that the home has.
+        """Messages that a relay may send ahead of acknowledgements: the home's depth, and 0.1 s of its rate.
 
-        Where the home is slow to acknowledge, messages wait there already: then 0.1 s of the rate, or one.
+        If the home is slow to acknowledge, messages wait there already: then 0.1 s of the rate, at least one.
         """
         oldest_ns = self.now() - self.sent_at[0] if self.sent_at else 0
         is_slow = max(self.ack_ns, oldest_ns) > SLOW_ACK_NS
@@ -271,15 +272,15 @@ class TopicLimit:
 
     @property
     def ahead(self) -> int:
-        """Messages that a client may let wait here: enough that tokens do not wait for the client."""
+        """Messages that a client may have pending here: enough that no token is unused."""
         return max(AHEAD_MIN, self.envelope.whole.rate * 10**8 // TOKEN)
 
     def note_sent(self, count: int) -> None:
-        """So many messages were sent ahead to the home."""
+        """`count` messages were sent ahead to the home."""
         self.sent_at.extend([self.now()] * count)
 
     def note_acked(self, outstanding: int) -> None:
-        """So many of them are not acknowledged."""
+        """`outstanding` of the messages sent ahead are not acknowledged."""
         while len(self.sent_at) > outstanding:
             self.ack_ns = self.now() - self.sent_at.popleft()
 
@@ -307,13 +308,13 @@ class TopicLimit:
         self.waited_ns = max(self.waited_ns, waited_ns)
 
     def drained(self) -> int:
-        """The most that was missing from a full bucket in this window, in units; the next window begins."""
+        """The most units that were missing from a full bucket in this window; begins the next window."""
         self.take_back()
         drained, self._drained = self._drained, 0
         return drained
 
     def retry_ms(self, wait_ns: int | None) -> int:
-        """When to try again, as an error says it."""
+        """Milliseconds until a retry, for the error text."""
         return max(1, -(-(self.wait_ns if wait_ns is None else wait_ns) // 1_000_000))
 
 
@@ -334,7 +335,7 @@ class LimitedStream(Protocol):
 
 
 def waiting_messages(streams: Sequence[LimitedStream]) -> int:
-    """Messages that wait for tokens: held by the streams that are numbered here, and of this hub's own clients."""
+    """Number of messages that wait for tokens, of streams numbered here and of this hub's own clients."""
     held = [
         item.messages
         for stream in streams
@@ -347,18 +348,18 @@ def waiting_messages(streams: Sequence[LimitedStream]) -> int:
 
 
 class LimitWindow(NamedTuple):
-    """What a topic's rate limit did at this hub in a window of telemetry."""
+    """Measurements of a topic's rate limit at this hub in a window of telemetry."""
 
-    # The longest that a message of this hub's clients was held back.
+    # The longest wait of a message of this hub's clients.
     throttle_us: int
-    # Where the hub numbers a stream of the topic: the most tokens that were missing from a full bucket, what waits
-    # included, and the messages that wait at the end of the window.
+    # If the hub numbers a stream of the topic: the most tokens that were missing from a full bucket, plus waiting
+    # messages; and the messages that wait at the end of the window.
     drained: int
     waiting: int
 
 
 def limit_window(streams: Sequence[LimitedStream]) -> LimitWindow:
-    """Of a limited topic and the lanes it has; the next window begins."""
+    """The window of a limited topic and its lanes; begins the next window."""
     limits = [(stream, stream.limit) for stream in streams if stream.limit is not None]
     waited_ns, drained = 0, 0
     for stream, limit in limits:

@@ -1,10 +1,10 @@
 """Follow content topics along their trees, under a version of the plan.
 
-A hub follows a topic at its home, but for the homes of a content topic, which follow their parents. They say under
-which version of the plan they do, and ask anew under each later one, though the parent be the same: what this hub
-answers those below it goes by that (`followers`).
+A hub follows a topic at its home, except for the homes of a content topic, which follow their parents. Their requests
+name the version of the plan, and are repeated under each later one, even if the parent is the same: the confirmations
+that this hub sends to its own followers depend on it (`followers`).
 
-Always true: `Stream.under` is a version under which the hub that is followed has let this one follow; 0: none.
+Always true: `Stream.under` is a version of the plan under which the source has confirmed this follower; 0: none.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FollowTarget", "Trees"]
 
-# In place of the version that a hub was asked under: the question could not be sent yet. Below any version.
+# In place of the version of a request that could not be sent yet; less than any version.
 NOT_ASKED = -1
 
 
 class FollowTarget(NamedTuple):
-    """Where a stream is to be followed."""
+    """The hub at which to follow a stream."""
 
     hub: str
-    # Of the plan; 0: not along a tree.
+    # Version of the plan; 0: not along a tree.
     version: int = 0
-    # Whether that is where the stream is numbered.
+    # Whether that hub numbers the stream.
     is_home: bool = True
 
 
@@ -63,20 +63,21 @@ class Trees:
         self._cluster = cluster
 
     def target(self, stream: Stream, home: str) -> FollowTarget:
-        """The hub to follow a stream at that is numbered at `home`."""
+        """The hub at which to follow a stream whose home is `home`."""
         router, topic = self._cluster.router, stream.topic
         if topic.lane or not router.is_below_head(topic.name):
             return FollowTarget(home)
         placement = router.placement(topic.name)
         parent = placement.parent_of(router.name)
         if parent == placement.homes[0] or stream.source is None:
-            # It is numbered elsewhere until a handover is done. A hub that follows none goes by the home first: its
-            # parent might wait for hubs that wait for it, and what the home sends for patterns comes before its answer.
+            # Until a handover is done, another hub numbers the stream. A hub without a source follows the home first:
+            # its parent might wait for hubs that wait for it, and messages that the home sends for patterns precede its
+            # reply.
             parent = home
         return FollowTarget(parent, router.version, parent == home)
 
     def ask(self, stream: Stream, target: FollowTarget) -> None:
-        """Ask the hub for the stream; all of it, until it hears more."""
+        """Request the stream from the hub, completely until filters are sent."""
         cluster, name = self._cluster, stream.topic.name
         stream.ticket, stream.asked_under = cluster.new_ticket(), target.version
         stream.joins_parent = not target.is_home
@@ -86,14 +87,15 @@ class Trees:
                 JoinFrame(name, stream.ticket, target.version, target.is_home)
             )
             if not is_sent:
-                # It is asked when it has said that it understands, or when a later plan has the topic in no tree.
+                # The request is sent once the hub has announced the capability, or a later plan has no tree for the
+                # topic.
                 stream.asked_under = NOT_ASKED
         else:
             cluster.tell(target.hub, AttachFrame(name, stream.ticket))
         cluster.interests.attached(stream, target.hub)
 
     def ask_again(self, stream: Stream, target: FollowTarget) -> None:
-        """The hub is followed, or was asked: under a later plan it is asked again."""
+        """The stream is followed at the hub, or was requested from it: request it again under a later plan."""
         if stream.joining == target.hub:
             if stream.join_at is None and target.version > stream.asked_under:
                 self.ask(stream, target)
@@ -104,13 +106,13 @@ class Trees:
                 stream.renewing = target.version
 
     def renewed(self, stream: Stream | None, peer: str, frame: RenewedFrame) -> None:
-        """The hub lets this one follow under that version."""
+        """RENEWED: the source confirms this follower under that version."""
         if stream is not None and stream.source == peer and frame.version > stream.under:
             stream.under = frame.version
             self._cluster.handover.review(stream)
 
     def greeted(self, hub: str) -> None:
-        """A hub has said what it understands: it may have been too early to ask it."""
+        """A hub has announced its capabilities: send the requests that had to wait for that."""
         link = self._cluster.out.get(hub)
         if link is None or not link.can(TREES):
             return

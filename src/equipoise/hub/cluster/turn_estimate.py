@@ -1,6 +1,6 @@
-"""When a command that waits for tokens has its turn: for the home by its ring, elsewhere by what the home lets pass.
+"""Estimate when a waiting command has its turn: at the home by its ring of turns, elsewhere by the home's rate.
 
-A command is refused by this estimate, and an error names it (`LimitedClients._judge`).
+Commands are rejected by this estimate, and the error text includes it (`LimitedClients._judge`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TurnEstimate:
     def wait(self, topic: Topic, limit: TopicLimit, one: PendingPublish, now: int) -> int | None:
         """Nanoseconds until the last message of a command has its turn; None: unknown.
 
-        If even the last turn of that round comes within the time that the command may wait, its own is not looked for.
+        If even the last turn of its round is within the command's waiting time, that upper bound is returned.
         """
         target = self._cluster.ways.stream_now(topic)
         if not target.is_home or target.limit is None:
@@ -48,7 +48,7 @@ class TurnEstimate:
         if at_most is not None and at_most <= limit.wait_ns:
             return at_most
         before = limit.client_turns.turns_before(one.session)
-        # All clients of this hub have their turns in a row.
+        # All clients of this hub have consecutive turns.
         others_before = ring.turns_before(CLIENTS) if before < max(1, own) else others
         turns = (one.left - 1) * (connections + others) + before + others_before + 1
         return reserve.wait(bucket, turns, one.session, now)
@@ -65,7 +65,7 @@ class TurnEstimate:
         return max(by_tokens or 0, by_window)
 
     def reserve(self, topic: Topic, limit: TopicLimit, session: int, now: int) -> None:
-        """Keep a token for a connection that is refused, behind those that wait now, until it tries again."""
+        """Reserve a token, behind the waiting connections, for the retry of a connection that is rejected."""
         target = self._cluster.ways.stream_now(topic)
         found, ahead = target.limit or limit, max(0, len(limit.client_turns) - 1)
         if target.is_home:
@@ -75,7 +75,7 @@ class TurnEstimate:
 
 
 def unacked(topic: Topic, target: Topic) -> int:
-    """Messages of this hub's clients that are not acknowledged, in the trunk and the stream they go to."""
+    """Number of unacknowledged messages of this hub's clients, in the trunk and in their current stream."""
     streams = {id(one.stream): one.stream for one in (topic, target) if one.stream is not None}
     routing = 0 if topic.stream is None else sum(one.messages for one in topic.stream.admission.routing)
     return routing + sum(stream.admission.outstanding(()) for stream in streams.values())

@@ -1,7 +1,7 @@
 """EQ.APPEND: publish numbered messages to a durable topic; a resent message is stored once.
 
-A smart client sends a batch again, over whichever hub, until it is answered. The log knows how far each publisher has
-come: a batch that is there already is answered as it was the first time.
+A smart client resends a batch, through any hub, until it receives a reply. The log stores the last number of each
+publisher: a batch that it already has gets the reply of the first time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["append", "spec"]
 
-# What one batch may hold: it has to fit into one entry of a ledger.
+# Most bytes in one batch, which has to fit into one entry of a ledger.
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 PUBLISHER_BYTES_MAX = 64
 _NOT_DURABLE = "NOTDURABLE the topic has no log: use PUBLISH"
-# Its client has heard of specs from another hub.
+# The client has learned from another hub that there are durable topics.
 _UNKNOWN = "TRYAGAIN this hub does not know yet which topics are durable"
 _TOO_LARGE = f"ERR more than {BATCH_BYTES_MAX} bytes in one batch: send several"
 _BAD_NUMBERS = (
@@ -45,7 +45,7 @@ def append(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
     if topic.is_watched:
         core.metering.arrivals.note(topic, command[5:])
     if session.subscriptions is not None:
-        # The client may be its own audience: what it was answered before comes first.
+        # The client may receive its own message: write the gathered replies before it.
         session.flush()
     return topic.log.publish_numbered(command[2:])
 
@@ -55,7 +55,7 @@ def spec() -> CommandSpec:
         name="eq.append",
         arity=-6,
         run=append,
-        summary="Sends numbered messages to a durable topic, and answers with position and id of the last.",
+        summary="Sends numbered messages to a durable topic, and returns the position and id of the last.",
         since="0.1.0",
         group="pubsub",
         flags=("pubsub", "loading", "stale", "fast"),

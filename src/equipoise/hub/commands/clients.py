@@ -83,7 +83,7 @@ def list_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
 
 
 def no_evict(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """Kept for clients that ask; a hub cuts by output limits only, so it changes nothing but the flag."""
+    """Stored for `CLIENT` replies only: a hub disconnects by output limits, and has no other eviction."""
     word = command[2].lower()
     if word not in (b"on", b"off"):
         return "ERR syntax error"
@@ -92,7 +92,7 @@ def no_evict(core: HubCore, session: Session, command: list[bytes]) -> bytes | s
 
 
 def no_touch(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """There are no keys to touch."""
+    """Accepted without effect: there are no keys to touch."""
     return OK if command[2].lower() in (b"on", b"off") else "ERR syntax error"
 
 
@@ -101,7 +101,7 @@ def getredir(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 
 
 def tracking(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """Turning it on would promise invalidations of keys, of which there are none."""
+    """Rejected if on: a hub has no keys, so it cannot send invalidations."""
     if command[2].lower() == b"off":
         return OK
     return "ERR client-side caching needs keys, and a hub has none"
@@ -210,7 +210,7 @@ def _filter(core: HubCore, option: bytes, word: str) -> Filter | str:
 
 
 def _end(core: HubCore, session: Session, victims: list[Session], reply: bytes) -> bytes:
-    """End the others at once; a client that killed itself still gets its reply, and nothing after it is executed."""
+    """Disconnect the clients at once; a client that kills itself receives its reply, and executes nothing after."""
     for other in victims:
         if other is not session:
             core.cut(other, f"CLIENT KILL by client id={session.id}", is_slow=False)

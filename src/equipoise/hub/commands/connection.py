@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
-# The Redis whose pub/sub this hub's answers follow; clients choose features by it.
+# The version of Redis whose pub/sub behaviour this hub follows; clients choose features by it.
 REDIS_VERSION = "7.2.0"
 
 # A client that knows a link's name can end its connection: 128 random bits, in hexadecimal or not.
 LINK_BYTES_MIN, LINK_BYTES_MAX = 16, 64
 
-# Of the group that a publisher states.
+# Longest name of a publisher's group.
 GROUP_BYTES_MAX = 256
 
 # Longer than a host name with a process and a thread; ten thousand clients with three such names are 8 MB.
@@ -106,7 +106,7 @@ def auth(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
 def _authenticate(
     core: HubCore, session: Session, login: tuple[bytes, bytes], proceed: Callable[[], bytes]
 ) -> bytes | Reply:
-    """Check the login beside the loop; then `proceed` makes the reply."""
+    """Check the login in another thread; then `proceed` returns the reply."""
     name, password = login
     user = core.users.get(text_of(name))
     if user is not None and user.is_anonymous:
@@ -117,7 +117,7 @@ def _authenticate(
     reply = Reply(wait_s=None)
 
     def done(is_right: bool) -> None:
-        # Rules may have been reloaded while the secret was checked: only the present ones count.
+        # Users may have been reloaded while the secret was checked: only the current ones count.
         known: User | None = core.users.get(text_of(name))
         if not is_right or known is None or user is None or known.secret != user.secret:
             core.stats.logins_failed += 1
@@ -136,9 +136,9 @@ def _authenticate(
         core.log_in(session, known)
         reply.complete(proceed())
 
-    # Behind others who log in, this may take longer than a stranger has: that is not the client's delay.
+    # In the queue of logins, this may take longer than unauthenticated_timeout_s, which is not the client's delay.
     session.cut_after(core.limits.login_check_timeout_s, "login not checked in time")
-    # An unknown name takes as long as a wrong password, so that names cannot be found out.
+    # An unknown name takes as long as a wrong password, so that names cannot be guessed by timing.
     secret = user.secret if user is not None and user.secret is not None else DECOY_SECRET
     core.shell.verify_secret(secret, password, done, lambda: not session.is_closing)
     return reply
@@ -192,7 +192,8 @@ def link(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if options:
         session.redirected = {}
     if session.proto == 3 and not cluster.is_alone:
-        # Before its first plan a hub does not know its address; it may lag behind the others all the more.
+        # Before its first plan a hub does not know its own address. Push null then: clients must still learn that the
+        # hub is in a cluster, and it may lag behind the others.
         address = cluster.router.own_address(is_tls=session.is_tls)
         session.push(push((bulk(b"eq.here"), null(3) if address is None else bulk(address)), 3))
     core.specs.tell_durable(session.proto, session.push)
@@ -223,7 +224,7 @@ def select(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
 
 
 def is_client_name(name: bytes) -> bool:
-    """Printable, without blanks: it goes into CLIENT LIST unquoted. Kept for long, so it is not long itself."""
+    """Printable and without blanks, because CLIENT LIST shows it unquoted; of limited length, because it is stored."""
     return len(name) <= CLIENT_NAME_BYTES_MAX and _CLIENT_NAME(name) is not None
 
 

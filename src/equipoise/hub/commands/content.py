@@ -1,7 +1,7 @@
 """EQ.FILTER, EQ.FILTERS, EQ.FSUBSCRIBE, EQ.FUNSUBSCRIBE and EQ.COVER.
 
-EQ.FILTER tells what a filter means without subscribing: what one types when nothing arrives. EQ.FSUBSCRIBE,
-EQ.FUNSUBSCRIBE and EQ.COVER are for smart clients; plain ones subscribe by PSUBSCRIBE.
+EQ.FILTER evaluates a filter without subscribing, to find out why no message arrives. EQ.FSUBSCRIBE, EQ.FUNSUBSCRIBE and
+EQ.COVER are for smart clients; plain clients subscribe by PSUBSCRIBE.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["specs"]
 
-# Filters in one answer, of up to 4 KiB each; most have some 50 bytes.
+# Most filters in one reply, of up to 4 KiB each; most have about 50 bytes.
 LISTED_MAX = 1_000
-# Digits of the number that a client gives a subscription: as many as a connection may have, and more.
+# Most digits of a client's number for a subscription: more than a connection's subscriptions need.
 NUMBER_BYTES_MAX = 10
-# Subscriptions that one session of two hubs moves: fewer than a hub may have.
+# Upper bound for the subscriptions that one session of two hubs migrates: more than a hub may have.
 TOTAL_MAX = 10_000_000
 
 
@@ -52,7 +52,7 @@ def explain(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
         filter = parse_filter(command[2])
     except FilterError as problem:
         return f"ERR {problem}"
-    # A topic that does not exist has its spec all the same.
+    # A topic that does not exist has a spec, too.
     found = core.index.topics.get(topic) or Topic(topic, 0, is_shard=False)
     source = core.filtering.source_of(found)
     paths = [path_of(constraint.path) for constraint in filter.constraints]
@@ -64,9 +64,9 @@ def explain(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
 
 
 def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """EQ.FSUBSCRIBE number topic filter [SESSION name total]: the client hears by the number that it gives it.
+    """EQ.FSUBSCRIBE number topic filter [SESSION name total]: pushes name the subscription by the client's number.
 
-    SESSION: another hub has sent the subscription here, as one of so many.
+    SESSION: another hub has migrated the subscription here in that session, as one of `total`.
     """
     if session.proto != 3:
         return NEEDS_RESP3
@@ -98,21 +98,21 @@ def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes |
             edge.subscribed(session, number, came_in)
         return b"" if text is None else core.refuse(text)
 
-    return core.cluster.listening.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])
+    return core.cluster.subscriptions.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])
 
 
 def _session_of(command: list[bytes]) -> tuple[str, int] | str | None:
-    """The session in which a subscription was sent here, and of how many; None: in none."""
+    """The session that migrated the subscription here, and its number of migrations; None: none did."""
     if len(command) == 4:
         return None
     total = parse_integer(command[6]) if len(command) == 7 else None
     if total is None or command[4].upper() != b"SESSION" or not 0 < total < TOTAL_MAX:
-        return "ERR after the filter comes nothing, or SESSION, its name and how many subscriptions it moves"
+        return "ERR syntax error: EQ.FSUBSCRIBE number topic filter [SESSION name total]"
     return command[5].decode(errors="replace"), total
 
 
 def cover(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """EQ.COVER number: push how far the streams of the subscription's topic are, then answer."""
+    """EQ.COVER number: push the positions of the streams of the subscription's topic, then reply."""
     node = (session.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, command[1])
     if not isinstance(node, TopicFilter):
         return "ERR no such subscription: EQ.FSUBSCRIBE gives it its number"
@@ -125,7 +125,7 @@ def cover(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
 
 
 def filters(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """EQ.FILTERS topic count → [filters, covers, [text, subscriptions] …]: the first so many that came."""
+    """EQ.FILTERS topic count → [filters, covers, [text, subscriptions] …]: the oldest `count` filters."""
     name, count = command[1], parse_integer(command[2])
     if count is None or not 0 <= count <= LISTED_MAX:
         return f"ERR count must be a number from 0 to {LISTED_MAX}"

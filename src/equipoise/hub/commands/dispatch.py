@@ -1,6 +1,6 @@
 """Execute one command: find its spec, check whether it may run now, run it or queue it.
 
-HubCore is given a Dispatch when it is made and knows no command by itself, so commands may use all of the core.
+HubCore receives a Dispatch at its creation and imports no command itself, so commands may use all of the core.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Dispatch:
         return core.refuse(reply) if isinstance(reply, str) else reply
 
     def combine(self, session: Session, commands: list[Command], size: int) -> bool:
-        """Carry out XADDs in a row, of so many bytes, as one, or let an XREAD wait with those of other sessions.
+        """Execute consecutive XADDs of `size` bytes as one append, or let an XREAD share its wait with other sessions.
 
-        False, with nothing done, for all other commands. Only for a session outside of transactions that owes nothing.
+        False, with no effect, for all other commands. Only for a session without a transaction and pending replies.
         """
         if len(commands) == 1:
             return commands[0][0] in _READS and read_together(self._core, session, commands[0])
@@ -74,9 +74,9 @@ class Dispatch:
         is_last: bool = False,
         /,
     ) -> None:
-        """Carry out XADDs to one log that several sessions have sent, of so many bytes; see `_sockets.c`.
+        """Execute XADDs of several sessions to one log, of `size` bytes together; see `_sockets.c`.
 
-        `is_last`: no other command comes in this turn.
+        `is_last`: no other command follows in this turn.
         """
         if self._unsettled is None:
             self._unsettled = UnsettledReplies(self._core)
@@ -89,7 +89,7 @@ class Dispatch:
             live.changed()
 
     def is_pipelined(self, command: Command) -> bool:
-        """Whether the command may run while earlier replies are owed, and later ones while its own is."""
+        """Whether the command may run while earlier replies are pending, and later ones while its own is."""
         spec = _spec_of(command)
         return spec is not None and spec.is_pipelined
 
@@ -99,7 +99,7 @@ def _spec_of(command: Command) -> CommandSpec | None:
 
 
 def _objection(session: Session, spec: CommandSpec, command: list[bytes]) -> str | None:
-    """Why the command may not run now. Redis asks in this order too."""
+    """The error text if the command may not run now. The checks are in the order of Redis."""
     if len(command) not in spec.words:
         return wrong_arity(spec)
     if session.user is None and not spec.is_open_to_strangers:
@@ -113,6 +113,6 @@ def _objection(session: Session, spec: CommandSpec, command: list[bytes]) -> str
 
 
 def _full_name(spec: CommandSpec, command: list[bytes]) -> str:
-    """The name with the subcommand that the second word calls for, such as `client|id`."""
+    """The name with the subcommand of the second word, such as `client|id`."""
     subcommand = spec.subcommands.get(text_of(command[1]).lower()) if len(command) > 1 else None
     return spec.name if subcommand is None else subcommand.name

@@ -51,7 +51,7 @@ def info(core: HubCore, session: Session, command: list[bytes]) -> bytes | Reply
 
 
 def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """What clients ask at connect, with the values that fit a server without data."""
+    """The settings that clients request at connect, with values that fit a server without data."""
     limits = core.limits
     known = {
         "appendonly": "no",
@@ -81,16 +81,16 @@ def config_get(core: HubCore, session: Session, command: list[bytes]) -> bytes |
             return glob
         for name in known:
             if glob.matches(name.encode()):
-                # A name that is asked for plainly is answered as it was spelled, as in Redis.
+                # As in Redis, a name requested without wildcards is returned in the spelling of the request.
                 found.setdefault(name, name.encode() if glob.wildcards else argument)
     shown = {bulk(spelled): bulk(known[name].encode()) for name, spelled in found.items()}
     return mapping(shown, session.proto)
 
 
 def describer(table: Mapping[bytes, CommandSpec]) -> dict[str, Handler]:
-    """The handlers of COMMAND over the given table, which is complete only after they are made.
+    """The handlers of COMMAND over the given table, which is complete only after they are created.
 
-    What they tell of the whole table takes a millisecond or more to put together, and never changes.
+    Replies about the whole table take a millisecond or more to encode, and never change: they are cached.
     """
     made: dict[tuple[str, int], bytes] = {}
 

@@ -1,4 +1,4 @@
-"""Redis's commands for keys, values and scripts, which a hub refuses with an explanation."""
+"""Redis's commands for keys, values and scripts, which a hub rejects with an explanation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = b"""
 KEY_COMMANDS = frozenset(_NAMES.split())
 
 
-# Of those that this hub could execute, had it a place for logs.
+# Commands that this hub could execute if it had storage for logs.
 _LOG_COMMANDS = frozenset(
     b"""xack xadd xautoclaim xcfgset xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid
     xtrim del exists type unlink eq.steps eq.logs""".split()
@@ -32,7 +32,7 @@ _LOG_COMMANDS = frozenset(
 
 
 def unknown_command(command: Command) -> str:
-    """Redis's words, with its preview of the arguments; its own commands for keys get an explanation."""
+    """Redis's error text with its preview of the arguments; Redis's commands for keys get an explanation."""
     name = command[0].decode("utf-8", "surrogateescape")
     if command[0].lower() in _LOG_COMMANDS:
         return (

@@ -1,6 +1,6 @@
 """Redis's stream commands, DEL, UNLINK, EXISTS and TYPE, and EQ.STEPS, EQ.LOGS, EQ.GROUP and EQ.READGROUP.
 
-What they do is decided by `equipoise.log`; here is which topics they concern, who may use them, and that they wait.
+`equipoise.log` defines their effects. This module determines their topics, checks permissions, and blocks reads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["COMMAND_BYTES_MAX", "GROUP", "log_denial", "specs"]
 
 # Redis's group of these commands.
 GROUP = "stream"
-# What one command, or one transaction on a log, may hold: it has to fit into one entry of a ledger.
+# Most bytes in one command, or in one transaction on a log, which has to fit into one entry of a ledger.
 COMMAND_BYTES_MAX = 4 * 1024 * 1024
 _TOO_LARGE = f"ERR more than {COMMAND_BYTES_MAX} bytes in one append: add them in several commands"
 
@@ -50,7 +50,7 @@ _NEEDED: dict[str, tuple[Action, ...]] = {
     **dict.fromkeys(("eq.group", "eq.readgroup"), _GROUPS),
     **dict.fromkeys(("del", "unlink"), (Action.OPERATE,)),
 }
-# Folders of topics in the store that one EQ.LOGS looks into.
+# Folders of topics in the store that one EQ.LOGS reads.
 _FOLDERS_AT_ONCE = 16
 _SEVERAL = frozenset(("del", "unlink", "exists"))
 
@@ -66,7 +66,7 @@ def _names(command: list[bytes]) -> list[bytes]:
 
 
 def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | None:
-    """Why the client may not run a command on logs; None if it may, or the command is wrong anyway."""
+    """The error text if the client may not run a command on logs; None if it may, or if the syntax is wrong."""
     if core.logs is None:
         return unknown_command(command)
     if problem := core.logs.missing():
@@ -89,7 +89,7 @@ def log_denial(core: HubCore, session: Session, command: list[bytes]) -> str | N
 
 
 def _dead_letter_denial(session: Session, command: list[bytes]) -> str | None:
-    """Why the client may not have entries appended to the dead-letter topic that it names."""
+    """The error text if the client has no permission to publish to the dead-letter topic that it names."""
     if command[0].lower() == b"eq.group" and command[1].lower() == b"set":
         for option, name in zip(command[4::2], command[5::2], strict=False):
             if option.lower() == b"deadletter" and not session.may(Action.PUBLISH, name):
@@ -118,7 +118,7 @@ def _on_one(name: str) -> Handler:
 
 
 def add(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """XADD. As `_on_one` has it; where no rules apply, without asking for each."""
+    """XADD, like `_on_one`, with a fast path without permission checks if access is open."""
     logs = core.logs
     size = sum(map(len, command))
     name = command[1]
@@ -136,7 +136,7 @@ _add_carefully = _on_one("xadd")
 
 
 def _on_several(name: str) -> Handler:
-    """A command that counts the logs that it concerns."""
+    """A command on several logs that replies with a count."""
 
     def run(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
         problem = log_denial(core, session, command)
@@ -165,7 +165,7 @@ def read(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
         wanted = parse_read(command)
     except LogCommandError as refusal:
         return refusal.text
-    # Inside a transaction nothing waits, as in Redis.
+    # Inside a transaction no read blocks, as in Redis.
     return core.logs.read(
         wanted,
         session.proto,
@@ -175,9 +175,9 @@ def read(core: HubCore, session: Session, command: list[bytes]) -> bytes | str |
 
 
 def read_together(core: HubCore, session: Session, command: list[bytes]) -> bool:
-    """Let an XREAD wait with those of other sessions that ask for the same.
+    """Let an XREAD share its wait with equal ones of other sessions.
 
-    False, with nothing done, if it need not wait, or is special in any way. Only for a session that owes nothing.
+    False, with no effect, if it need not block, or needs special handling. Only for a session without pending replies.
     """
     logs = core.logs
     if logs is None or not core.users.is_open or session.last_at > core.awake_until:
@@ -209,7 +209,7 @@ def read_together(core: HubCore, session: Session, command: list[bytes]) -> bool
 
 
 def names(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """EQ.LOGS cursor [MATCH pattern] → the next cursor, 0 behind the last, and topics that have or had a log."""
+    """EQ.LOGS cursor [MATCH pattern] → the next cursor, 0 after the last page, and topics that have or had a log."""
     logs, folder = core.logs, parse_integer(command[1])
     if logs is None:
         return unknown_command(command)
@@ -230,7 +230,7 @@ def names(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
         if not reply.is_wanted:
             return
         if all_names is None:
-            reply.complete(error("TRYAGAIN the store does not answer"))
+            reply.complete(error("TRYAGAIN the store does not reply"))
             return
         shown = [
             bulk(name)
@@ -285,19 +285,19 @@ def specs() -> list[CommandSpec]:
         _waiting(
             "xread",
             -4,
-            "Returns new entries of logs, and waits for them.",
+            "Returns new entries of logs; can block until there are any.",
             ("readonly", "blocking", "movablekeys"),
         ),
         _waiting(
             "xreadgroup",
             -7,
-            "Returns entries to a consumer of a group, and waits for them.",
+            "Returns entries to a consumer of a group; can block until there are any.",
             ("write", "blocking", "movablekeys"),
         ),
         _waiting(
             "eq.readgroup",
             -7,
-            "Returns entries to a durable subscriber with their delivery counts, and waits for them.",
+            "Returns entries to a durable subscriber with their delivery counts; can block until there are any.",
             ("write", "blocking", "movablekeys"),
         ),
     ]

@@ -1,7 +1,7 @@
 """Combine XADDs without options: of one client in sequence, or of many clients in one loop turn.
 
-Always true: the log, the ids and the replies are those that the commands have one by one, in the order in which they
-came. What is special in any way, about a client, its rights or the log, is left to the way of a single command.
+Always true: the log, the ids and the replies are the same as if the commands were executed one by one in their order.
+Commands that need special handling, because of the client, its permissions or the log, are executed one by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["add_gathered", "add_several"]
 
 
 def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) -> bytes | Reply | None:
-    """XADDs in a row that have no options and concern one log, as one; None if they are not such."""
+    """Execute consecutive XADDs without options to one log as one append; None if they are not of this form."""
     logs = core.logs
     try:
         verbs, names, ids, *fields = zip(*commands, strict=True)
@@ -57,10 +57,10 @@ def add_gathered(
     bodies: list[bytes],
     size: int,
 ) -> LiveLog | None:
-    """XADDs that have no options and concern one log, so many of each session in turn, as one.
+    """Execute XADDs without options to one log as one append; `counts`: the number of each session's, in order.
 
-    The sessions are outside of transactions, and owe nothing. What is special about the log is left to each of them.
-    The log that was changed, for the caller to append it; None: it was left to them.
+    The sessions have no transaction and no pending replies. If the log needs special handling, each session executes
+    its commands itself. Returns the changed log, for the caller to append it; None if the sessions execute them.
     """
     logs, live, first = core.logs, _plain_log(core, name), None
     if logs is not None and live is not None and not any(session.is_closing for session in sessions):
@@ -85,7 +85,7 @@ def add_gathered(
 
 
 def _plain_log(core: HubCore, name: bytes) -> LiveLog | None:
-    """The log, if XADDs may be run on it here and now, without asking who may."""
+    """The log, if XADDs may be executed on it at once, without a check of permissions."""
     logs = core.logs
     is_plain = core.users.is_open and len(name) <= core.limits.topic_bytes_max
     is_held = core.now() > core.awake_until or bool(core.turns.queue.waiting)
@@ -96,7 +96,7 @@ def _plain_log(core: HubCore, name: bytes) -> LiveLog | None:
 
 
 def _add_apart(name: bytes, sessions: list[Session], counts: list[int], bodies: list[bytes]) -> None:
-    """As if each session had received its own."""
+    """Pass each session its own commands, as if it had received them."""
     at = 0
     for session, count in zip(sessions, counts, strict=True):
         session.receive(b"".join([_spelled(name, body) for body in bodies[at : at + count]]))
@@ -104,6 +104,6 @@ def _add_apart(name: bytes, sessions: list[Session], counts: list[int], bodies: 
 
 
 def _spelled(name: bytes, body: bytes) -> bytes:
-    """An XADD of these fields."""
+    """The encoded XADD of these fields."""
     words, _, fields = body.partition(b"\r\n")
     return b"*%d\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$1\r\n*\r\n%b" % (int(words[1:]) + 3, len(name), name, fields)

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 # A host name and a port.
 ADDRESS_BYTES_MAX = 300
-# Questions of one session that wait for an answer, at some 200 B each: as many as it may have topics to move at once.
+# Pending EQ.SETTLE requests of one session, at about 200 B each: as many as topics that it may move at once.
 ASKED_MAX = 10_000
-# Links that one session may wait to be ended at once: one per hub that its client has lost. The next waits.
+# Links whose end one session may await at once: one per hub that its client has lost. Further requests queue.
 SEVERING_MAX = 8
 _TOO_MANY = f"ERR {ASKED_MAX} requests of this connection are already pending"
 _TOO_MANY_SEVERED = f"ERR {SEVERS_PER_MINUTE_MAX} links were ended within a minute for this user or address"
-# Stands for a position that EQ.AFTER names and that is not confirmed yet.
+# Placeholder for a position that EQ.AFTER names and that is not confirmed yet.
 UNCONFIRMED = (-1, -1)
 _NOT_CONFIRMED = "TRYAGAIN the position that EQ.AFTER names is not confirmed yet"
 
 
 def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """Publish to one topic; the reply comes when the last message has its position, wherever the topic lives."""
+    """Publish to one topic; the reply is sent when the last message has its position, whichever hub is the home."""
     tags = None if session.tags is None else session.tags.get(command[1])
     if tags is not None and UNCONFIRMED in tags.values():
         return _NOT_CONFIRMED
@@ -42,7 +42,7 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
     if topic.is_watched:
         core.metering.arrivals.note(topic, payloads)
     if session.subscriptions is not None:
-        # The client may be its own audience: what it was answered before comes first.
+        # The client may receive its own message: write the gathered replies before it.
         session.flush()
     cluster = core.cluster
     if tags is not None and session.tags is not None:
@@ -74,7 +74,7 @@ def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | st
 
 
 def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """Push `eq.settled` when all that this hub's clients have published to the topic so far has its position."""
+    """Push `eq.settled` when all messages that this hub's clients have published to the topic have positions."""
     if session.proto != 3:
         return NEEDS_RESP3
     name = command[1]
@@ -84,9 +84,9 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
 
     def settled(at: Tag, is_lost: bool) -> None:
         words = (bulk(b"eq.settled"), bulk(name), bulk(at.stream))
-        _tell(core, session, push((*words, integer(at.epoch), integer(at.n)), 3))
+        _push_settled(core, session, push((*words, integer(at.epoch), integer(at.n)), 3))
 
-    if not _may_ask(core, session):
+    if not _may_settle(core, session):
         return _TOO_MANY
     if topic is None:
         settled(Tag(TRUNK, 0, 0), False)
@@ -98,7 +98,7 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
 
 
 def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """Push `eq.severed` when nothing can come any more over the client's own link to the hub at an address."""
+    """Push `eq.severed` when no more messages can arrive over the client's own link to the hub at an address."""
     if session.proto != 3:
         return NEEDS_RESP3
     link, address = command[1], command[2]
@@ -136,21 +136,21 @@ def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     return reply
 
 
-def _may_ask(core: HubCore, session: Session) -> bool:
-    asking = core.cluster.receipts.asking
-    if asking.get(session, 0) >= ASKED_MAX:
+def _may_settle(core: HubCore, session: Session) -> bool:
+    pending = core.cluster.receipts.pending
+    if pending.get(session, 0) >= ASKED_MAX:
         return False
-    asking[session] = asking.get(session, 0) + 1
+    pending[session] = pending.get(session, 0) + 1
     return True
 
 
-def _tell(core: HubCore, session: Session, frame: bytes) -> None:
-    """The answer to what was asked, if the client is still connected."""
-    asking = core.cluster.receipts.asking
-    if session in asking:
-        asking[session] -= 1
-        if not asking[session]:
-            del asking[session]
+def _push_settled(core: HubCore, session: Session, frame: bytes) -> None:
+    """Push the result of an EQ.SETTLE, if the client is still connected."""
+    pending = core.cluster.receipts.pending
+    if session in pending:
+        pending[session] -= 1
+        if not pending[session]:
+            del pending[session]
     if not session.is_closing:
         session.write(frame)
 

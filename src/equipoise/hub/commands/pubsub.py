@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
     from equipoise.model import Glob
 
-# Topics looked at in one step of a listing: a millisecond for a user with many grants.
+# Topics checked in one step of a listing: a millisecond for a user with many grants.
 LISTED_AT_ONCE = 64
 # Patterns compiled in one step of subscribing to them.
 COMPILED_AT_ONCE = 16
@@ -54,7 +54,7 @@ def subscriber(kind: Kind) -> Handler:
 def _subscribe_everywhere(
     core: HubCore, session: Session, kind: Kind, names: list[bytes]
 ) -> bytes | str | Reply:
-    """Subscribe once the hubs concerned send us what the subscription is for."""
+    """Subscribe once the other hubs involved send this hub the messages that match the subscription."""
     compiled: dict[bytes, Glob | FilterRequest] = {}
     for name in names if kind.is_pattern else ():
         found = _compile(core, kind, name)
@@ -72,14 +72,14 @@ def _subscribe_everywhere(
         if session.redirected is not None and kind is Kind.POSITIONED_NAME:
             core.cluster.redirects.subscribed(session, names)
         if kind.is_pattern:
-            core.cluster.listening.heard_by(others)
+            core.cluster.subscriptions.keep_streams_of(others)
         return b"" if problem is None else core.refuse(problem)
 
-    return core.cluster.listening.when_ready(session, kind, others, proceed, filtered=filtered)
+    return core.cluster.subscriptions.when_ready(session, kind, others, proceed, filtered=filtered)
 
 
 def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> bytes | Reply:
-    """Compiling a thousand long patterns takes a while: by turns."""
+    """Subscribe to patterns in turns, because compiling a thousand long patterns takes long."""
     compiled: dict[bytes, Glob | FilterRequest] = {}
     problem: str | None = None
 
@@ -102,7 +102,7 @@ def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: l
 
 
 def _compile(core: HubCore, kind: Kind, name: bytes) -> Glob | FilterRequest | str:
-    """Only PSUBSCRIBE takes filters: smart clients have a command of their own."""
+    """Only PSUBSCRIBE accepts filters: smart clients use EQ.FSUBSCRIBE."""
     return compile_filter_or_pattern(core, name) if kind is Kind.PATTERN else compile_pattern(core, name)
 
 
@@ -118,7 +118,7 @@ def unsubscriber(kind: Kind) -> Handler:
 
 def publish(core: HubCore, session: Session, command: list[bytes]) -> bytes | Reply:
     if session.subscriptions is not None:
-        # The client may be its own audience: what it was answered before comes first.
+        # The client may receive its own message: write the gathered replies before it.
         session.flush()
     return publish_run(core, session, command[1], command[2:])
 
@@ -161,7 +161,7 @@ def numpat(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 def _channels(
     core: HubCore, kind: bytes, topics: dict[bytes, Topic], session: Session, command: list[bytes]
 ) -> bytes | str | Reply:
-    """Topics with subscribers, here or at another hub. A listing shows no client what it may not use."""
+    """List topics with subscribers, here or at another hub, that the client has a permission for."""
     if len(command) > 3:
         word = text_of(command[1])
         return f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
@@ -174,7 +174,7 @@ def _channels(
     def steps() -> Iterator[None]:
         elsewhere = dict.fromkeys(core.index.counts.names(kind))
         for i, name in enumerate(dict.fromkeys(topics) | elsewhere):
-            # As it is now: subscribers may have gone since the listing began.
+            # Check again: subscribers may have left since the listing began.
             topic = topics.get(name)
             is_heard = name in elsewhere or (topic is not None and topic.has_subscribers)
             is_matched = glob.matches(name) or (is_empty_listed and not name)
@@ -187,7 +187,7 @@ def _channels(
 
 
 def _numsub(core: HubCore, kind: bytes, session: Session, command: list[bytes]) -> bytes:
-    """Subscribers by name, at all hubs, and those by filter at this one."""
+    """Count subscribers by name at all hubs, and subscribers by filter at this hub."""
     index = core.index
     parts: list[bytes] = []
     for name in command[2:]:

@@ -1,8 +1,8 @@
 """EQ.RESUME: subscribe to a durable topic from a position, after a reconnection.
 
-The hub asks the owner of the log for the messages behind that position, confirms the subscription as EQ.SUBSCRIBE does,
-with that position, and sends them ahead of those that come then. What the log does not keep, and what is more than
-REPLAY_BYTES, shows as a hole.
+The hub requests the messages after that position from the owner of the log, confirms the subscription like
+EQ.SUBSCRIBE, with that position, and sends them before later messages. Messages that the log no longer has, or beyond
+REPLAY_BYTES, appear as a gap.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["resume", "spec"]
 
-# What one subscriber is sent of the past: the latest of it. Durable subscribers get everything, at their own pace.
+# Most bytes of past messages sent to one subscriber, the latest ones. Durable subscribers get all, at their own pace.
 REPLAY_BYTES = 8 * 1024 * 1024
-# How soon a log that does not answer is asked again, in seconds.
+# Delay before a read of the log is retried, in seconds.
 _AGAIN_S = 0.1
-# How often what has come meanwhile is asked for: in vain where the log was lost and begun anew.
+# Most reads to catch up with messages that arrive meanwhile: they never succeed if the log was lost and restarted.
 _TRIES_MAX = 100
 _KIND = Kind.POSITIONED_NAME
 
 
 def resume(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """As EQ.SUBSCRIBE where the topic is not durable."""
+    """Subscribe after a position; like EQ.SUBSCRIBE if the topic is not durable."""
     if session.proto != 3:
         return NEEDS_RESP3
     name, n = command[1], parse_integer(command[2])
@@ -65,7 +65,7 @@ def spec() -> CommandSpec:
 
 
 class _Resumption:
-    """One subscription on its way."""
+    """One resumption in progress."""
 
     def __init__(self, core: HubCore, session: Session, name: bytes, since: int) -> None:
         self._core = core
@@ -83,18 +83,18 @@ class _Resumption:
         return self._reply
 
     def _when_ready(self, call: Callable[[], object]) -> None:
-        """Call once a subscription misses nothing from then on."""
+        """Call once a subscription would miss no later message."""
 
         def proceed() -> bytes:
             call()
             return b""
 
-        ready = self._core.cluster.listening.when_ready(self._session, _KIND, [self._name], proceed)
+        ready = self._core.cluster.subscriptions.when_ready(self._session, _KIND, [self._name], proceed)
         if isinstance(ready, Reply):
             self._reply.when_abandoned(ready.forget)
 
     def _read(self) -> None:
-        """The hub knows whether the topic is durable: then what has gone by is in the log."""
+        """The spec of the topic is known: if it is durable, read the past messages from the log."""
         logs, topic = self._core.logs, self._core.index.topics.get(self._name)
         if not self._reply.is_wanted:
             return
@@ -114,7 +114,7 @@ class _Resumption:
         self._when_ready(self._go_on)
 
     def _go_on(self) -> None:
-        """The hub follows the topic, still or again: subscribe, unless its subscribers have got more meanwhile."""
+        """The hub follows the topic: subscribe, unless its subscribers have received more messages meanwhile."""
         topic = self._core.index.topics.get(self._name)
         self._tries -= 1
         if topic is not None and self._reached < topic.n and self._tries > 0:
@@ -129,7 +129,7 @@ class _Resumption:
             self._bytes -= len(self._messages.popleft()[1])
 
     def _finish(self, since: int | None) -> None:
-        """Subscribe; None: from now on."""
+        """Subscribe after `since`; None: from the current position."""
         if not self._reply.is_wanted:
             return
         problem = subscribe(self._core, self._session, _KIND, [self._name], since=since)
@@ -143,7 +143,7 @@ class _Resumption:
         self._reply.complete(b"")
 
     def _send(self) -> None:
-        """What the topic has sent its subscribers up to now."""
+        """Push the messages that the topic's subscribers have received up to now."""
         topic = self._core.index.topics[self._name]
         encode = positioned_encoder(DURABLE_EPOCH, _KIND.message, self._name)
         for n, payload in self._messages:
@@ -152,7 +152,7 @@ class _Resumption:
 
 
 def _then(outcome: bytes | Reply, call: Callable[[bytes], object]) -> None:
-    """Call with the reply, once it is complete."""
+    """Pass the reply to `call` once it is complete."""
     if isinstance(outcome, bytes):
         call(outcome)
         return

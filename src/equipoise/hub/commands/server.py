@@ -1,7 +1,7 @@
 """TIME, ROLE, ACL, MEMORY, SLOWLOG, LATENCY and FLUSHALL, for monitoring tools and clients.
 
-The figures are a hub's own. What it has nothing of (keys, replicas, a log of slow commands) is answered as by a server
-that happens to have none.
+The values are those of the hub. For features that a hub lacks (keys, replicas, a log of slow commands) it replies like
+a server on which they are empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LAG_EVENT", "specs"]
 
-# The event of LATENCY: how late the loop's timers run, and everything with them.
+# The event of LATENCY: the delay of the event loop.
 LAG_EVENT = "event-loop"
 _OPERATORS_ONLY = "NOPERM only a user with operate = [\"*\"] may use '{}'"
 _ADMIN = ("admin", "noscript", "loading", "stale")
@@ -30,7 +30,7 @@ _DANGEROUS = ("@admin", "@slow", "@dangerous")
 
 
 class ServerClient(Protocol):
-    """The session, as far as it matters here."""
+    """The interface of a session to these commands."""
 
     @property
     def user(self) -> User | None: ...
@@ -47,7 +47,7 @@ class _Backlogs(Protocol):
 
 
 class Served(Protocol):
-    """The hub, as far as it matters here."""
+    """The interface of the hub to these commands."""
 
     @property
     def shell(self) -> Shell: ...
@@ -69,12 +69,12 @@ def time(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
 
 
 def role(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
-    """A hub follows no other server: where a topic lives is no matter of roles."""
+    """Always a master without replicas: the homes of topics are not Redis roles."""
     return array((bulk(b"master"), integer(0), array(())))
 
 
 def flush(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
-    """There is nothing to flush, which is what flushing is meant to lead to."""
+    """Accepted without effect: a hub has no keys."""
     if len(command) > 2 or (len(command) == 2 and command[1].lower() not in (b"async", b"sync")):
         return "ERR syntax error"
     return OK
@@ -84,7 +84,7 @@ def flush(core: Served, session: ServerClient, command: list[bytes]) -> bytes | 
 
 
 def whoami(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
-    assert session.user is not None, "no stranger gets here"
+    assert session.user is not None, "the command needs authentication"
     return bulk(session.user.name.encode())
 
 
@@ -95,7 +95,7 @@ def acl_users(core: Served, session: ServerClient, command: list[bytes]) -> byte
 
 
 def acl_list(core: Served, session: ServerClient, command: list[bytes]) -> bytes | str:
-    """In Redis's notation, as far as it has one for our rules; secrets are not shown, not even as digests."""
+    """The rules in Redis's notation, as far as it can express them; secrets are not shown, not even as digests."""
     if not session.is_operator:
         return _OPERATORS_ONLY.format("acl|list")
     return array(bulk(_rule(user).encode("utf-8", "surrogateescape")) for user in _users(core))
@@ -137,7 +137,7 @@ def categories(table: Mapping[bytes, CommandSpec]) -> Handler:
 
 
 def memory_usage(core: Any, session: ServerClient, command: list[bytes]) -> bytes:
-    """What a topic takes, as it is counted against topics_bytes_max."""
+    """The memory of a topic, as counted against topics_bytes_max."""
     name = command[2]
     is_shown = any(session.may(action, name) for action in (Action.SUBSCRIBE, Action.PUBLISH))
     if name not in core.index.topics or not is_shown:
@@ -209,8 +209,8 @@ def latency_reset(core: Served, session: ServerClient, command: list[bytes]) -> 
 def latency_doctor(core: Served, session: ServerClient, command: list[bytes]) -> bytes:
     spikes = core.lag_spikes
     words = (
-        f"The event loop was late {len(spikes.latest)} times of late, by {spikes.worst_ms} ms at worst: one core has "
-        "too much to do at times, or is not the hub's alone.\n"
+        f"The event loop was late {len(spikes.latest)} times recently, by {spikes.worst_ms} ms at worst: the hub "
+        "overloads its core at times, or shares it with other processes.\n"
         if spikes.latest
         else f"The event loop was never late by {1e3 * SPIKE_S:.0f} ms or more.\n"
     )
@@ -218,7 +218,7 @@ def latency_doctor(core: Served, session: ServerClient, command: list[bytes]) ->
 
 
 def specs(table: Mapping[bytes, CommandSpec]) -> list[CommandSpec]:
-    """The rows of the table, which is complete only after they are made."""
+    """The rows of the table, which is complete only after they are created."""
 
     def of(name: str, arity: int, run: Handler, since: str, summary: str, **more: Any) -> CommandSpec:
         facts: dict[str, Any] = {"flags": _ADMIN, "categories": _DANGEROUS, "group": "server", **more}

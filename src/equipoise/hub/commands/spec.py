@@ -13,8 +13,8 @@ from equipoise.resp.requests import text_of
 if TYPE_CHECKING:
     from equipoise.hub.data.reply import Reply
 
-# Of the hub, the session and the command: the reply's bytes (empty if the handler pushed its own), an error's text, or
-# that the reply comes later. A handler says itself what it needs of the first two.
+# Called with the hub, the session and the command. Returns the reply's bytes (empty if the handler pushed its own), an
+# error text, or a pending reply. Each handler declares the interfaces that it needs of the hub and the session.
 Handler = Callable[[Any, Any, list[bytes]], "bytes | str | Reply"]
 
 
@@ -32,14 +32,14 @@ class CommandSpec:
     flags: tuple[str, ...] = ("loading", "stale")
     categories: tuple[str, ...] = ("@slow",)
     complexity: str = "O(1)"
-    # Index of the last name for commands whose names decide the shard; None where names do not.
+    # Index of the last name for commands whose names determine the shard; None for others.
     shard_names_to: int | None = None
     tips: tuple[str, ...] = ()
     is_open_to_strangers: bool = False
     runs_while_subscribed: bool = False
-    # Whether it may run while earlier replies are owed, and later commands while its own is; see hub/data/reply.py.
+    # Whether it may run while earlier replies are pending, and later commands while its own is; see hub/data/reply.py.
     is_pipelined: bool = False
-    # Whether it works on the logs of topics, which a hub may have no place for; see hub/commands/log_commands.py.
+    # Whether it works on the logs of topics, for which a hub may have no storage; see hub/commands/log_commands.py.
     concerns_logs: bool = False
     subcommands: Mapping[str, CommandSpec] = field(default_factory=dict)
     # The numbers of words that `arity` allows.
@@ -51,7 +51,7 @@ class CommandSpec:
 
 
 def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
-    """A handler that passes the command on to the subcommand its second word names."""
+    """A handler that runs the subcommand named by the second word."""
 
     def run(core: Any, session: Any, command: list[bytes]) -> bytes | str | Reply:
         problem = subcommand_problem(container, subcommands, command)
@@ -67,7 +67,7 @@ def dispatch(container: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
 def container(
     name: str, since: str, group: str, summary: str, subcommands: dict[str, CommandSpec]
 ) -> CommandSpec:
-    """A command that is nothing without its subcommands, of which HELP lists them."""
+    """A command with subcommands only; adds the subcommand HELP, which lists them."""
     subcommands["help"] = CommandSpec(
         name=f"{name}|help",
         arity=2,
@@ -101,7 +101,7 @@ def _helper(name: str, subcommands: Mapping[str, CommandSpec]) -> Handler:
 
 
 def subcommand_problem(name: str, subcommands: Mapping[str, CommandSpec], command: list[bytes]) -> str | None:
-    """Why a container cannot pass the command on."""
+    """The error text if the container has no such subcommand, or its arity is wrong."""
     if len(command) < 2:
         return None
     word = text_of(command[1])

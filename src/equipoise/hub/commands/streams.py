@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-# Topics that the next messages of one connection may be tagged for: as many as it may well have open.
+# Topics of one connection with dependencies for the next message: as many as a client is expected to use.
 TAGGED_MAX = 1_000
-# Stands for the last position of a stream, whatever it is: later than any.
+# Placeholder for the last position of a stream: later than any.
 LATEST = (2**62, 2**62)
 _USAGE = "ERR syntax error: EQ.OWN topic [ELSEWHERE [stream ...]]"
 
 
 def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """Subscribe to a topic but for the streams that the client gets elsewhere; without a word, all but our own."""
+    """Subscribe to a topic without the streams that the client receives from other hubs.
+
+    Without ELSEWHERE: to the streams that this hub numbers.
+    """
     if session.proto != 3:
         return NEEDS_RESP3
     name, elsewhere = command[1], _elsewhere(command[2:])
@@ -40,9 +43,9 @@ def own(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
 
 
 def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
-    """The session's next EQ.PUBLISH to the topic comes after a position of another stream, if that has been given.
+    """Make the session's next EQ.PUBLISH to the topic follow a position of another stream, if it was assigned.
 
-    Without a position: after the last one of each of the topic's streams.
+    Without a position: the last one of each of the topic's streams.
     """
     positions = _named_positions(command)
     if isinstance(positions, str):
@@ -52,24 +55,25 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
         return topic
     is_named = positions is not None
     if positions is None:
-        positions = dict.fromkeys(core.cluster.asking.streams_of(topic), LATEST)
+        positions = dict.fromkeys(core.cluster.position_queries.streams_of(topic), LATEST)
     left = {
         stream: at
         for stream, at in positions.items()
-        if not core.cluster.named.keep_to(topic, stream, at) or (is_named and _is_replaced(topic, stream, at))
+        if not core.cluster.named_positions.keep_to(topic, stream, at)
+        or (is_named and _is_replaced(topic, stream, at))
     }
     if not left:
         return OK
     tags = session.tags = session.tags or {}
     if topic.name not in tags and len(tags) >= TAGGED_MAX:
         return f"ERR more than {TAGGED_MAX} topics with EQ.AFTER and without EQ.PUBLISH on one connection"
-    # Until the positions are confirmed, EQ.PUBLISH to the topic is refused: it would come too early.
+    # Until the positions are confirmed, EQ.PUBLISH to the topic is rejected: its dependencies are not known yet.
     tags.setdefault(topic.name, {}).update(dict.fromkeys(left, UNCONFIRMED))
     return _confirm(core, session, topic, left)
 
 
 def _confirm(core: HubCore, session: Session, topic: Topic, left: dict[bytes, tuple[int, int]]) -> Reply:
-    """Ask how far these streams are: of what the client names, no more is believed."""
+    """Query the last positions of these streams: a client's position counts only as far as it is confirmed."""
     reply, tags, name = Reply(), session.tags or {}, topic.name
 
     def confirmed(stream: bytes, given: tuple[int, int]) -> None:
@@ -86,16 +90,16 @@ def _confirm(core: HubCore, session: Session, topic: Topic, left: dict[bytes, tu
     def is_wanted() -> bool:
         return not session.is_closing
 
-    asking = core.cluster.asking
+    queries = core.cluster.position_queries
     for stream, at in list(left.items()):
 
         def answer(epoch: int, n: int, stream: bytes = stream) -> None:
             confirmed(stream, (epoch, n))
 
         if at is not LATEST and _is_replaced(topic, stream, at):
-            asking.await_epoch(topic, at[0], answer, is_wanted)
+            queries.await_epoch(topic, at[0], answer, is_wanted)
         else:
-            asking.position(topic, stream, answer, is_wanted)
+            queries.position(topic, stream, answer, is_wanted)
     return reply
 
 
@@ -112,7 +116,7 @@ def _named_positions(command: list[bytes]) -> dict[bytes, tuple[int, int]] | str
 
 
 def _is_replaced(topic: Topic, stream: bytes, at: tuple[int, int]) -> bool:
-    """Whether another hub has opened the trunk since, if the position is one that was given."""
+    """Whether the position, if it was assigned, shows that another hub has opened the trunk since."""
     return stream == TRUNK and topic.is_home and at[0] > topic.epoch
 
 
@@ -127,27 +131,27 @@ def _elsewhere(words: Sequence[bytes]) -> list[bytes] | str | None:
 def _subscribe_to_rest(
     core: HubCore, session: Session, name: bytes, elsewhere: list[bytes] | None
 ) -> bytes | str | Reply:
-    """Subscribe once the streams stand here that the client does not get elsewhere."""
+    """Subscribe once the streams that the client does not receive from other hubs are established here."""
     cluster = core.cluster
 
     def proceed() -> bytes:
         topic = core.index.topics.get(name)
         absent = elsewhere
         if topic is not None and absent is None:
-            absent = cluster.listening.not_own(topic)
+            absent = cluster.subscriptions.not_own(topic)
             if absent is None:
                 return core.refuse(_not_home(cluster.router.version))
         if topic is not None:
-            cluster.listening.leave_out(session, topic, absent or [])
+            cluster.subscriptions.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
         if session.redirected is not None:
             cluster.redirects.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 
     def left_out(topic: Topic) -> list[bytes] | None:
-        return elsewhere if elsewhere is not None else cluster.listening.not_own(topic)
+        return elsewhere if elsewhere is not None else cluster.subscriptions.not_own(topic)
 
-    return cluster.listening.when_ready(session, Kind.OWN, [name], proceed, left_out)
+    return cluster.subscriptions.when_ready(session, Kind.OWN, [name], proceed, left_out)
 
 
 def _not_home(version: int | None) -> str:

@@ -1,9 +1,10 @@
 """EQ.TELEMETRY and EQ.ARRIVALS: read the hub's telemetry, and record arrivals on request.
 
-Needs the right `operate`. A user that operates on some topics gets the records of those, and not the hub's own, whose
-sums would tell of the others; numbers of what it does not get are passed over.
+EQ.TELEMETRY needs the permission `observe`, EQ.ARRIVALS `operate`. A user with the permission for some topics receives
+the records of those. It does not receive the hub's own records, whose sums would reveal the others; the sequence
+numbers of omitted records are skipped.
 
-A reply is put together in steps, each in a turn of its own, so that reading records does not show in them.
+A reply is encoded in steps, each in a turn of its own, so that reading records does not affect the records.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
-# Records written in one go: a fifth of a millisecond.
+# Records encoded in one step: a fifth of a millisecond.
 BATCH = 1_000
-# What a batch takes beside its records, rather more than less.
+# Upper estimate of the bytes of a batch beside its records.
 BATCH_BYTES = 4 * 1024
-# The longest reply: handing it to the kernel takes a millisecond or less.
+# The longest reply: passing it to the kernel takes at most a millisecond.
 REPLY_BYTES_MAX = 1024 * 1024
-# Names matched with a user's grants in one go: as long.
+# Names matched with a user's grants in one step: a fifth of a millisecond.
 JUDGED_AT_ONCE = 256
 _OFF = "ERR telemetry is off on this hub (telemetry.enabled)"
 
@@ -40,8 +41,8 @@ _OFF = "ERR telemetry is off on this hub (telemetry.enabled)"
 def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
     """EQ.TELEMETRY incarnation from-sequence max-bytes → [incarnation, first, next, Arrow stream, end].
 
-    The records from `first` to `next`, of those up to `end`. A reader that names another incarnation than the present
-    gets none, but the present one and where it begins.
+    The records from `first` to `next`, of those up to `end`. A reader that names another incarnation than the current
+    one gets none, but the current incarnation and its first sequence number.
     """
     if not (core.users.is_open or (session.user is not None and session.user.may_observe)):
         return denial(session, Action.OBSERVE, b"*")
@@ -59,7 +60,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
     first = max(sequence, ring.oldest)
     if not bytes_max:
         return b"".join(_reply(ring, first, first, ()))
-    # Above output_soft_bytes the reader would soon be cut for being slow.
+    # Above output_soft_bytes the reader would be disconnected as a slow consumer.
     bytes_max = min(bytes_max, REPLY_BYTES_MAX, core.limits.output_soft_bytes)
     reading = TelemetryReply(core, session, first, bytes_max)
     core.shell.call_later(0, reading.begin)
@@ -67,7 +68,7 @@ def telemetry(core: HubCore, session: Session, command: list[bytes]) -> bytes | 
 
 
 def arrivals(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """EQ.ARRIVALS topic ON [key] | OFF. The key, in hexadecimal, is that of the pseudonyms of publishers."""
+    """EQ.ARRIVALS topic ON [key] | OFF. `key`, in hexadecimal: the key of the publishers' pseudonyms."""
     name, word = command[1], command[2].upper()
     if len(name) > core.limits.topic_bytes_max:
         return too_long(core)
@@ -98,29 +99,29 @@ def _key(text: bytes) -> bytes | None:
 
 
 class TelemetryReply:
-    """One reply on its way."""
+    """One reply in progress."""
 
     def __init__(self, core: HubCore, session: Session, first: int, bytes_max: int) -> None:
         self._core = core
         self._session = session
-        # The records are finite, so it needs no limit of time.
+        # The records are finite, so the reply needs no timeout.
         self.reply = Reply(wait_s=None)
         self._ring = core.metering.ring
         self._first = self._next = first
         self._bytes_left = bytes_max - len(END)
-        # Of the stream; known when reading begins.
+        # Columns of the stream; set when reading begins.
         self._columns: frozenset[str] = frozenset()
         self._batches: list[bytes] = []
-        # What the last batch has taken per record.
+        # Bytes per record in the last batch.
         self._row_bytes = 0
         self._access_version = core.users.version
-        # None: everything.
+        # None: the user may see all topics.
         sees_all = core.users.is_open or (session.user is not None and session.user.may_observe_all)
         self._may_see = None if sees_all else cache(self._is_visible)
         self._work = LongWork(core.turns)
 
     def begin(self) -> None:
-        """A step in a turn of its own, and so on; then the reply."""
+        """Run the steps, each in a turn of its own; then complete the reply."""
         self._work.run(self._steps(), self._done)
 
     def _steps(self) -> Iterator[None]:
@@ -131,7 +132,7 @@ class TelemetryReply:
                     return
 
     def _is_allowed(self) -> bool:
-        """Whether the client still waits, under the rules that it asked under."""
+        """Whether the client still waits, and the access rules have not changed since the request."""
         core = self._core
         if self.reply.is_wanted and core.users.version != self._access_version:
             self.reply.complete(core.refuse("TRYAGAIN the access rules have changed meanwhile"))
@@ -139,15 +140,15 @@ class TelemetryReply:
 
     def _done(self) -> None:
         if self.reply.is_wanted:
-            # In pieces: putting them together would take as long as sending them.
+            # In pieces: joining them would take as long as sending them.
             reply = _reply(self._ring, self._first, self._next, self._batches, self._columns)
             self.reply.complete(*reply)
 
     def _write(self) -> Iterator[None]:
-        """Batches of records until no more fit. A batch has one kind: else each kind would pay for all columns."""
+        """Encode batches until no more records fit. A batch has records of one kind, as each kind has its columns."""
         parts: list[Part] = []
         count, until = 0, self._first
-        # Of the blocks that are read below: those that come meanwhile are not.
+        # The columns of the blocks that are read below; blocks that are added meanwhile are not read.
         self._columns = self._ring.filled
         self._bytes_left -= len(schema_message(self._columns))
         for block, start in self._ring.read(self._first):
@@ -170,7 +171,7 @@ class TelemetryReply:
         yield
 
     def _add(self, parts: Sequence[Part], until: int) -> bool:
-        """Write the parts: then all before `until` has been given. False if only some fit; at least one always does."""
+        """Encode the parts: all records before `until` are then included. False if only some fit; at least one does."""
         if not parts:
             self._next = until
             return True
@@ -190,12 +191,12 @@ class TelemetryReply:
         return rows == wanted
 
     def _encode(self, parts: Sequence[Part], rows: int) -> bytes:
-        """The first so many records of the parts."""
+        """Encode the first `rows` records of the parts."""
         name, incarnation = self._core.settings.name, self._ring.incarnation
         return batch(name, incarnation, _heads(parts, rows), self._columns)
 
     def _judge(self, block: Block, start: int, rows: list[int]) -> Iterator[None]:
-        """Find the rows that the client may see; the hub's own are not among them."""
+        """Find the rows that the client may see; the hub's own rows are not."""
         topics = block.topics()
         if topics is None or self._may_see is None:
             return
@@ -225,7 +226,7 @@ def _reply(
     batches: Sequence[bytes],
     columns: frozenset[str] = frozenset(),
 ) -> list[bytes]:
-    """In pieces, the batches as they are: a stream is long, and each copy of it takes time."""
+    """The reply in pieces, without copying the batches."""
     numbers = b"".join(map(integer, (ring.incarnation, first, until)))
     schema = schema_message(columns)
     size = len(schema) + sum(map(len, batches)) + len(END)

@@ -1,8 +1,8 @@
-"""EQ.TOPICS and EQ.TOPIC: list the topics of this hub, their homes and their use.
+"""EQ.TOPICS, EQ.TOPIC and EQ.ENVELOPE: list the topics of this hub, their homes, counters and rate limits.
 
-A client learns nothing of topics that it may neither use nor operate, not even by trying cursors: a cursor is the
-number of a topic, in the order in which topics came, and any number is answered with what comes after it. A client that
-goes on from page to page gets every topic that was there all the while once, in that order.
+A client learns nothing about topics for which it has no permission, not even by guessing cursors: a cursor is the
+number of a topic, in order of creation, and any number is valid and returns the topics after it. A client that reads
+page after page receives every topic that existed throughout exactly once, in that order.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
 
-# Topics in one page: 100 kB of a reply.
+# Most topics in one page: a reply of about 100 kB.
 PAGE_MAX = 1_000
 _BEGIN = b"0"
 _USAGE = "ERR syntax error: EQ.TOPICS cursor count [MATCH pattern] [HOME]"
 
 
 class _Asked(NamedTuple):
-    """What a page is to show."""
+    """One request of EQ.TOPICS."""
 
-    # The topics not yet looked at.
+    # The topics after the cursor.
     topics: list[Topic]
     rows_max: int
     glob: Glob | None = None
-    # Only those that live here.
+    # Whether to list only topics whose home is this hub.
     is_home: bool = False
 
 
@@ -67,7 +67,7 @@ def topics(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
 
 
 def topic(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-    """EQ.TOPIC name [name …] → a row for each, null for what is not known here."""
+    """EQ.TOPIC name [name …] → a row for each, null for topics that do not exist here."""
     found = [core.index.topics.get(name) for name in command[1:]]
     return array(
         null(session.proto) if one is None or not _may_see(session, one.name) else _row(core, one)
@@ -76,7 +76,7 @@ def topic(core: HubCore, session: Session, command: list[bytes]) -> bytes:
 
 
 def envelope(core: HubCore, session: Session, command: list[bytes]) -> bytes:
-    """EQ.ENVELOPE name [name …] → what each one's rate limit does at this hub, as a map; null for what has none."""
+    """EQ.ENVELOPE name [name …] → the state of each topic's rate limit at this hub; null for topics without one."""
     rows = []
     for name in command[1:]:
         one = core.index.topics.get(name)
@@ -89,7 +89,7 @@ def _envelope_row(topic: Topic) -> bytes:
     streams = [topic, *(() if topic.beside is None else topic.beside.lanes.values())]
     assert topic.limit is not None, "it is shown"
     rate, burst = topic.limit.envelope
-    # The whole; then what this hub has of it, and what became of messages here.
+    # The whole envelope; then this hub's share, and the counters of messages here.
     facts: dict[str, float] = {"rate_per_s": rate, "burst": burst, "wait_s": topic.limit.wait_ns / 1e9}
     for name, number in limit_facts(streams).items():
         word = name.removeprefix("limit_")
@@ -106,7 +106,7 @@ def _parse(core: HubCore, session: Session, command: list[bytes]) -> _Asked | st
     after = parse_integer(cursor)
     if after is None or after < 0:
         return "ERR a cursor is 0 or the one of the previous page"
-    # In the order of their numbers.
+    # Ordered by number.
     topics = list(core.index.topics.values())
     if after:
         topics = topics[bisect_right(topics, after, key=lambda topic: topic.number) :]
@@ -138,8 +138,8 @@ def _may_see(session: Session, name: bytes) -> bool:
 
 
 def _row(core: HubCore, topic: Topic) -> bytes:
-    """Name, state, home (empty: no hub is alive), subscribers by name and by filter, messages in and out, why messages
-    wait, filters."""
+    """Name, state, home (empty: no member is alive), subscribers by name and by filter, messages in and out, the reason
+    why messages wait, filters."""
     stream, home = topic.stream, core.cluster.router.home(topic.name)
     state = "open" if stream is None else stream.state.value
     return array(

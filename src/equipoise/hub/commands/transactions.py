@@ -1,12 +1,12 @@
 """MULTI, EXEC, DISCARD, WATCH and UNWATCH: queue commands and run them in sequence.
 
-Redis runs a transaction as if it were one command. A hub runs its commands in order and answers all of them at once,
-as Redis does, but gives way to others between two commands when they take long: there is no data that others could
-see half changed. There are no keys either, so WATCH has nothing to watch and EXEC never fails because of it.
+Redis runs a transaction as if it were one command. A hub runs its commands in order and sends all replies together, as
+Redis does, but may serve other clients between two commands if they take long: there is no data that another client
+could see half changed. There are no keys either, so WATCH has no effect and EXEC never fails because of it.
 
 Always true:
-    a command that could not have run (unknown, arguments missing, not permitted) aborts the whole transaction at EXEC;
-    what is queued counts as input that is not executed yet, and has a bound.
+    a command that could not run (unknown, arguments missing, not permitted) aborts the whole transaction at EXEC;
+    queued commands count as input that is not executed yet, and are bounded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["enqueue", "rejected", "specs"]
 
 QUEUED = simple("QUEUED")
-# Memory of a queued command beside its bytes: a list, and an object for each word.
+# Memory of a queued command beside its bytes: a list, and an object per word.
 COMMAND_BYTES = 100
 WORD_BYTES = 40
 _ABORTED = "EXECABORT Transaction discarded because of previous errors."
@@ -42,7 +42,7 @@ _KINDS = {kind.subscribed.decode(): kind for kind in (Kind.NAME, Kind.PATTERN, K
 
 
 def rejected(session: Session, command: list[bytes], text: str) -> str:
-    """The error of a command that cannot run: it aborts the transaction, and EXEC itself ends it."""
+    """The error of a command that cannot run. It aborts the transaction; if the command is EXEC, it ends it."""
     transaction = session.transaction
     if command[0].lower() == b"exec":
         session.transaction = None
@@ -53,7 +53,7 @@ def rejected(session: Session, command: list[bytes], text: str) -> str:
 
 
 def enqueue(core: HubCore, session: Session, spec: CommandSpec, command: list[bytes]) -> bytes | None:
-    """The answer to a command inside a transaction; None for those that are run at once."""
+    """The reply to a command inside a transaction; None for commands that run at once."""
     transaction = session.transaction
     assert transaction is not None, "asked inside transactions"
     if spec.name in _AT_ONCE:
@@ -70,7 +70,7 @@ def enqueue(core: HubCore, session: Session, spec: CommandSpec, command: list[by
 
 
 def _objection(core: HubCore, session: Session, spec: CommandSpec, command: list[bytes]) -> str | None:
-    """Why the command aborts the transaction: it cannot be understood, is not permitted, or is too much."""
+    """The error text if the command aborts the transaction: it is invalid, not permitted, or too large."""
     transaction = session.transaction
     assert transaction is not None, "asked inside transactions"
     if spec.name.startswith("eq.") and not spec.is_pipelined:
@@ -128,9 +128,9 @@ def exec_(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
 
 
 class _Execution:
-    """Runs the commands of one transaction, and gathers what they answer and push.
+    """Runs the commands of one transaction, and gathers their replies and pushes.
 
-    Waits where the session would: a fence runs when all replies before it are complete, and what follows when its own
+    Waits like a session: a fence runs when all earlier replies are complete, and the next command when its own reply
     is (hub/data/reply.py).
     """
 
@@ -140,21 +140,21 @@ class _Execution:
         self._left = iter(transaction.commands)
         self._next: tuple[CommandSpec, list[bytes]] | None = next(self._left, None)
         self._answers: list[bytes | Reply] = [b"*%d\r\n" % len(transaction.commands)]
-        # Replies among the answers that are not complete yet.
+        # Number of pending replies among the answers.
         self._owed = 0
         self._is_running = False
         self._reply: Reply | None = None
 
     def begin(self) -> bytes | Reply:
         session = self._session
-        # What was answered before comes first; what is published to the client itself comes before the answer.
+        # Write earlier replies first; messages to the client itself are written before the transaction's reply.
         session.flush()
         session.is_gathering = True
         if self._core.logs is not None:
             self._core.logs.append_now()
         if self._run(session.last_at + TURN_S):
             return b"".join(self._finish())
-        # The commands have their own limits of time.
+        # The commands have their own timeouts.
         self._reply = Reply(wait_s=None)
         return self._reply
 
@@ -165,7 +165,7 @@ class _Execution:
             self._reply.complete(*self._finish())
 
     def _run(self, until: float) -> bool:
-        """Whether all has been run and answered."""
+        """Run commands until a pending reply or `until`; return whether all have run and have replies."""
         core, session = self._core, self._session
         self._is_running = True
         while self._next is not None and not session.is_closing:
@@ -177,14 +177,14 @@ class _Execution:
             if self._owed and not (spec.is_pipelined or spec.concerns_logs):
                 break
             if core.now() > until and not spec.concerns_logs:
-                # What a transaction changes in a log is one append: it does not give way.
+                # The changes of a transaction in a log are one append, so it is not interrupted.
                 core.shell.call_later(0, self._go_on)
                 break
         self._is_running = False
         return self._next is None and not self._owed
 
     def _take(self, outcome: bytes | str | Reply) -> None:
-        """Note what a command pushed and answered, in this order."""
+        """Gather a command's pushes and its reply, in this order."""
         core, session = self._core, self._session
         self._answers += session.take_gathered()
         if isinstance(outcome, str):

@@ -1,10 +1,10 @@
 """Arguments of commands, as text and in the form of COMMAND DOCS.
 
-    word                a value; `a|b` one of several words as they stand
-    [ … ]               may be left out; `[x ...]` behind x: may be given several times
-    WORD                in capitals: to be given as it stands; before a value, it introduces it
+    word                a value; `a|b` one of several literal words
+    [ … ]               optional; `[x ...]` after x: repeatable
+    WORD                in capitals: a literal word; before a value, the value's token
 
-`redis-cli` shows hints from what COMMAND DOCS tells, and so do editors.
+`redis-cli` and editors show hints from COMMAND DOCS.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ USAGE = {
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument: a value, a word as it stands (only `token`), or one of several words."""
+    """One argument: a value, a literal word (only `token`), or one of several words."""
 
     name: str
     token: str = ""
@@ -91,7 +91,7 @@ def arguments(usage: str) -> tuple[Argument, ...]:
 
 
 def _parse(words: list[str], at: int) -> tuple[list[Argument], int]:
-    """The arguments up to the end or the bracket that closes, and where that is."""
+    """The arguments up to the end or the closing bracket, and its index."""
     found: list[Argument] = []
     token = ""
     while at < len(words) and words[at] != "]":

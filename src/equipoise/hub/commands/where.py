@@ -1,10 +1,10 @@
 """EQ.WHERE: exchange network coordinates between hub and client.
 
-    EQ.WHERE                       the hub's coordinate, null if it does not know it yet
-    EQ.WHERE rtt_us coordinate     the same; and the client is there, so far from this hub as it has measured
+    EQ.WHERE                       returns the hub's coordinate, null if it is not known yet
+    EQ.WHERE rtt_us coordinate     also reports the client's coordinate and its measured round trip to this hub
 
-A report holds until the next one, until reports stay away for long, or the connection ends. Nonsense is refused and
-changes nothing. What can hardly be is answered as ever, and not believed (`Locations.tell`).
+A report is valid until the next one, until reports have been missing for long, or until the connection ends. An invalid
+report is rejected with an error. An implausible one gets the usual reply and is ignored (`Locations.tell`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def where(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if len(command) == 1:
         core.places.asked(session)
     else:
-        problem = _hear(core, session, command[1:])
+        problem = _apply_report(core, session, command[1:])
         if problem is not None:
             return problem
     own = core.places.own
     return null(session.proto) if own is None else bulk(own.to_bytes())
 
 
-def _hear(core: HubCore, session: Session, words: list[bytes]) -> str | None:
-    """Note what the client says; or why not."""
+def _apply_report(core: HubCore, session: Session, words: list[bytes]) -> str | None:
+    """Apply the client's report; return the error text if it is invalid."""
     if len(words) != 2:
         return _USAGE
     rtt, data = words

@@ -1,8 +1,8 @@
-"""The receivers of a topic's messages, by format, compiled so that publishing runs in few C-level loops.
+"""The subscribers that receive a topic's messages, by format, compiled so that publishing runs in few C-level loops.
 
-Subscribers that take the same forms of a message (by name in RESP2, by name and by one pattern in RESP3, …) are one
-group: each run of messages is encoded once per group and the same bytes object is written to every member. All
-others are served by a stage. `topic` compiles audiences and delivers to them.
+Subscribers that receive a message in the same form (by name in RESP2, by one pattern in RESP3, …) are one group: each
+run of messages is encoded once per group, and the same bytes object is written to every member. Stages deliver to all
+other subscribers. `topic` compiles audiences and delivers to them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["Audience", "RunNotes", "Stage"]
 
 
 class RunNotes(Protocol):
-    """What the backlogs note of the run that is being written."""
+    """What the backlogs record about the run that is being written."""
 
     # Messages in the piece that is written next.
     messages: int
 
 
 class Stage(Protocol):
-    """Subscribers of one topic that one write of one encoding does not serve: see `topic.MixedForms`."""
+    """Subscribers of one topic that need more than one write of one shared encoding: see `topic.MixedForms`."""
 
     @property
     def sessions(self) -> Collection[Subscriber]: ...
@@ -38,10 +38,10 @@ class Stage(Protocol):
 
 
 class Audience:
-    """Frozen at compilation; thrown away when members change, or patterns that match the topic.
+    """Immutable but for `version`; discarded when the topic's members or the patterns that match it change.
 
-    Telemetry lets the audiences of topics without traffic rest, so that the hot path, which has to look at the version
-    anyway, goes through `HubCore.audience_of` once when there is traffic again.
+    Telemetry marks the audience of a topic without traffic as resting. The version check of the hot path then fails
+    once when traffic resumes, and `HubCore.audience_of` notifies telemetry.
     """
 
     __slots__ = (
@@ -71,22 +71,22 @@ class Audience:
         version: int,
         has_own_replies: bool = False,
     ) -> None:
-        # A version of the index that this is right for; its complement while the audience rests.
+        # A version of the index for which the audience is current; its complement (~) while the audience rests.
         self.version = version
-        # Subscribers that get the same bytes; and all others.
+        # Groups of subscribers that receive the same bytes; and the stages for all others.
         self.groups = groups
         self.stages = stages
-        # Links to the hubs that follow the topic, and the form they take.
+        # Links to the hubs that follow the topic, and the encoder of their frames.
         self.hubs = hubs
         self.encode_for_hubs = encode_for_hubs
-        # Links to those that follow it by filters: see hub/content/hub_filters.py.
+        # Links to the hubs that follow the topic by filters only: see hub/content/hub_filters.py.
         self.narrow_hubs = narrow_hubs
-        # Whether the groups are all there is: the one comparison that stages and hubs cost a topic without them.
+        # Whether there are only groups: the one check that a topic without stages and hubs pays for them.
         self.is_plain = not stages and not hubs and not narrow_hubs
         # Subscriptions at this hub that match, patterns counted one by one.
         self.receivers = receivers
-        # What PUBLISH answers: those and the ones at other hubs, as of a second ago. Empty where each message has an
-        # answer of its own.
+        # The matching subscriptions at other hubs, as of a second ago; and the reply to PUBLISH: the sum of both. The
+        # reply is empty where each message has its own count.
         self.elsewhere = elsewhere
         self.reply = b"" if has_own_replies else integer(receivers + elsewhere)
         # Whether every member has this one subscription and no other.
@@ -94,30 +94,30 @@ class Audience:
 
     @property
     def is_heard(self) -> bool:
-        """Whether a message goes to anyone."""
+        """Whether the audience has any receiver."""
         return bool(self.groups or not self.is_plain)
 
     @property
     def common_reply(self) -> bytes:
-        """The part of the answer to PUBLISH that is the same for all messages."""
+        """The reply to PUBLISH, without the receivers by filter, whose number differs by message."""
         return self.reply or integer(self.receivers + self.elsewhere)
 
     @property
     def clients(self) -> int:
-        """Connections that get the topic, by however many subscriptions; one by name and by filter counts twice."""
+        """Connections that receive the topic; one that subscribes both by name and by filter counts twice."""
         return sum(map(len, self.sessions()))
 
     def sessions(self) -> Iterator[Collection[Subscriber]]:
-        """All subscribers of each form, in collections."""
+        """All subscribers, one collection per group or stage."""
         yield from (sessions for _, sessions in self.groups)
         yield from (stage.sessions for stage in self.stages)
 
     def rest(self) -> None:
-        """Let the next use be noticed: an audience that rests looks stale until `wake` is called."""
+        """Make the audience look stale, so that its next use goes through `HubCore.audience_of`."""
         if self.version >= 0:
             self.version = ~self.version
 
     @property
     def right_for(self) -> int:
-        """The latest version of the index that it is known to be right for."""
+        """The latest version of the index for which the audience is known to be current."""
         return self.version if self.version >= 0 else ~self.version

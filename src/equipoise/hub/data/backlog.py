@@ -1,16 +1,16 @@
 """Output buffers of slow clients: hold, limit, disconnect.
 
-While its socket takes bytes a client has no backlog and costs nothing here. Once the transport says that its
-buffer is full, further output is held in a `Backlog`, which knows which topic each piece is from; when the
-transport has room again the backlog drains in order. A client whose unsent output crosses a limit is cut, and the
-held messages it will not get are counted by topic; what its transport had taken is not known message by message.
+A client whose socket accepts all output has no backlog and costs nothing here. When the transport reports that its
+buffer is full, further output is held in a `Backlog`, which stores the topic of each piece; when the transport has room
+again, the backlog drains in order. A client whose unsent output exceeds a limit is disconnected, and its held messages
+are counted as dropped, by topic. Messages in its transport's buffer are not counted.
 
 Always true:
-    what the clients get is a prefix of what was written to them, but for what was put ahead, whole frames apart from
-    the very last;
-    a client's unsent output is at most the limit and one piece;
-    `bytes` is the sum over all backlogs, of what they hold and what their transports held when they filled up, and
-    over the clients that have left without reading what they were owed; it is at most the total limit and one piece.
+    each client receives a prefix of what was written to it, apart from pieces put ahead; only the last frame may be
+    cut short;
+    a client's unsent output is at most the limit plus one piece;
+    `bytes` is the sum of what all backlogs hold, what their transports held when last measured, and the unread output
+    of clients that are leaving; it is at most the total limit plus one piece.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from equipoise.hub.settings import Limits
     from equipoise.hub.telemetry.meter import TopicMeter
 
-# Topics with cuts or drops that are remembered for INFO; the sums know of all.
+# Topics with cuts or drops that are kept for INFO; the sums include all topics.
 HURT_MAX = 1_000
 
 
 class Backlog:
-    """Output held for one client whose transport is full. Lives from pause to resume."""
+    """Output held for one client whose transport is full. Created when it pauses, released when it has drained."""
 
     __slots__ = (
         "_keeper",
@@ -47,13 +47,14 @@ class Backlog:
     def __init__(self, keeper: Backlogs, session: Subscriber) -> None:
         self._keeper = keeper
         self.session = session
-        # (bytes, topic or None for a reply, messages in it, since when it waits)
+        # (bytes, topic or None for a reply, number of messages, time at which it was queued)
         self.pieces: deque[tuple[bytes, Topic | None, int, float]] = deque()
-        # Of the pieces.
+        # Sum of the pieces' lengths.
         self.bytes = 0
-        # What the transport held when it paused, or when a limit was last looked at; it only shrinks until it resumes.
+        # What the transport held when it was last measured: at pause, at resume or at a check of a limit. It only
+        # shrinks while the transport is paused.
         self.in_transport_bytes = 0
-        # The topic whose message filled the transport up, if it was one.
+        # The topic whose message filled the transport; None if a reply did.
         self.filled_by: Topic | None = None
         self.is_paused = True
         # Runs while the soft limit is exceeded.
@@ -65,11 +66,11 @@ class Backlog:
 
     @property
     def is_held(self) -> bool:
-        """Whether anything waits in it still: a client that has left is owed nothing."""
+        """Whether pieces are queued. The backlog of a client that has left holds none."""
         return bool(self.pieces)
 
     def hold(self, piece: bytes) -> None:
-        """Stands in for the transport's `write` while it is paused."""
+        """Replaces the transport's `write` while the transport is paused."""
         keeper = self._keeper
         topic = keeper.topic
         now = keeper.now()
@@ -94,7 +95,7 @@ class Backlogs:
         cut: Callable[[Subscriber, str], None],
         touch: Callable[[Topic], TopicMeter | None],
     ) -> None:
-        """`touch` gives the meter on which telemetry counts what happens to a topic, if anything does."""
+        """`touch` returns the telemetry meter of a topic; None if telemetry does not meter it."""
         self._limits = limits
         self.now = now
         self._touch = touch
@@ -102,15 +103,15 @@ class Backlogs:
         self._call_later = call_later
         self._cut = cut
         self.lagging: dict[Subscriber, Backlog] = {}
-        # What the transports of clients that have left still held then, by client.
+        # By client that is leaving, the bytes in its transport when it left.
         self._departing: dict[Subscriber, int] = {}
         self.bytes = 0
-        # What is being written just now, set by the publisher: the topic, and how many messages.
+        # The topic of the run that is being written, and the number of messages; set by the publisher.
         self.topic: Topic | None = None
         self.messages = 0
         self.cuts = 0
         self.drops = 0
-        # Topics that had cuts or drops, the latest last. Forgotten topics among them are kept for their counts.
+        # Topics that had cuts or drops, the latest last. Removed topics stay here for their counts.
         self.hurt: dict[Topic, None] = {}
 
     def pause(self, session: Subscriber) -> None:
@@ -152,7 +153,7 @@ class Backlogs:
             session.write = write
 
     def put_ahead(self, session: Subscriber, piece: bytes) -> None:
-        """Write something before all that waits here for the session. What its transport has taken goes first."""
+        """Queue a piece before all other held pieces of the session, behind what its transport already has."""
         backlog = self.lagging.get(session)
         if backlog is None:
             session.write(piece)
@@ -166,7 +167,7 @@ class Backlogs:
         """Disconnect the clients that are over a limit now."""
         limits = self._limits
         if backlog.unsent_bytes > limits.output_soft_bytes:
-            # The client may have read some of what its transport held, which costs a call to find out.
+            # The client may have read part of the transport's buffer; measuring that costs a call.
             self._measure(backlog)
             if backlog.unsent_bytes > limits.output_bytes_max:
                 self._cut(backlog.session, "its unsent output exceeded output_bytes_max")
@@ -176,7 +177,7 @@ class Backlogs:
             self._cut_furthest_behind()
 
     def depart(self, session: Subscriber) -> None:
-        """The session leaves by itself: hand its transport all that it is owed."""
+        """The session is closing in an orderly way: pass all its held output to its transport."""
         backlog = self.lagging.get(session)
         if backlog is not None:
             for piece, *_ in backlog.pieces:
@@ -191,11 +192,11 @@ class Backlogs:
                 self._cut_furthest_behind()
 
     def lost(self, session: Subscriber) -> None:
-        """The session's transport is gone, and what it held."""
+        """The session's transport is closed: its buffer no longer counts."""
         self.bytes -= self._departing.pop(session, 0)
 
     def revoke(self, session: Subscriber, is_allowed: Callable[[Topic], bool]) -> None:
-        """Messages of topics that are no longer allowed must not reach the session any more."""
+        """Drop held messages of topics that the session may no longer read."""
         backlog = self.lagging.get(session)
         if backlog is None:
             return
@@ -211,7 +212,7 @@ class Backlogs:
             self._count(topic, drops=messages)
 
     def discard(self, session: Subscriber, *, is_cut: bool) -> None:
-        """The session is going: count what it will not get. A cut is also counted on each topic concerned."""
+        """The session is ending: count its held messages as dropped, and a cut for each topic among them."""
         if is_cut:
             self.cuts += 1
         backlog = self.lagging.get(session)
@@ -228,14 +229,14 @@ class Backlogs:
                 self._count(topic, drops=messages, cuts=int(is_cut))
 
     def _release(self, backlog: Backlog) -> None:
-        """The backlog is no more, nor counted."""
+        """Remove the backlog and its bytes from the sums."""
         del self.lagging[backlog.session]
         self.bytes -= backlog.unsent_bytes
         if backlog.timer is not None:
             backlog.timer.cancel()
 
     def _measure(self, backlog: Backlog) -> None:
-        """Count what the transport holds now; nothing while it has room, for then it holds little."""
+        """Measure the transport's buffer. A transport that is not paused holds little and counts as empty."""
         former = backlog.in_transport_bytes
         now = backlog.session.wire.get_write_buffer_size() if backlog.is_paused else 0
         backlog.in_transport_bytes = now

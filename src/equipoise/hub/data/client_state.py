@@ -1,6 +1,4 @@
-"""The state of one client's connection, and the replies being gathered for it.
-
-Its user, its protocol, its subscriptions, its names for itself, its transaction.
+"""The state of one client's connection: user, protocol, subscriptions, names, transaction, and gathered replies.
 
 Always true: `subscriptions` changes only through hub/data/subscribe.py, and the user only through HubCore.
 """
@@ -86,27 +84,27 @@ class ClientState:
 
     def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         self._core = core
-        # Users and addresses whose clients wait for their turn.
+        # By user or address, the clients that wait for their turn.
         self._crowd = core.turns.queue.waiting
         self.id = session_id
-        # None until the client has logged in, where it must.
+        # None until the client has authenticated, if it has to.
         self.user = user
-        # The other hub's end, where this is the connection of a link between hubs.
+        # The receiving end of the link, if another hub uses this connection as a link.
         self.peer: LinkEnd | None = None
         self.is_closing = False
         self.proto = 2
         self.name = self.lib_name = self.lib_version = b""
-        # The client's own name for the link that this connection is the latest of; see HubCore.follow.
+        # The client's id of its link, if this is the link's latest connection; see HubCore.follow.
         self.link: bytes | None = None
-        # By topic, what its next message with a receipt comes after: by stream, epoch and n.
+        # By topic, the dependencies of the client's next message with a receipt: (epoch, n) by stream.
         self.tags: dict[bytes, dict[bytes, tuple[int, int]]] | None = None
-        # Replies that come apart from the order of commands; None: the client has not asked for that.
+        # Replies out of command order; None: the client has not requested them (EQ.DEFER).
         self.deferred: DeferredReplies | None = None
-        # What is owed together with other sessions.
+        # A pending reply that is shared with other sessions.
         self.gathered: SharedReply | None = None
-        # What the client has stated: those of one group publish together.
+        # The client's group, as the client named it: members of one group publish together.
         self.group = b""
-        # By topic, the last redirect that a smart client received; None: it has not asked for redirects.
+        # By topic, the last redirect that a smart client received; None: it has not requested redirects.
         self.redirected: dict[bytes, SentRedirect] | None = None
         # Common names in the client's certificate, and whether the user was found by one of them.
         self.certificate: Sequence[str] = ()
@@ -115,38 +113,38 @@ class ClientState:
         self.is_tls = False
         self.address = self.local_address = self.command = ""
         self.created_at = self.last_at = core.now()
-        # Runs while the client has to log in, and while it reads what it is owed before it goes.
+        # Runs while the client has to authenticate, and while its last output is sent before the connection closes.
         self.timer: Timer | None = None
-        # Replies that are not written yet; and what has been written, and read, before the client logged in.
+        # Replies that are not written yet; and the bytes written and read before the client authenticated.
         self._replies: list[bytes] = []
         self._output_bytes = self.input_bytes = 0
         self.reply_mode = ReplyMode.ON
         self.wire: Wire = NO_WIRE
         # The transport's own write, or a backlog's `hold` while the transport is full.
         self.write: Callable[[bytes], object] = discard
-        # Commands since MULTI; and whether EXEC gathers what they answer, so that nothing of it is written yet.
+        # Commands since MULTI; and whether EXEC is gathering their replies, so that none is written yet.
         self.transaction: Transaction | None = None
         self.is_gathering = False
-        # By kind and name; None until the first, since most connections of a fleet only publish.
+        # By kind and name; None without subscriptions, since most connections of a fleet only publish.
         self.subscriptions: HeldSubscriptions[Topic | Pattern | TopicFilter] | None = None
 
     def reply(self, reply: bytes) -> None:
-        """For a fence that answers by itself: no reply is owed before it."""
+        """Append a reply. Only for a fence that replies directly: no earlier reply is pending then."""
         if self.reply_mode is ReplyMode.ON:
             self._replies.append(reply)
 
     def push(self, frame: bytes) -> None:
-        """Like a reply in order, but CLIENT REPLY does not silence it. It does not wait for replies that are owed."""
+        """Append a push frame. CLIENT REPLY does not suppress it, and it does not wait for pending replies."""
         self._replies.append(frame)
 
     def forget_deferred(self) -> None:
-        """The session has ended, or begins anew: what was not answered is not published."""
+        """The session has ended or was reset: publishes without a reply so far are abandoned."""
         deferred, self.deferred = self.deferred, None
         if deferred is not None:
             deferred.forget()
 
     def take_gathered(self) -> list[bytes]:
-        """What has been answered and pushed since EXEC began to gather it, or was last asked."""
+        """Replies and pushes since EXEC began to gather, or since the last call."""
         gathered, self._replies = self._replies, []
         return gathered
 
@@ -155,7 +153,7 @@ class ClientState:
 
     @property
     def owner(self) -> str:
-        """Whose doings this client's are where they are shared out: its user's, or those of its address."""
+        """The key for fair sharing between clients: the user's name, else the client's IP address."""
         return owner_of(self.user) or self.address.rpartition(":")[0]
 
     @property
@@ -187,7 +185,7 @@ class ClientState:
         return 0 if self.subscriptions is None else len(self.subscriptions)
 
     def cut_after(self, delay_s: float, reason: str) -> None:
-        """Unless the timer is stopped first, or set anew."""
+        """Disconnect the session after the delay, unless the timer is stopped or replaced before."""
         self.stop_timer()
         self.timer = self._core.shell.call_later(delay_s, self._core.cut, self, reason)
 

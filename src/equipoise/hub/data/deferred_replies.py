@@ -1,10 +1,10 @@
 """Replies out of command order, for clients that requested them (EQ.DEFER).
 
-A smart client publishes all of its topics over one connection, and replies come in order. So that a topic which waits
-for tokens does not hold up the others, its command is answered at once by a push that names topic and number
-(`eq.deferred`), and the reply itself follows in a push of that number (`eq.reply`) when the outcome is known.
+A smart client publishes to all its topics over one connection, and replies are sent in order. So that a topic which
+waits for tokens does not delay the others, the hub replies at once with a push of a topic and a number (`eq.deferred`).
+When the outcome is known, the hub sends the reply in a push with the same number (`eq.reply`).
 
-Always true: a session has at most DEFERRED_MAX such replies outstanding; beyond, its commands are answered in order.
+Always true: a session has at most DEFERRED_MAX such replies outstanding; further commands get their replies in order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFERRED_MAX", "DeferredReplies"]
 
-# As many as a session may be owed in order.
+# As many as `OWED_MAX`, the pending replies in order of one session.
 DEFERRED_MAX = 1_000
 
 
 class _Client(Protocol):
-    """The session, as far as replies go."""
+    """The interface of a session to its replies."""
 
     @property
     def is_closing(self) -> bool: ...
@@ -36,16 +36,16 @@ class _Client(Protocol):
 class DeferredReplies:
     """Owned by one session. `forget` ends it."""
 
-    __slots__ = ("_complete", "_last", "_questions", "_replies", "_session", "_shell")
+    __slots__ = ("_awaited", "_complete", "_last", "_replies", "_session", "_shell")
 
     def __init__(self, session: _Client, shell: Shell) -> None:
         self._session = session
         self._shell = shell
-        # By number, with its topic; and the numbers of those that are complete and not written.
+        # Topic and reply by number; and the numbers of replies that are complete and not written.
         self._replies: dict[int, tuple[bytes, Reply]] = {}
         self._complete: list[int] = []
-        # What is to be done when all of some numbers are complete.
-        self._questions: list[tuple[set[int], Callable[[], object]]] = []
+        # Calls to make when all replies of a set of numbers are complete.
+        self._awaited: list[tuple[set[int], Callable[[], object]]] = []
         self._last = 0
 
     @property
@@ -53,7 +53,7 @@ class DeferredReplies:
         return len(self._replies) < DEFERRED_MAX
 
     def defer(self, reply: Reply, topic: bytes, ahead: int, now: float) -> bytes:
-        """What stands in the place of the reply. `ahead`: publishes of the topic that the client may let wait here."""
+        """The push in place of the reply. `ahead`: publishes of the topic that the client may have pending here."""
         self._last = number = self._last + 1
         self._replies[number] = (topic, reply)
         reply.owe(lambda: self._completed(number), now, is_muted=False)
@@ -63,24 +63,24 @@ class DeferredReplies:
         """Call when the publishes to the topic that are outstanding now are complete."""
         numbers = {n for n, (name, reply) in self._replies.items() if name == topic and reply.pieces is None}
         if numbers:
-            self._questions.append((numbers, call))
+            self._awaited.append((numbers, call))
         else:
             call()
 
     def _completed(self, number: int) -> None:
-        """Several that are complete in one turn are written together, behind what is being answered in order."""
+        """Replies completed in one turn are written together, behind the replies in order of that turn."""
         self._complete.append(number)
         if len(self._complete) == 1:
             self._shell.call_later(0, self._write)
-        if self._questions:
-            self._answer_questions(number)
+        if self._awaited:
+            self._call_completed(number)
 
-    def _answer_questions(self, number: int) -> None:
-        questions, self._questions = self._questions, []
-        for numbers, call in questions:
+    def _call_completed(self, number: int) -> None:
+        awaited, self._awaited = self._awaited, []
+        for numbers, call in awaited:
             numbers.discard(number)
             if numbers:
-                self._questions.append((numbers, call))
+                self._awaited.append((numbers, call))
             else:
                 call()
 
@@ -95,10 +95,10 @@ class DeferredReplies:
             self._session.write(b"".join(frames))
 
     def forget(self) -> None:
-        """The session has ended, or wants no replies of this kind any more: what waits is not published."""
+        """The session has ended, or has switched deferred replies off: pending publishes are abandoned."""
         replies, self._replies = self._replies, {}
-        questions, self._questions = self._questions, []
+        awaited, self._awaited = self._awaited, []
         for _, reply in replies.values():
             reply.forget()
-        for _, call in questions:
+        for _, call in awaited:
             call()

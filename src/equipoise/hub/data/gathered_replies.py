@@ -1,10 +1,10 @@
 """Shared replies of many sessions: XADDs of one loop turn that are committed together.
 
-By far the most sessions send nothing before their reply is there. So what they are owed is one object for all of them,
-and one timer looks after all such objects. As soon as anything else concerns a session, or a second or two have passed,
-its reply is set apart, and is owed like any other (`reply`).
+Most sessions send nothing before they receive their reply. So one object holds the pending replies of all these
+sessions, and one timer serves all such objects. When a session sends more, or after one to two seconds, its reply is
+set apart: it becomes an ordinary pending reply of the session (`reply`).
 
-Always true: a session is owed a reply of this kind (`Session.gathered`), or replies in order, never both.
+Always true: a session has a pending reply of this kind (`Session.gathered`) or pending replies in order, never both.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GatheredReplies", "UnsettledReplies"]
 
-# After how long sessions are looked after each for itself, and how often it is looked whether that is due.
+# Age at which replies are set apart, and the interval of that check.
 _APART_S = 1.0
 
 
 class _Client(Protocol):
-    """The session, as far as replies go."""
+    """The interface of a session to its replies."""
 
     gathered: SharedReply | None
 
@@ -37,7 +37,7 @@ class _Client(Protocol):
 
 
 class _Core(Protocol):
-    """The hub, as far as replies go."""
+    """The interface of the hub to replies."""
 
     @property
     def shell(self) -> Shell: ...
@@ -47,7 +47,7 @@ class _Core(Protocol):
 
 
 class GatheredReplies:
-    """Held by its sessions, and by what calls `settle` when the outcome is known."""
+    """Referenced by its sessions, and by the caller of `settle`."""
 
     __slots__ = ("_apart", "_failed", "_late", "_rows", "_unsettled", "owed_at")
 
@@ -59,14 +59,14 @@ class GatheredReplies:
         late: bytes,
         failed: bytes,
     ) -> None:
-        """`rows`: sessions, the replies of each if all goes well, and to how many commands. None of them owes anything.
+        """`rows`: sessions without pending replies, each with its replies on success and its number of commands.
 
-        `late`, `failed`: the reply to one command if the outcome is not known in time, or never.
+        `late`, `failed`: the reply to one command after a timeout, and after a failure.
         """
         self._unsettled = unsettled
         self._rows = rows
         self._late, self._failed = late, failed
-        # Replies that were set apart.
+        # The replies that have been set apart.
         self._apart: dict[_Client, Reply] = {}
         self.owed_at = unsettled.add(self)
         for session, _, _ in rows:
@@ -88,7 +88,7 @@ class GatheredReplies:
         self._unsettled.stats.reply_bytes += size
 
     def set_apart(self, session: _Client) -> None:
-        """From now on the session is owed its reply in order."""
+        """Make the session's reply an ordinary pending reply, in order."""
         count = next(count for other, _, count in self._rows if other is session)
         reply = self._apart[session] = Reply(expired=_repeated(self._late, count))
         session.gathered = None
@@ -111,32 +111,32 @@ class UnsettledReplies:
     def __init__(self, core: _Core) -> None:
         self._core = core
         self.stats = core.stats
-        # In the order in which they came.
+        # In order of arrival.
         self._replies: dict[GatheredReplies, None] = {}
         self._is_watching = False
 
     def add(self, replies: GatheredReplies) -> float:
-        """When they are owed since."""
+        """Register the replies; return the current time, from which they are pending."""
         self._replies[replies] = None
         if not self._is_watching:
             self._is_watching = True
-            self._core.shell.call_later(_APART_S, self._look)
+            self._core.shell.call_later(_APART_S, self._check)
         return self._core.now()
 
     def remove(self, replies: GatheredReplies) -> None:
         self._replies.pop(replies, None)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         until = self._core.now() - _APART_S
         for replies in list(self._replies):
             if replies.owed_at > until:
                 break
-            # Each session has a timer of its own from now on.
+            # From now on each session has its own timer.
             del self._replies[replies]
             replies.set_all_apart()
         self._is_watching = bool(self._replies)
         if self._is_watching:
-            self._core.shell.call_later(_APART_S, self._look)
+            self._core.shell.call_later(_APART_S, self._check)
 
 
 def _repeated(reply: bytes, count: int) -> Callable[[], bytes]:

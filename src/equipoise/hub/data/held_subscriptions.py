@@ -1,7 +1,7 @@
 """The subscriptions of one connection, by kind and name.
 
-Most connections of a crowd subscribe to one thing and wait, so one subscription is kept in three attributes;
-dictionaries come with the second. An idle subscriber is 380 bytes smaller for it.
+Most connections have one subscription, so one subscription is stored in three attributes; the second one allocates
+dictionaries. This saves 380 bytes per idle subscriber.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class HeldSubscriptions(Generic[Target]):
         return self.of(kind).get(name)
 
     def of(self, kind: Kind) -> Mapping[bytes, Target]:
-        """Those of one kind, as of now."""
+        """The subscriptions of one kind."""
         if self._kind is not None:
             assert self._target is not None, "there is one"
             return {self._name: self._target} if self._kind is kind else _NONE
         return (self._many or {}).get(kind, _NONE)
 
     def items(self) -> Iterator[tuple[Kind, Mapping[bytes, Target]]]:
-        """By kind, in the order in which kinds were first subscribed by. Changes meanwhile are not included."""
+        """Subscriptions by kind, in order of the first subscription of each kind; a snapshot of the kinds."""
         if self._kind is not None:
             yield self._kind, self.of(self._kind)
         else:
@@ -63,7 +63,7 @@ class HeldSubscriptions(Generic[Target]):
             yield from list(named.values())
 
     def add(self, kind: Kind, name: bytes, target: Target) -> None:
-        """Nothing is subscribed to by that kind and name yet."""
+        """Add a subscription; there must be none of this kind and name."""
         if not len(self):
             self._kind, self._name, self._target, self._many = kind, name, target, None
             return

@@ -1,4 +1,4 @@
-"""The kinds of subscription as data: seven kinds that differ in words, namespace and format."""
+"""The seven kinds of subscription as data: they differ in command names, namespace and format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Kind(Enum):
         self.subscribed = subscribed.encode()
         self.unsubscribed = unsubscribed.encode()
         self.message = message.encode()
-        # The same, of a lane.
+        # The same for messages of a lane.
         self.lane_message = message.replace("eq.", "eq.l").encode()
         self.counted_with = counted_with
 
@@ -21,12 +21,12 @@ class Kind(Enum):
     SHARD = ("ssubscribe", "sunsubscribe", "smessage", "shard")
     POSITIONED_NAME = ("eq.subscribe", "eq.unsubscribe", "eq.message", "positioned")
     POSITIONED_PATTERN = ("eq.psubscribe", "eq.punsubscribe", "eq.pmessage", "positioned")
-    # A topic's streams but those that the client gets from other hubs.
+    # The topic's streams that the client does not receive from other hubs.
     OWN = ("eq.own", "eq.notown", "eq.message", "positioned")
-    # What a filter matches of a topic. The client gives each such subscription a number, which is its name.
+    # A topic's messages that match a filter. The client numbers these subscriptions; the number is the name.
     FILTERED = ("eq.fsubscribe", "eq.funsubscribe", "eq.fmessage", "positioned")
 
-    # Enum would hash by name in Python; identity is the same and free.
+    # `Enum.__hash__` is Python code that hashes the name; hashing by identity is equivalent and faster.
     __hash__ = object.__hash__
 
     @property
@@ -39,7 +39,7 @@ class Kind(Enum):
 
     @property
     def is_by_name(self) -> bool:
-        """Whether it is for one topic, with positions: such subscribers learn how its streams come and go."""
+        """Whether it is for one topic, with positions: the hub notifies such subscribers of changes of streams."""
         return self in (Kind.POSITIONED_NAME, Kind.OWN, Kind.FILTERED)
 
     @property

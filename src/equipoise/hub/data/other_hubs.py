@@ -1,7 +1,7 @@
 """The interface of the data plane to its cluster, implemented by `Cluster` and `Standalone`.
 
-The core, the commands, telemetry and coordinates call this face and nothing else of the cluster, so none of them asks
-whether there are other hubs. Where it does matter they ask `is_alone`.
+The core, the commands, telemetry and coordinates use the cluster through this interface only, so their code is the same
+with and without other hubs. Code that does depend on it checks `is_alone`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "TopicRoutes",
 ]
 
-# The streams of a topic that a client does not want from this hub; None: its subscription will be refused.
+# The streams of a topic that a client does not want from this hub; None: the hub will reject its subscription.
 LeftOut: TypeAlias = "Callable[[Topic], Container[bytes] | None]"
 
 
@@ -52,14 +52,14 @@ class SentRedirect(NamedTuple):
 
 
 class Redirects(Protocol):
-    """Tell smart clients where their topics live."""
+    """Send smart clients the homes of their topics."""
 
     def published(self, session: Session, topic: Topic) -> None: ...
     def subscribed(self, session: Session, names: list[bytes]) -> None: ...
 
 
 class Subscriptions(Protocol):
-    """Follow all streams of a topic before a subscription is answered, and tell smart clients of the streams."""
+    """Follow all streams of a topic before its subscription is confirmed; notify smart clients of streams."""
 
     def when_ready(
         self,
@@ -71,12 +71,12 @@ class Subscriptions(Protocol):
         *,
         filtered: Sequence[FilterRequest] = ...,
     ) -> bytes | Reply:
-        """Call `subscribe` once a client that subscribes misses nothing from then on; its reply.
+        """Call `subscribe` once a client that subscribes then misses no later message; return its reply.
 
-        `filtered` has the filters among the subscriptions.
+        `filtered`: the filters among the subscriptions.
         """
 
-    def heard_by(self, patterns: Sequence[bytes]) -> None: ...
+    def keep_streams_of(self, patterns: Sequence[bytes]) -> None: ...
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
     def own(self, topic: Topic) -> list[Topic]:
         """The streams of the topic that this hub numbers."""
@@ -89,18 +89,18 @@ class Subscriptions(Protocol):
 
 
 class FilterInterests(Protocol):
-    """Ask other hubs for what filters match."""
+    """Request from other hubs the messages that filters match."""
 
     @property
     def covers(self) -> int:
-        """Filters that they are asked for."""
+        """Number of filters that are requested from other hubs."""
 
     @property
     def has_narrow(self) -> bool:
-        """Whether they are asked for less than everything of any topic."""
+        """Whether any topic is requested by filters only, instead of completely."""
 
     def filter_added(self, topic: Topic, filter: Filter) -> None:
-        """The topic has a filter that none of this hub's clients had."""
+        """A client has added a filter of the topic that no client of this hub had."""
 
     def filter_removed(self, topic: Topic, filter: Filter) -> None: ...
 
@@ -111,18 +111,18 @@ class EdgeFacts(NamedTuple):
     content_input_ratio: float = 0.0
     content_output_ratio: float = 0.0
     content_delay_s: float = 0.0
-    # Subscriptions by filter of the content topics that it carries, without those that are leaving.
+    # Subscriptions by filter of the content topics that this hub serves, without those that are migrating away.
     content_subscriptions: int = 0
-    # Sessions that are over; subscriptions sent away in them, and those that came; messages that were none.
+    # Completed sessions; subscriptions migrated away and subscriptions received in them; invalid messages.
     content_sessions: int = 0
     content_moved: int = 0
     content_came: int = 0
     content_nonsense: int = 0
-    # Publishers that a head has sent to the head of another cluster.
+    # Publishers that this head has redirected to the head of another cluster.
     content_publishers_moved: int = 0
-    # Newcomers that a hub which is no edge has sent to the edge with most room.
+    # New subscribers that this hub, not being an edge, has redirected to the edge with most room.
     content_placed: int = 0
-    # Of the latest session that was compared: the load estimated for after it, and the load a window later.
+    # Of the latest compared session: the load that was estimated for its end, and the load measured a window later.
     content_estimated_input_ratio: float = 0.0
     content_estimated_output_ratio: float = 0.0
     content_estimated_delay_s: float = 0.0
@@ -132,54 +132,55 @@ class EdgeFacts(NamedTuple):
 
 
 class EdgePlace(Protocol):
-    """This hub as one of those that carry the subscribers of content topics."""
+    """This hub as an edge: a hub that serves subscribers of content topics."""
 
     def probe_of(self, topic: bytes) -> RunProbe | None:
-        """What measures a content topic that this hub carries subscribers of; None: it carries none."""
+        """The probe of a content topic; None if this hub serves no subscribers of it."""
 
     def receive(self, session: Session, number: bytes, topic: bytes) -> bool:
-        """Redirect a new smart subscriber by filter, soon; False: the caller does."""
+        """Redirect a new smart subscriber by filter, soon; False: the caller has to redirect it."""
 
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None:
-        """A smart client has subscribed by a filter; in which session of two hubs, of how many, if it was sent here."""
+        """A smart client has subscribed by a filter. `came_in`: the session of two hubs that migrated it here, and the
+        number of migrations in that session; None: it was not migrated."""
 
     def unsubscribed(self, session: Subscriber, number: bytes) -> None: ...
     @property
     def state(self) -> str:
-        """What it is doing, as others are told; empty: this hub is no edge."""
+        """State of this edge, as shown in INFO and sent to other hubs; empty: this hub is no edge."""
 
     @property
     def cluster_state(self) -> str:
-        """What the cluster that this hub is the head of is doing; empty: it is no head with a neighbour."""
+        """State of the cluster that this hub is the head of; empty: it is no head with a neighbour."""
 
     @property
     def session_compared(self) -> str:
-        """The latest session whose estimates were compared with the load after it; empty: there was none."""
+        """The latest session whose estimates were compared with the load after it; empty: none was."""
 
     @property
     def facts(self) -> EdgeFacts: ...
 
 
 class PublishAcks(Protocol):
-    """Call back when messages of this hub's clients have their positions."""
+    """Notify when messages of this hub's clients have their positions."""
 
     @property
-    def asking(self) -> dict[Session, int]:
-        """By session, its questions that wait for an answer."""
+    def pending(self) -> dict[Session, int]:
+        """By session, the number of its pending `when_acked` calls."""
 
     def when_acked(self, topic: Topic, count: int | None, call: Callable[[Tag, bool], object]) -> None: ...
 
 
 class SeveredLinks(Protocol):
-    """End links of clients that go on at another hub."""
+    """End links of clients that have reconnected to another hub."""
 
     @property
     def waiting(self) -> dict[Session, int]:
-        """By session, the links that it waits to be ended."""
+        """By session, the number of links whose end it awaits."""
 
     @property
     def next(self) -> dict[Session, Callable[[], None]]:
-        """By session, what to do when it waits for one less."""
+        """By session, the call to make when it awaits one link less."""
 
     def is_severed(self, link: bytes) -> bool: ...
     def sever(self, link: bytes, address: bytes, call: Callable[[], object]) -> None: ...
@@ -189,12 +190,12 @@ class PublishRoutes(Protocol):
     """Which stream of a topic the clients of this hub publish to."""
 
     def refuse_waiting(self, topic: Topic) -> None:
-        """Give up messages of this hub's clients that have no position yet."""
+        """Fail the publishes of this hub's clients that have no position yet."""
 
 
 class NamedDependencies(Protocol):
     def keep_to(self, trunk: Topic, stream: bytes, at: tuple[int, int]) -> bool:
-        """Whether what a client publishes next comes after that position of the stream anyway."""
+        """Whether the client's next message is certain to follow that position of the stream without a dependency."""
 
 
 class StreamPositions(Protocol):
@@ -210,28 +211,28 @@ class StreamPositions(Protocol):
 
 
 class TopicRoutes(Protocol):
-    """Where topics live."""
+    """The homes of topics."""
 
     @property
     def version(self) -> int | None:
-        """Of the plan; None without one."""
+        """Version of the plan; None without a plan."""
 
     def own_address(self, *, is_tls: bool) -> bytes | None:
-        """Where clients reach this hub, as the other hubs know it."""
+        """The address at which clients reach this hub, as published to other hubs."""
 
     @property
     def is_only_hub(self) -> bool:
-        """Whether it is known that there is no other hub to measure the distance to."""
+        """Whether this is known to be the only hub, so that there is no distance to measure."""
 
     def home(self, topic: bytes) -> str | None:
-        """The hub that the topic lives at; None while no member of the plan is alive."""
+        """The topic's home; None while no member of the plan is alive."""
 
 
 class LimitedTopics(Protocol):
     """Publish to topics that have a rate envelope."""
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        """For a client: the reply to each message, or one to all, later."""
+        """Publish for a client: the reply to each message, or a pending reply to all."""
 
     def submit_positioned(
         self,
@@ -240,26 +241,26 @@ class LimitedTopics(Protocol):
         after: Sequence[Tag],
         receipt: Callable[[Tag, bool], bytes],
     ) -> bytes | Reply:
-        """The same with one reply; `receipt` makes it of the last message's position."""
+        """Publish with one reply to all; `receipt` encodes the reply from the last message's position."""
 
     def ready(self, topic: Topic) -> int:
-        """Messages that a pipelined client may publish in one run."""
+        """Number of messages that a pipelining client may publish in one run now."""
 
     def take(self, topic: Topic, count: int) -> bool:
-        """Take the tokens of so many messages, if they may go at once; `publish` is to follow."""
+        """Take the tokens of `count` messages, if all may be sent at once; the caller then calls `publish`."""
 
     def give_back(self, topic: Topic, count: int) -> None:
-        """Tokens that were taken just now are not used after all."""
+        """Return tokens that were just taken and not used."""
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Publish what tokens were taken for: the reply to each message, empty where `own_replies` has them."""
+        """Publish messages whose tokens were taken: the reply to each, empty where `own_replies` has the replies."""
 
     def specs_changed(self, done: Callable[[], object]) -> None:
-        """Other specs hold; `done` once every topic goes by them."""
+        """The specs have changed; call `done` once they are applied to every topic."""
 
 
 class OtherHubs(Protocol):
-    """The face. `HubCore.cluster` is one, always."""
+    """The interface to the cluster. `HubCore.cluster` always implements it."""
 
     @property
     def is_alone(self) -> bool:
@@ -274,7 +275,7 @@ class OtherHubs(Protocol):
     @property
     def redirects(self) -> Redirects: ...
     @property
-    def listening(self) -> Subscriptions: ...
+    def subscriptions(self) -> Subscriptions: ...
     @property
     def interests(self) -> FilterInterests: ...
     @property
@@ -286,9 +287,9 @@ class OtherHubs(Protocol):
     @property
     def ways(self) -> PublishRoutes: ...
     @property
-    def asking(self) -> StreamPositions: ...
+    def position_queries(self) -> StreamPositions: ...
     @property
-    def named(self) -> NamedDependencies: ...
+    def named_positions(self) -> NamedDependencies: ...
     @property
     def limits(self) -> LimitedTopics: ...
     def can_probe(self, peer: str) -> bool:
@@ -297,18 +298,18 @@ class OtherHubs(Protocol):
     def send_probe(self, peer: str, token: int) -> None: ...
     def send_echo(self, peer: str, token: int, coordinate: bytes) -> None: ...
     def adopt(self, topic: Topic) -> None:
-        """A topic is new at this hub."""
+        """Attach a topic that was just created at this hub to the cluster."""
 
     def submit(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
-        """Publish for a client to a topic that has a Stream: the reply to each message, or one to all, later."""
+        """Publish for a client to a topic that has a Stream: the reply to each message, or a pending reply to all."""
 
     def caught_up(self, stream: Stream) -> None:
-        """A durable topic that another hub sends has got what it missed."""
+        """A durable topic that this hub relays has received its missed messages."""
 
     def admit(self, topic: Topic, payloads: Sequence[bytes], after: Sequence[Tag] = ()) -> bool:
-        """The same without a reply; False if there is no room."""
+        """Publish like `submit`, without a reply; False if there is no room."""
 
     def waiting_for(self, topic: Topic) -> str:
-        """Why messages to the topic wait at this hub; empty if none do."""
+        """The reason why messages to the topic wait at this hub; empty if none wait."""
 
     def close(self) -> None: ...

@@ -1,9 +1,9 @@
 """Patterns, their subscribers, matching, and recent changes.
 
 Always true:
-    adding and removing a pattern takes time that does not grow with the number of patterns;
-    looking for those that match a name takes time for each pattern whose literal beginning the name has;
-    a topic that has been matched before looks only at the patterns that have changed since.
+    the time to add or remove a pattern does not grow with the number of patterns;
+    matching a name checks only the patterns whose literal prefix the name has;
+    matching a topic again checks only the patterns that have changed since.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from equipoise.hub.data.kinds import Kind
     from equipoise.hub.data.subscriber import Subscriber
 
-# Changed patterns that are kept. A topic that has missed more is matched with all patterns again: looking at so many
-# takes half a millisecond, and they take a megabyte.
+# Changed patterns that are kept: checking all takes half a millisecond, and they take a megabyte. A topic that has
+# missed more changes is matched with all patterns again.
 CHANGES_MAX = 2_048
 
 
 class Pattern:
-    """A glob and its subscribers, each with the kinds it subscribed by; or the hubs that have such subscribers."""
+    """A glob and its subscribers, each with its kinds of subscription; or the links to hubs with such subscribers."""
 
     __slots__ = ("glob", "members", "owner", "relays")
 
     def __init__(self, glob: Glob, owner: str = "") -> None:
         self.glob = glob
-        # The user that subscribed first; the pattern counts as this user's until it goes.
+        # The user that subscribed first; the pattern counts towards this user's quota until it is removed.
         self.owner = owner
         self.members: dict[Subscriber, tuple[Kind, ...]] = {}
         self.relays: dict[OutLink, None] = {}
 
 
 class Patterns:
-    """All patterns that have subscribers, of a hub or of the others. Changed by TopicIndex alone."""
+    """All patterns with subscribers at this hub, or all with subscribers at other hubs. Only TopicIndex changes it."""
 
     def __init__(self) -> None:
         self._all: dict[bytes, Pattern] = {}
-        # By the literal bytes that matching names begin with, so that a name looks at few of them.
+        # By literal prefix, so that a name is matched with few patterns.
         self._by_prefix: dict[bytes, dict[bytes, Pattern]] = {}
-        # How many prefixes have a length; and those lengths in order.
+        # Number of prefixes by length; and these lengths in order.
         self._prefixes: dict[int, int] = {}
         self._lengths: list[int] = []
 
@@ -84,7 +84,7 @@ class Patterns:
             self._lengths.remove(length)
 
     def matching(self, name: bytes) -> Iterator[Pattern]:
-        """The patterns that match a name, in the order of their prefixes' lengths."""
+        """The patterns that match a name, ordered by the length of their prefixes."""
         for length in self._lengths:
             if length > len(name):
                 return
@@ -93,19 +93,19 @@ class Patterns:
                     yield pattern
 
     def changed(self, known: tuple[Pattern, ...], globs: list[Glob]) -> tuple[Pattern, ...]:
-        """The matching patterns of a name: those known before, after the matching `globs` have changed."""
-        # In their order, not that of a set: the same runs have to be the same.
+        """The patterns that match a name: `known`, updated by the matching `globs` that have changed."""
+        # A dict, not a set, for a deterministic order: simulated runs must be reproducible.
         touched = dict.fromkeys(glob.pattern for glob in globs)
         kept = [pattern for pattern in known if pattern.glob.pattern not in touched]
         return (*kept, *filter(None, map(self._all.get, touched)))
 
 
 class PatternLog:
-    """The patterns that changed last, each once, by the version that its last change made."""
+    """The patterns that changed last, each with the version of its last change."""
 
     def __init__(self) -> None:
         self._changes: dict[bytes, tuple[int, Glob]] = {}
-        # The latest version whose change is no longer here.
+        # The latest version whose change has been evicted.
         self._dropped = 0
 
     def note(self, glob: Glob, version: int) -> None:
@@ -116,7 +116,7 @@ class PatternLog:
             self._dropped, _ = changes.pop(next(iter(changes)))
 
     def since(self, version: int) -> Iterator[Glob] | None:
-        """The patterns that changed after a version; None if that is too long ago to know."""
+        """The patterns that changed after a version; None if such changes have been evicted."""
         return None if version < self._dropped else self._since(version)
 
     def _since(self, version: int) -> Iterator[Glob]:

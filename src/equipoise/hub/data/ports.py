@@ -1,8 +1,8 @@
-"""What the hub needs of the world around it: a transport for each session, time, timers and secrets from the shell, and
-what keeps the messages of durable topics.
+"""The interfaces that the hub requires of its environment: a transport for each session; time, timers and secret
+checking from the shell; and storage for the messages of durable topics.
 
-asyncio's transports and uvloop's are Wires as they are; `hub/shell/server` has the Shell of a running loop, the
-simulator and the tests have theirs.
+Transports of asyncio and uvloop satisfy Wire. `hub/shell/server` implements Shell for a running loop; the simulator and
+the tests have their own implementations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CallLater = Callable[..., Timer]
 
 
 class Wire(Protocol):
-    """What a session needs of its transport."""
+    """The transport of a session."""
 
     def write(self, data: bytes, /) -> object: ...
     def close(self) -> None: ...
@@ -34,7 +34,7 @@ class Wire(Protocol):
 
 
 class MessageLog(Protocol):
-    """What keeps the messages of a durable topic: see hub/logs/durable_topic.py."""
+    """Stores the messages of a durable topic: see hub/logs/durable_topic.py."""
 
     @property
     def is_numbered(self) -> bool: ...
@@ -56,11 +56,11 @@ class MessageLog(Protocol):
 
 
 class SharedReply(Protocol):
-    """What a session is owed together with others: replies to XADDs (`gathered_replies`), or to a read
+    """A pending reply that several sessions share: to XADDs (`gathered_replies`), or to a read
     (hub/logs/shared_read.py)."""
 
     def set_apart(self, session: Any, /) -> None:
-        """The session has sent more: it is owed its reply in order."""
+        """The session has sent more: make its reply an ordinary pending reply, in order."""
 
     def leave(self, session: Any, /) -> None:
         """The session has ended."""
@@ -75,7 +75,7 @@ class LinkEnd(Protocol):
 
 
 class _NoWire:
-    """Before the connection is made and after it is lost."""
+    """The transport of a session before it is connected and after it is closed."""
 
     def write(self, data: bytes, /) -> None: ...
     def close(self) -> None: ...
@@ -97,17 +97,17 @@ def discard(data: bytes) -> None:
 
 
 class OutputTurns(Protocol):
-    """Gather what is written to connections in one turn, and send it at the end of the turn."""
+    """Gather the output of all connections during one turn of the loop; send it at the end of the turn."""
 
     def turn(self, work: Callable[[], object], /) -> object:
-        """Call work that is not part of a turn: what it writes is gathered, too."""
+        """Call work outside a turn of the loop; its output is gathered, too."""
 
     def sent(self) -> tuple[float, int] | None:
-        """Seconds spent so far on sending what was gathered, and the bytes; None: nothing is gathered here."""
+        """Seconds spent so far on sending gathered output, and its bytes; None: this shell gathers no output."""
 
 
 class UngatheredTurns:
-    """Of connections that send what is written at once, or gather by themselves."""
+    """For connections that send output at once, or gather it by themselves."""
 
     def turn(self, work: Callable[[], object], /) -> object:
         return work()
@@ -117,7 +117,7 @@ class UngatheredTurns:
 
 
 class Shell(Protocol):
-    """What the core needs of the world."""
+    """The environment of the core: clocks, timers, secret checking, facts about the machine."""
 
     turns: OutputTurns
 
@@ -125,33 +125,33 @@ class Shell(Protocol):
         """Monotonic seconds."""
 
     def fine_now(self) -> float:
-        """The same, anew at each call: what tells neighbours from each other is less than a turn of the loop."""
+        """Monotonic seconds, read from the clock at each call, not once per turn: to measure less than a turn."""
 
     def work_s(self) -> float:
-        """A clock that tells how long work takes: that of `fine_now`, or, where time stands still while a hub works, of
-        a processor."""
+        """Clock for the duration of work: that of `fine_now`; CPU time in the simulator, where virtual time stands
+        still while a hub works."""
 
     def cpu_s(self) -> float:
         """CPU time that this process has used so far."""
 
     def wall_time(self) -> float:
-        """Seconds since 1970, as far as this machine knows."""
+        """Seconds since 1970, by this machine's clock."""
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer: ...
 
     def verify_secret(
         self, encoded: str, password: bytes, done: Callable[[bool], None], is_wanted: Callable[[], bool]
     ) -> None:
-        """Check a password beside the loop and call back on it; not at all if the caller has gone."""
+        """Check a password in another thread, then call `done` on the loop, unless `is_wanted` is false by then."""
 
     def has_hung_up(self, wire: Wire) -> bool:
         """Whether the other end has closed or reset the connection; False where that is unknown."""
 
     def round_trip_s(self, wire: Wire) -> float | None:
-        """To the other end of a connection and back; None where it is unknown."""
+        """Round-trip time of a connection in seconds; None where it is unknown."""
 
     def memory_bytes(self) -> int:
-        """Of the machine."""
+        """Memory of the machine in bytes."""
 
     def resident_bytes(self) -> int:
-        """Of this process; 0 where it is unknown."""
+        """Resident memory of this process in bytes; 0 where it is unknown."""

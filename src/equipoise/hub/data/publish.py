@@ -1,10 +1,11 @@
 """Publish pipelined messages in runs: bookkeeping is per run.
 
-Not for subscribers: they may be their own audience, and see each delivery before the reply to its publish.
+Not for sessions with subscriptions: a client that receives its own messages gets each delivery before the reply to its
+publish.
 
 Always true:
-    a subscriber sees messages in the order in which they were published, also those of different topics;
-    what would keep the loop for long is left for a later turn.
+    a subscriber receives messages in the order in which they were published, also messages of different topics;
+    work that would block the loop for long is left for a later turn.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
 
-# Bytes written to all subscribers together in one go: some 50 ms. 50 messages of 1 kB to 2,000 subscribers stay below.
+# Bytes written to all subscribers together in one slice: about 50 ms. 50 messages of 1 kB to 2,000 subscribers are
+# below it.
 AT_ONCE_BYTES = 128 * 1024 * 1024
-# For so many no run comes near that, however much a client may send at once.
+# With at most so many receivers no run comes near that limit, however much a client may send at once.
 FEW_RECEIVERS = 50
-# Messages of a topic with filters that are matched before the clock is read: a millisecond or two.
+# Messages matched with filters between two reads of the clock: one to two milliseconds.
 FILTERED_AT_ONCE = 16
-# Topics in a batch that is gathered without giving way: a millisecond or two.
+# Most topics in a batch that is grouped in one go: one to two milliseconds.
 _GROUPS_MAX = 256
 
 
 def publish_run(core: SessionHost, session: Session, name: bytes, payloads: Sequence[bytes]) -> bytes | Reply:
-    """Publish messages of one topic; the replies to all of them."""
+    """Publish messages to one topic; return the replies to all of them."""
     topic = core.topic_to_publish(session, name)
     if isinstance(topic, str):
         return core.refuse(topic, times=len(payloads)) * len(payloads)
@@ -43,7 +45,7 @@ def publish_run(core: SessionHost, session: Session, name: bytes, payloads: Sequ
 def publish_batch(
     core: SessionHost, session: Session, batch: Publishes, until: float
 ) -> tuple[Sequence[bytes | Reply], Publishes | None]:
-    """The replies to what was published, and what is left at `until`."""
+    """Publish a batch until the time `until`; return the replies, and the messages that are left."""
     topics, payloads = batch
     name = topics[0]
     if topics.count(name) != len(topics):
@@ -63,8 +65,8 @@ def publish_batch(
     return (publish_run(core, session, name, payloads),), None
 
 
-def spelled_out(batch: Publishes | list[Command]) -> list[Command]:
-    """As commands, one by one."""
+def as_commands(batch: Publishes | list[Command]) -> list[Command]:
+    """The batch as a list of commands."""
     if isinstance(batch, Publishes):
         return [[b"PUBLISH", *message] for message in zip(*batch, strict=True)]
     return batch
@@ -84,10 +86,10 @@ def _publish_in_slices(
 
 
 def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> bytes | None:
-    """Gather a mixed batch by topic, if no subscriber can tell the difference; the replies in order.
+    """Publish a mixed batch grouped by topic, if no subscriber can observe it; return the replies in order, or None.
 
-    A subscriber sees the order between two topics only if it gets both. So all topics but one must have no subscribers
-    but clients with a single subscription, and no topic may have a reply that comes later: limited ones have tokens.
+    Only a subscriber of two topics observes the order between them. So at most one topic may have subscribers with
+    more than one subscription. No reply may be pending: limited topics must have tokens for all messages.
     """
     topics, payloads = batch
     runs: dict[bytes, list[bytes]] = {}
@@ -98,12 +100,12 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
         else:
             run.append(payload)
     if 2 * len(runs) > len(topics) or len(runs) > _GROUPS_MAX:
-        # Little to gather, or much to look at first: the plain way is cheaper, and gives way.
+        # Few messages per topic, or many topics to check first: publishing in order is cheaper, and can be sliced.
         return None
     found = {name: core.topic_to_publish(session, name) for name in runs}
     known = [topic for topic in found.values() if not isinstance(topic, str)]
     is_shared = [not core.audience_of(topic).is_exclusive for topic in known]
-    if sum(is_shared) > 1 or any(_has_own_way(topic) for topic in known):
+    if sum(is_shared) > 1 or any(_is_special(topic) for topic in known):
         return None
     limited = [topic for topic in known if topic.limit is not None]
     if limited and not _take_for_all(core, limited, runs):
@@ -116,13 +118,13 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
             replies[name] = core.cluster.limits.publish(topic, runs[name])
         else:
             reply = core.submit(topic, runs[name])
-            assert isinstance(reply, bytes), "a topic that is simply open answers at once"
+            assert isinstance(reply, bytes), "a topic that is open and not gated replies at once"
             replies[name] = reply
     return b"".join([replies[name] for name in topics])
 
 
-def _has_own_way(topic: Topic) -> bool:
-    """Whether its messages may wait for more than tokens, or have replies of their own."""
+def _is_special(topic: Topic) -> bool:
+    """Whether the topic's messages may wait for more than tokens, or differ in their replies."""
     if topic.stream is not None or topic.content is not None:
         return True
     return topic.is_gated and (topic.is_watched or topic.limit is None)
@@ -140,7 +142,7 @@ def _take_for_all(core: SessionHost, limited: Sequence[Topic], runs: Mapping[byt
 
 
 def _is_limited(core: SessionHost, session: Session, name: bytes) -> bool:
-    """Whether the topic has a rate envelope; it is made if need be, to know."""
+    """Whether the topic has a rate envelope. Creates the topic if it does not exist, to look up its spec."""
     topic = core.index.topics.get(name) or core.topic_to_publish(session, name)
     return not isinstance(topic, str) and topic.limit is not None
 
@@ -148,9 +150,9 @@ def _is_limited(core: SessionHost, session: Session, name: bytes) -> bool:
 def _publish_limited(
     core: SessionHost, session: Session, batch: Publishes, until: float
 ) -> tuple[Sequence[bytes | Reply], Publishes | None]:
-    """Publish as many at once as the topic's envelope has room for; the others one by one, each with its own reply.
+    """Publish as many messages at once as the topic has tokens for; the others one by one, each with its own reply.
 
-    Behind the first that has to wait, the session goes on as with any reply that it owes.
+    After the first message that has to wait, the session continues as with any pending reply.
     """
     topics, payloads = batch
     start, count, name = 0, len(topics), topics[0]
@@ -172,7 +174,7 @@ def _publish_limited(
 def _publish_at_once(
     core: SessionHost, session: Session, name: bytes, payloads: Sequence[bytes]
 ) -> bytes | None:
-    """Publish messages of a limited topic if it has tokens for all of them: the replies; None if it has not."""
+    """Publish messages of a limited topic if it has tokens for all: the replies; None if it has not."""
     topic = core.topic_to_publish(session, name)
     if isinstance(topic, str) or topic.is_watched or not core.cluster.limits.take(topic, len(payloads)):
         return None
@@ -182,7 +184,7 @@ def _publish_at_once(
 def _publish_in_order(
     core: SessionHost, session: Session, batch: Publishes, until: float
 ) -> tuple[Sequence[bytes | Reply], Publishes | None]:
-    """Publish each run of consecutive messages to one topic as one."""
+    """Publish each run of consecutive messages to one topic together."""
     topics, payloads = batch
     count = len(topics)
     replies: list[bytes | Reply] = []
@@ -195,7 +197,7 @@ def _publish_in_order(
                 end += 1
         replies.append(publish_run(core, session, name, payloads[start:end]))
         start = end
-        # A topic that is new has to be matched with all patterns, so each run may take long.
+        # A new topic has to be matched with all patterns, so each run may take long.
         if start < count and core.now() > until:
             return replies, Publishes(topics[start:], payloads[start:])
     return replies, None

@@ -1,20 +1,20 @@
 """Subscriber counts of topics, patterns and shard channels at the other hubs of the region. Pure.
 
-Soft state: each hub tells the others how many subscribers of its own a name has, when that has changed, within a
-second. So PUBSUB and PUBLISH answer for the whole region without asking, as of a second ago at most.
+Soft state: within a second of a change, each hub sends the others the number of its own subscribers of a name. So
+PUBSUB and PUBLISH count the whole region without a request to other hubs; counts are at most a second old.
 
 Always true:
-    `of` is the sum of what the live hubs have sent last;
-    at most `ENTRIES_MAX` counts are kept: of names beyond, only this hub's own subscribers are known.
+    `of` is the sum of the counts that the live hubs sent last;
+    at most `ENTRIES_MAX` counts are kept: of further names, only this hub's own subscribers are counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["PATTERN", "SHARD", "TOPIC", "Key", "RegionCounts", "parse_count", "spell_count"]
+__all__ = ["PATTERN", "SHARD", "TOPIC", "Key", "RegionCounts", "format_count", "parse_count"]
 
-# What a name is the name of, as a frame spells it.
+# Kinds of names, as encoded in frames.
 TOPIC, PATTERN, SHARD = b"t", b"p", b"s"
 Key = tuple[bytes, bytes]
 # Counts of other hubs that are kept, at some 200 B each.
@@ -22,13 +22,13 @@ ENTRIES_MAX = 200_000
 _DIGITS_MAX = 9
 
 
-def spell_count(key: Key, count: int) -> bytes:
+def format_count(key: Key, count: int) -> bytes:
     kind, name = key
     return b"%b%d %b" % (kind, count, name)
 
 
 def parse_count(word: bytes) -> tuple[Key, int]:
-    """Raises ValueError for anything that `spell_count` does not make."""
+    """Decode a count. Raises ValueError for any input that `format_count` does not produce."""
     kind, (digits, space, name) = word[:1], word[1:].partition(b" ")
     if kind not in (TOPIC, PATTERN, SHARD) or not space or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         raise ValueError("not a count")
@@ -36,21 +36,21 @@ def parse_count(word: bytes) -> tuple[Key, int]:
 
 
 class RegionCounts:
-    """Owned by TopicIndex, which notes its own changes here; what other hubs tell comes through `heard`."""
+    """Owned by TopicIndex, which reports its own changes to `note`; counts of other hubs arrive through `update`."""
 
     def __init__(self) -> None:
         self._by_hub: dict[str, dict[Key, int]] = {}
         self._totals: dict[Key, int] = {}
         self._entries = 0
-        # Counts that found no place.
+        # Counts that were ignored because `ENTRIES_MAX` was reached.
         self.left_out = 0
-        # Names whose own count has changed since it was last taken; only where other hubs want to know.
+        # Names whose count at this hub has changed since `take_changed`; recorded only if there are other hubs.
         self._changed: dict[Key, None] = {}
-        # Called with the first change after `take_changed`; None: there is no other hub.
+        # Called on the first change after `take_changed`; None: there is no other hub.
         self.on_change: Callable[[], None] | None = None
 
     def note(self, kind: bytes, name: bytes) -> None:
-        """How many subscribe to the name here has changed."""
+        """The number of this hub's subscribers of the name has changed."""
         if self.on_change is not None:
             if not self._changed:
                 self.on_change()
@@ -61,15 +61,15 @@ class RegionCounts:
         return changed
 
     def of(self, kind: bytes, name: bytes) -> int:
-        """How many subscribe to the name at all other hubs together."""
+        """The number of subscribers of the name at all other hubs together."""
         return self._totals.get((kind, name), 0)
 
     def names(self, kind: bytes) -> Iterator[bytes]:
         """The names that have subscribers at other hubs."""
         return (name for other, name in list(self._totals) if other == kind)
 
-    def heard(self, hub: str, counts: Iterable[tuple[Key, int]], *, is_first: bool) -> list[Key]:
-        """What a hub tells of its own; with `is_first` all that it sent before is void. The keys that changed."""
+    def update(self, hub: str, counts: Iterable[tuple[Key, int]], *, is_first: bool) -> list[Key]:
+        """Apply the counts that a hub sent; `is_first` discards its previous counts. Return the keys that changed."""
         changed = self.forget(hub) if is_first else []
         known = self._by_hub.setdefault(hub, {})
         for key, count in counts:
@@ -89,7 +89,7 @@ class RegionCounts:
         return changed
 
     def forget(self, hub: str) -> list[Key]:
-        """The hub is gone. The keys that changed."""
+        """Discard the counts of a hub that has left; return the keys that changed."""
         known = self._by_hub.pop(hub, {})
         self._entries -= len(known)
         for key, count in known.items():

@@ -1,10 +1,10 @@
 """One client's connection: commands in, replies and deliveries out.
 
-The session owns the order of what its client sees. Replies of one batch of commands are written together; before
-a command that may deliver to this very client, what has been answered so far goes first. A reply whose outcome is not
-known yet is owed (`reply`); what follows it is executed or kept, but read, so that a client that leaves is noticed.
+The session orders its client's output. Replies to one batch of commands are written together; before a command that may
+deliver to the same client, the gathered replies are written first. A reply without an outcome yet is pending (`reply`);
+the commands after it are executed or held. They are read in either case, so that a disconnect is detected.
 
-Pure: bytes come in through `receive`, go out through `write`, and time is the hub's.
+Pure: input arrives through `receive`, output leaves through `write`, time comes from the hub.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import User
 from equipoise.hub.data.client_state import ClientState
-from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
+from equipoise.hub.data.publish import as_commands, publish_batch, publish_run
 from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
 from equipoise.hub.data.turns import TURN_S
 from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
@@ -23,13 +23,13 @@ from equipoise.resp.replies import bulk, error, integer, push
 if TYPE_CHECKING:
     from equipoise.hub.data.session_host import SessionHost
 
-# The clock is read once in so many commands, and after a long reply.
+# The clock is read once per so many commands, and after a long reply.
 _TURN_COMMANDS = 16
-# A reply of this size is written at once, so that a pipeline of short requests with long replies is not gathered.
+# A reply of at least this size is written at once: a pipeline of short requests with long replies is not buffered.
 _LONG_REPLY_BYTES = 4 * 1024
-# What is read and kept behind a command that waits for its outcome; beyond, reading pauses.
+# Input that is read and held behind a command with a pending reply; above it, reading pauses.
 _KEPT_BYTES = 64 * 1024
-# How often a session that is owed replies is looked at: whether they have expired, whether its client has gone.
+# Interval of the check of a session with pending replies: for timeouts, and for a client that has disconnected.
 _WATCH_S = 1.0
 
 
@@ -49,16 +49,16 @@ class Session(ClientState):
     def __init__(self, core: SessionHost, session_id: int, user: User | None) -> None:
         super().__init__(core, session_id, user)
         self._reader = RequestReader(core.request_limits(is_authenticated=user is not None))
-        self._owed: OwedReplies | None = None  # None: nothing is owed but what `_replies` has.
-        # Commands that wait: for replies that are owed before them (`_is_blocked`), or for their turn. None: none do.
+        self._owed: OwedReplies | None = None  # None: no reply is pending.
+        # Commands that wait for pending replies before them (`_is_blocked`), or for their turn; None: none wait.
         self._waiting: list[Command] | Publishes | None = None
-        self._held: list[bytes] | None = None  # What has come while commands wait; None while none do.
+        self._held: list[bytes] | None = None  # Input received while commands wait; else None.
         self._is_blocked = self._is_paused = self._holds_input = False
 
     # --- in
 
     def receive(self, data: bytes) -> None:
-        """Execute what is complete in the client's bytes. Never raises for anything they contain."""
+        """Execute the complete commands in the client's bytes. Raises for no input."""
         if self.is_closing:
             return
         if self.gathered is not None:
@@ -82,7 +82,7 @@ class Session(ClientState):
                 if takes_columns:
                     self._publish(batch)
                 else:
-                    self._execute(spelled_out(batch))
+                    self._execute(as_commands(batch))
             elif batch:
                 if takes_columns and batch[0][0] == b"PUBLISH" and len(batch[0]) == 3:
                     self._publish_then_execute(batch)
@@ -94,7 +94,7 @@ class Session(ClientState):
             self.note_input()
 
     def note_input(self) -> None:
-        """Count what is held of its input: a request that has come in part, and what is queued for EXEC."""
+        """Account for held input: an incomplete request, and the commands queued for EXEC."""
         queued = 0 if self.transaction is None else self.transaction.bytes
         reader = self._reader
         request = reader.unfinished if reader.buffered_bytes else 0
@@ -118,24 +118,24 @@ class Session(ClientState):
         self.write(data)
 
     def finish(self) -> None:
-        """Close once everything written has been sent, or after a while."""
+        """Close the connection once all output has been sent, or after `LINGER_S`."""
         self.flush()
         self._core.leave(self)
 
     @property
     def is_busy(self) -> bool:
-        """Whether commands wait, or replies are owed."""
+        """Whether commands wait, or replies are pending."""
         return self._waiting is not None or self._owed is not None or self.gathered is not None
 
     @property
     def unread_bytes(self) -> int:
-        """What has come and not been executed, for want of the rest or of a turn."""
+        """Input that was received and not executed: incomplete, or waiting for a turn."""
         return self._reader.buffered_bytes + sum(map(len, self._held or ()))
 
     # --- who
 
     def log_in(self, user: User, *, is_certified: bool = False) -> None:
-        """Through HubCore.log_in, which also judges subscriptions by the new user's rules."""
+        """Set the user. Called through HubCore.log_in, which also applies the user's rules to subscriptions."""
         self.user, self.is_certified = user, is_certified
         self.input_bytes = self._output_bytes = 0
         self.stop_timer()
@@ -146,7 +146,7 @@ class Session(ClientState):
         self._reader.limits = self._core.request_limits(is_authenticated=False)
 
     def _publish(self, batch: Publishes) -> None:
-        """Publish while nothing is owed."""
+        """Publish a batch. Only while no reply is pending."""
         core = self._core
         if self.last_at > core.awake_until and self._is_held(batch):
             return
@@ -155,7 +155,7 @@ class Session(ClientState):
             core.stats.commands += 1
             reply = publish_run(core, self, batch.topics[0], batch.payloads)
             if isinstance(reply, bytes):
-                # By far the most frequent: a call more would show.
+                # By far the most frequent case: one more call would be measurable.
                 self.write(reply)
             else:
                 self._answer_run((reply,), batch)
@@ -176,12 +176,12 @@ class Session(ClientState):
         self.flush()
 
     def _publish_then_execute(self, commands: list[Command]) -> None:
-        """A burst of publishes often has something else behind it, such as a PING."""
+        """Publish the leading PUBLISHes as one batch, then execute the rest: a pipeline often ends with a PING."""
         burst = leading_publishes(commands)
         self._publish(burst)
         rest = commands[len(burst.topics) :]
         if self._waiting is not None:
-            self._waiting = [*spelled_out(self._waiting), *rest]
+            self._waiting = [*as_commands(self._waiting), *rest]
         elif not self.is_closing:
             self._execute(rest)
 
@@ -191,7 +191,7 @@ class Session(ClientState):
             return
         for i, command in enumerate(commands):
             if self.user is None and (objection := self._reader.limits.objection(command)):
-                # Only behind RESET: these were read under the limits of the user that the client was.
+                # Only after RESET: these commands were parsed under the limits of an authenticated client.
                 self._fail(objection)
                 return
             owed = self._owed
@@ -220,7 +220,7 @@ class Session(ClientState):
         self.flush()
 
     def answer(self, reply: bytes | Reply, size: int, *, is_muted: bool) -> None:
-        """Write the reply to a command of so many bytes when it is complete, and all before it are."""
+        """Write the reply to a command of `size` bytes when it and all earlier replies are complete."""
         pieces = (reply,) if isinstance(reply, bytes) else reply.pieces
         if pieces is not None and (is_muted or self._owed is None):
             self._replies += () if is_muted else pieces
@@ -232,14 +232,14 @@ class Session(ClientState):
         self._owed.add(reply, size)
 
     def fence(self, commands: list[Command]) -> None:
-        """Let the commands, and all that comes, wait for the last reply: a login changes even what may be read."""
+        """Hold the commands and all further input until the last reply: a login changes even the limits on input."""
         assert self._owed is not None, "the reply is not complete"
         self._owed.is_fenced = True
         self._suspend(commands, is_blocked=True)
 
     def _wake(self) -> None:
-        """An owed reply is complete. Several that are complete in one turn are written together, but a fence's is
-        written before what it may have changed. The commands behind it have a turn of their own."""
+        """A pending reply is complete. Replies completed in one turn are written together; a fence's reply is written
+        at once, before output that depends on it. The commands behind it run in a turn of their own."""
         owed = self._owed
         if owed is None or self.is_closing:
             return
@@ -269,7 +269,7 @@ class Session(ClientState):
             self._go_on()
 
     def forget_replies(self) -> None:
-        """All that is owed in order is complete, or the session has ended."""
+        """All pending replies in order are complete, or the session has ended."""
         owed, self._owed = self._owed, None
         if self.gathered is not None:
             self.gathered.leave(self)
@@ -283,24 +283,24 @@ class Session(ClientState):
         owed.timer = core.shell.call_later(_WATCH_S, self._watch)
         owed.expire(core.now())
         if self.link is not None and self.proto == 3 and not owed.is_empty:
-            # Its pings wait behind what it is owed: it must not take this hub for dead.
+            # The client's pings wait behind the pending replies; this push tells it that the hub is alive.
             self.write(push((bulk(b"eq.wait"), integer(len(owed))), 3))
         if self._is_paused and core.shell.has_hung_up(self.wire):
             core.cut(self, "client disconnected")  # A transport with paused reading does not report it.
 
     def stand_by(self) -> None:
-        """Serve the client only after `proceed`."""
+        """Hold all input until `proceed` is called."""
         self.stop_timer()
         self._suspend([])
 
     def proceed(self) -> None:
-        """It is the client's turn. A stranger's time to log in begins now."""
+        """Begin to serve the client. The authentication timeout starts now."""
         if not self.is_closing and self.user is None:
             self._core.expect_login(self)
         self._go_on()
 
     def _suspend(self, commands: list[Command] | Publishes, *, is_blocked: bool = False) -> None:
-        """Let the commands, and whatever comes after them, wait for `_go_on`."""
+        """Hold the commands and all further input until `_go_on`."""
         self._waiting = commands
         self._is_blocked = is_blocked
         self._held = self._held or []
@@ -313,7 +313,7 @@ class Session(ClientState):
         self._core.turns.queue.enter(self.owner, self._go_on)
 
     def _is_held(self, commands: list[Command] | Publishes) -> bool:
-        """After a standstill of the hub: whether the client waits until the hub is confirmed."""
+        """After a standstill of the hub: whether the client waits until the hub's session in the store is confirmed."""
         verb = b"PUBLISH" if isinstance(commands, Publishes) else commands[0][0] if commands else b""
         is_held = bool(verb) and self._core.standstill.holds(self, verb, self._go_on)
         if is_held:
@@ -321,27 +321,27 @@ class Session(ClientState):
         return is_held
 
     def _joins_crowd(self) -> bool:
-        """Whether the client waits behind several of its user or address, unless this is its turn (`_held`)."""
+        """Whether the client queues behind several of its user or address; not in its own turn (`_held` is set)."""
         is_concerned = self.peer is None is self._held and len(self._crowd.get(self.owner, ())) > 1
         if is_concerned:
             self._wait_for_turn([])
         return is_concerned
 
     def _hold(self, data: bytes) -> None:
-        """Transports may bring what they had read already; more than a buffer of it is no accident."""
+        """Hold input while commands wait. A paused transport delivers at most one buffer that it had read before."""
         held = self._held
         assert held is not None, "something waits"
         held.append(data)
         size = sum(map(len, held))
         if self._is_paused or size > min(_KEPT_BYTES, self._core.input_bytes_max // 2):
-            # Also if it is paused: uvloop forgets that when a connection has just been made.
+            # Also if it is paused already: uvloop loses the pause of a connection that was just made.
             self._is_paused = True
             self.wire.pause_reading()
         if size > self._core.input_bytes_max:
             self._core.cut(self, "more input while reading was paused")
 
     def _go_on(self) -> None:
-        """Execute what waits, then what was held, then read again; unless something has to wait once more."""
+        """Execute the waiting commands, then the held input, then resume reading; stop when a command has to wait."""
         waiting, self._waiting = self._waiting, None
         if self.is_closing or waiting is None:
             return
@@ -350,7 +350,7 @@ class Session(ClientState):
         if isinstance(waiting, Publishes) and self._owed is None:
             self._publish(waiting)
         else:
-            self._execute(spelled_out(waiting))
+            self._execute(as_commands(waiting))
         self._read_on()
         while self._held and self._waiting is None and not self.is_closing:
             self.receive(self._held.pop(0))
@@ -359,7 +359,7 @@ class Session(ClientState):
             self.wire.resume_reading()
 
     def _read_on(self) -> None:
-        """Take what the reader has left over, and act on what it found wrong."""
+        """Execute the commands that the reader still has, and handle its errors."""
         core, reader = self._core, self._reader
         while reader.has_more and self._waiting is None and not self.is_closing:
             if core.now() - self.last_at > TURN_S:
@@ -367,7 +367,7 @@ class Session(ClientState):
             elif self.user is None:
                 self._execute(self._read_as_stranger(b""))
             else:
-                # Once a chunk was not ordinary, trying the fast way with what is left of it is time lost.
+                # The fast parser has declined this chunk; trying it again on the remainder would waste time.
                 self._execute(reader.feed_exactly(b""))
         if self._waiting is not None or self.is_closing:
             return
@@ -376,12 +376,12 @@ class Session(ClientState):
                 self.note_input()
             return
         if self._owed is not None:
-            self._suspend([], is_blocked=True)  # The replies to what was understood come first.
+            self._suspend([], is_blocked=True)  # The replies to the valid commands come first.
         else:
             self._fail(reader.error or "Protocol error: request larger than the input limit")
 
     def _read_as_stranger(self, data: bytes) -> list[Command]:
-        """Read no further than a login, and count what was read."""
+        """Parse input of an unauthenticated client, no further than a login; count its bytes."""
         core, reader = self._core, self._reader
         size = reader.buffered_bytes + len(data)
         commands = reader.feed_exactly(data)

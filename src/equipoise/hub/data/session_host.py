@@ -26,7 +26,7 @@ __all__ = ["ClientHold", "Commands", "SessionHost", "SubscriptionMeter"]
 
 
 class Commands(Protocol):
-    """What executes the commands of clients: see hub/commands/dispatch.py."""
+    """Executes the commands of clients: see hub/commands/dispatch.py."""
 
     def execute(self, session: Session, command: Command) -> bytes | Reply: ...
     def combine(self, session: Session, commands: list[Command], size: int) -> bool: ...
@@ -45,18 +45,18 @@ class Commands(Protocol):
 
 class SubscriptionMeter(Protocol):
     def subscribed(self, topic: Topic) -> None:
-        """A client subscribes to the topic, or no longer does."""
+        """A client has subscribed to the topic or unsubscribed from it."""
 
 
 class ClientHold(Protocol):
     def holds(self, client: Session, verb: bytes, go_on: Callable[[], None]) -> bool:
-        """Commands, this one first, have come after a standstill: whether they wait until `go_on` is called."""
+        """Whether commands read after a standstill, `verb` the first of them, wait until `go_on` is called."""
 
 
 class SessionHost(Protocol):
     """A hub, to the sessions of its clients."""
 
-    # A command that is read later than this comes after a standstill.
+    # Commands read after this time were received after a standstill.
     awake_until: float
 
     @property
@@ -93,7 +93,7 @@ class SessionHost(Protocol):
     def now(self) -> float: ...
     def request_limits(self, *, is_authenticated: bool) -> RequestLimits: ...
 
-    # Ends of sessions.
+    # Ending sessions.
 
     def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None: ...
     def leave(self, session: Session) -> None: ...

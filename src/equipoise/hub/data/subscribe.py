@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.session_host import SessionHost
 
-# Patterns and filters, read.
+# Parsed patterns and filters, by their text.
 Compiled = Mapping[bytes, Glob | FilterRequest]
 NOTHING_COMPILED: Compiled = MappingProxyType({})
 
@@ -36,10 +36,11 @@ def subscribe(
     compiled: Compiled = NOTHING_COMPILED,
     since: int | None = None,
 ) -> str | None:
-    """Subscribe to each name in turn and push an answer for each; an error text for the first that may not be.
+    """Subscribe to each name in turn and push a confirmation for each; return the error text of the first failure.
 
-    As in Redis, permissions are judged for all names before any is subscribed to. `compiled` has the patterns
-    and filters. `since`: of a durable topic, the number behind which the caller sends what comes before.
+    As in Redis, permissions are checked for all names before the first subscription. `compiled`: the patterns and
+    filters. `since`: of a durable topic, the number up to which the client has the messages; the caller sends the
+    stored messages after it.
     """
     problem = objection(core, session, kind, names, compiled)
     if problem is not None:
@@ -57,7 +58,7 @@ def subscribe(
                 facts += [integer(topic.shown_epoch), integer(topic.n if since is None else since)]
         session.push(push(facts, session.proto))
         if kind.is_by_name and isinstance(topic, Topic):
-            core.cluster.listening.greet(session, topic, kind)
+            core.cluster.subscriptions.greet(session, topic, kind)
     return None
 
 
@@ -73,7 +74,7 @@ def unsubscribe(core: SessionHost, session: Session, kind: Kind, names: list[byt
 
 
 def forget_session(core: SessionHost, session: Session) -> None:
-    """The session ends, or begins anew: leave every topic and pattern without a word, and all replies to come."""
+    """The session ends or is reset: drop all subscriptions without pushes, and all deferred replies."""
     session.forget_deferred()
     for kind, held in (session.subscriptions or NO_SUBSCRIPTIONS).items():
         for name in list(held):
@@ -82,7 +83,7 @@ def forget_session(core: SessionHost, session: Session) -> None:
 
 
 def renew_forms(core: SessionHost, session: Session) -> None:
-    """The session's protocol changed: its topics have to encode for it anew."""
+    """The session's protocol version has changed: recompile the audiences of its topics."""
     for target in (session.subscriptions or NO_SUBSCRIPTIONS).targets():
         if isinstance(target, Topic):
             target.renew()
@@ -93,17 +94,17 @@ def renew_forms(core: SessionHost, session: Session) -> None:
 
 
 def reauthorize(core: SessionHost, session: Session) -> int:
-    """Take away the subscriptions that the session's user may no longer have; how many those were.
+    """End the subscriptions that the session's user may no longer have; return their number.
 
-    The client gets the same push that answers an unsubscription. What waits for it in its backlog is
-    dropped; bytes that its transport has taken cannot be called back.
+    The client receives the same push as for an unsubscription. Their messages in its backlog are dropped; bytes that
+    its transport has taken cannot be recalled.
     """
     revoked = 0
     for kind, held in (session.subscriptions or NO_SUBSCRIPTIONS).items():
         for name, target in list(held.items()):
             if _may_keep(session, kind, name, target):
                 if isinstance(target, Pattern):
-                    # It still stands, but may reach fewer topics than before.
+                    # The pattern stays, but may match fewer permitted topics than before.
                     core.index.note_change(target.glob)
                 continue
             _detach(core, session, kind, name)
@@ -128,7 +129,7 @@ def compile_pattern(core: SessionHost, pattern: bytes) -> Glob | str:
 
 
 def compile_filter_or_pattern(core: SessionHost, text: bytes) -> Glob | FilterRequest | str:
-    """What a client means by an argument of PSUBSCRIBE, or why it may not."""
+    """Parse an argument of PSUBSCRIBE; return the error text if it is invalid or not permitted."""
     if text.startswith(FILTER_WORD):
         return read_request(text, core.limits.topic_bytes_max)
     return compile_pattern(core, text)
@@ -141,7 +142,7 @@ def objection(
     names: Sequence[bytes],
     compiled: Compiled = NOTHING_COMPILED,
 ) -> str | None:
-    """Why the session may not subscribe to all of these."""
+    """The error text if the session may not subscribe to all of these names; else None."""
     requests = {name: found for name, found in compiled.items() if isinstance(found, FilterRequest)}
     limits = core.limits
     subscriptions = session.subscriptions or NO_SUBSCRIPTIONS
@@ -164,7 +165,7 @@ def objection(
     for name in names:
         if name in requests:
             continue
-        # Longer ones do not exist and cannot be made; matching them with grants would take long.
+        # Topics with longer names do not exist and cannot be created; matching them with grants would take long.
         is_possible = kind.is_pattern or len(name) <= limits.topic_bytes_max
         if is_possible and not _may_subscribe(session, kind, name):
             return denial(session, Action.SUBSCRIBE, name)
@@ -172,7 +173,7 @@ def objection(
 
 
 def _over_quota(core: SessionHost, session: Session, kind: Kind, names: list[bytes], new: int) -> str | None:
-    """Why the hub, or the session's user, has no room for so many new subscriptions."""
+    """The error text if `new` subscriptions exceed a quota of the hub or of the session's user; else None."""
     owner = owner_of(session.user)
     problem = core.quotas.objection(Resource.SUBSCRIPTIONS, owner, new)
     if problem is None and kind.is_pattern:
@@ -228,7 +229,7 @@ def _attach(
                 _forget_if_empty(session)
                 return found
             target = found
-    # The topic's own name, where it is one: the equal one that came with the command is freed.
+    # Store the topic's own name object, so that the equal one of the command is freed.
     held.add(kind, target.name if isinstance(target, Topic) else name, target)
     core.quotas.take(Resource.SUBSCRIPTIONS, owner_of(session.user))
     _share_audiences(session)
@@ -236,7 +237,7 @@ def _attach(
 
 
 def _share_audiences(session: Session) -> None:
-    """A second subscription: the topic of the first is no longer all that the session hears."""
+    """On a second subscription, recompile the audiences: they are no longer exclusive (`Audience.is_exclusive`)."""
     held = session.subscriptions or NO_SUBSCRIPTIONS
     if len(held) == 2:
         for target in held.targets():
@@ -260,10 +261,10 @@ def _detach(core: SessionHost, session: Session, kind: Kind, name: bytes) -> Non
 
 
 def _own_stream(core: SessionHost, session: Session, topic: Topic) -> list[bytes]:
-    """The stream of the topic that this hub numbers, how far it is, and the streams that the session does not get."""
-    listening = core.cluster.listening
-    streams = listening.own(topic)
-    left_out = map(bulk, listening.left_out(session, topic))
+    """The topic's stream that this hub numbers, its position, and the streams that the session does not receive."""
+    subscriptions = core.cluster.subscriptions
+    streams = subscriptions.own(topic)
+    left_out = map(bulk, subscriptions.left_out(session, topic))
     if not streams:
         return [null(3), integer(0), integer(0), *left_out]
     return [bulk(streams[0].lane), integer(streams[0].shown_epoch), integer(streams[0].n), *left_out]
@@ -275,6 +276,6 @@ def _push_unsubscribed(session: Session, kind: Kind, name: bytes) -> None:
 
 
 def _forget_if_empty(session: Session) -> None:
-    """A session without subscriptions goes back to the fast way of publishing."""
+    """Reset `subscriptions` to None: sessions without subscriptions publish on the fast path."""
     if not session.subscriptions:
         session.subscriptions = None

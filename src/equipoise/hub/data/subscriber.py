@@ -14,11 +14,11 @@ __all__ = ["Subscriber"]
 
 
 class Subscriber(Protocol):
-    """A session, to what delivers to it."""
+    """A session, as the code that delivers to it uses it."""
 
     id: int
     user: User | None
-    # The version of RESP that it speaks.
+    # RESP version.
     proto: int
     wire: Wire
     # The transport's own write, or a backlog's `hold` while the transport is full.

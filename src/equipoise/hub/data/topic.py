@@ -1,11 +1,11 @@
 """One topic at a hub: its stream, members, meters and delivery.
 
-The hot path reads and writes the attributes directly. Membership and existence change through `TopicIndex` alone.
+The hot path reads and writes the attributes directly. Only `TopicIndex` creates and removes topics and changes members.
 
-Fan-out: an audience is compiled when it is first needed. Most subscribers are in groups that get the same bytes:
-`HubCore.publish` writes those itself. The others are served here, behind one comparison, `Audience.is_plain`: links to
-the hubs that follow the topic, and stages, one for each kind of subscriber that one write of one encoding does not
-serve.
+Fan-out: an audience is compiled when it is first needed. Most subscribers are in groups that receive the same bytes;
+`HubCore.publish` writes to these itself. This module delivers to all others, behind one check, `Audience.is_plain`: the
+links to the hubs that follow the topic, and the stages, one for each kind of subscriber that needs more than one write
+of a shared encoding.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "own_replies",
 ]
 
-# Names that begin so are those of lanes among hubs: no client may make such a topic.
+# Prefix of the names of lanes between hubs: no client may create such a topic.
 LANE_PREFIX = b"$lane/"
 
 
@@ -91,69 +91,69 @@ class Topic:
 
     def __init__(self, name: bytes, epoch: int, *, is_shard: bool, owner: str = "", number: int = 0) -> None:
         self.name = name
-        # In the order in which topics came to this hub, from 1; 0 for lanes and shard channels.
+        # Sequence number of the topic's creation at this hub, from 1; 0 for lanes and shard channels.
         self.number = number
         self.is_shard = is_shard
-        # The user that made it, for whom its memory counts.
+        # The user that created it; its memory counts towards this user's quota.
         self.owner = owner
-        # The patterns that match it, of clients here and of other hubs, as of a version of the index.
+        # The matching patterns of this hub's clients and of other hubs, and the version of the index they are from.
         self.patterns: tuple[Pattern, ...] = ()
         self.pattern_relays: tuple[Pattern, ...] = ()
         self.patterns_at = -1
-        # What it needs, as of a change of the specs; -1: not looked up. Read it through `TopicSpecs.of`.
+        # Its spec, and the change of specs it is from; -1: not looked up. Read it through `TopicSpecs.of`.
         self.spec: TopicSpec | None = None
         self.spec_at = -1
         self.epoch = epoch
         # Position of the last message; 0 before the first.
         self.n = 0
-        # Subscribers by name, in order of subscription, each with the kinds it subscribed by.
+        # Subscribers by name, in order of subscription, each with its kinds of subscription.
         self.members: dict[Subscriber, tuple[Kind, ...]] = {}
-        # Subscribers by filter; None: there are none. They are no part of the audience but a stage of it.
+        # Subscribers by filter, a stage of the audience; None: there are none.
         self.content: TopicFilters | None = None
         self.audience: Audience | None = None
-        # Messages that got their positions here, and bytes of their payloads; messages written to subscribers, and
-        # those bytes.
+        # Messages numbered here, and bytes of their payloads; messages written to subscribers, and bytes written.
         self.published = 0
         self.bytes_in = 0
         self.delivered = 0
         self.bytes_out = 0
-        # Subscribers cut for being too slow while messages of this topic waited for them, and those messages.
+        # Slow consumers that were disconnected with messages of this topic in their backlog; and messages dropped.
         self.cuts = 0
         self.drops = 0
-        # Links to hubs that follow the stream, and what there is to know of it beside that it is open here.
+        # Links to hubs that follow the stream.
         self.relays: dict[OutLink, None] | None = None
-        # What those of them ask for that do not want everything; None for most.
+        # The filters of the hubs among them that request a part of the topic only; None for most topics.
         self.hub_filters: HubFilters | None = None
+        # State of the stream in the cluster; None: the topic is open here and no other hub is involved.
         self.stream: Stream | None = None
-        # How much it has learned of what became of other hubs.
+        # Sequence number of the last event of another hub (PeerEvents) that was applied to the topic.
         self.news = 0
-        # Its lanes and all that comes with them; None for most.
+        # State of its lanes; None for most topics.
         self.beside: TopicLanes | None = None
-        # Whether it is among those without subscribers, and n when it was last looked at there: an equal n on
-        # the next visit means an idle topic.
+        # Whether it is in the queue of topics without subscribers, and n at its last visit there: an equal n at the
+        # next visit means that the topic is idle.
         self.is_queued = False
         self.seen_n = -1
-        # For telemetry: what this window began with, while there is anything to record; who published last in it;
-        # whether every arrival is recorded.
+        # For telemetry: the meter of this window, while there is anything to record; the id of the session that
+        # published last; whether every arrival is recorded.
         self.meter: TopicMeter | None = None
         self.publisher: int | None = None
         self.is_watched = False
-        # Its rate envelope here; None for most. And whether what clients publish has to be looked at: it is watched,
-        # limited or durable.
+        # Its rate envelope at this hub; None for most topics.
         self.limit: TopicLimit | None = None
-        # Its log, where its spec is durable; None for most.
+        # Its log, if its spec is durable; None for most topics.
         self.log: MessageLog | None = None
+        # Whether publishes need a check: the topic is watched, limited or durable.
         self.is_gated = False
-        # Where its clients are; None until telemetry has asked.
+        # Locations of its clients; None until telemetry requests them.
         self.where: TopicLocations | None = None
 
     def gate(self) -> None:
-        """It is watched, limited or durable from now on, or no longer."""
+        """Update `is_gated` after a change of `is_watched`, `limit` or `log`."""
         self.is_gated = self.is_watched or self.limit is not None or self.log is not None
 
     @property
     def is_engaged(self) -> bool:
-        """Whether other hubs listen, something is under way with them, or a rate limit counts on what has been."""
+        """Whether other hubs follow the topic, an exchange with them is in progress, or a rate limit has state."""
         if self.limit is not None and self.limit.is_engaged:
             return True
         has_lanes = self.beside is not None and bool(self.beside.lanes)
@@ -161,7 +161,7 @@ class Topic:
 
     @property
     def is_home(self) -> bool:
-        """Whether messages get their positions here."""
+        """Whether this hub numbers the messages."""
         return self.stream is None or self.stream.state.is_home
 
     @property
@@ -171,17 +171,17 @@ class Topic:
 
     @property
     def key(self) -> bytes:
-        """How hubs name the stream among themselves."""
+        """The name of the stream between hubs."""
         return self.name
 
     @property
     def lane(self) -> bytes:
-        """How clients tell the stream from others of the topic: the lane's hub, nothing for the trunk."""
+        """The name of the stream for clients: the lane's hub; empty for the trunk."""
         return b""
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether there is one by name or by filter."""
+        """Whether it has a subscriber by name or by filter."""
         return bool(self.members) or self.content is not None
 
     @property
@@ -191,12 +191,12 @@ class Topic:
 
     @property
     def shown_epoch(self) -> int:
-        """What clients see: a durable topic has one epoch for ever, in which n is the number in its log."""
+        """The epoch shown to clients: a durable topic has one constant epoch, in which n is the number in its log."""
         return self.epoch if self.log is None else DURABLE_EPOCH
 
     @property
     def is_heard(self) -> bool:
-        """Whether a subscriber by name or by filter does not get this stream elsewhere."""
+        """Whether a subscriber by name or by filter needs this stream from this hub."""
         absent = None if self.beside is None else self.beside.absent
         if self.trunk.content is not None:
             return True
@@ -205,7 +205,7 @@ class Topic:
         return any(session not in absent or kinds != (Kind.OWN,) for session, kinds in self.members.items())
 
     def jump(self, epoch: int, n: int) -> None:
-        """The stream goes on after this position, which another hub gave; what lies between never came here."""
+        """Continue the stream after this position, assigned by another hub; this hub skips the messages between."""
         if self.hub_filters is not None:
             self.hub_filters.jump(self, epoch, n)
         content = self.trunk.content
@@ -216,7 +216,7 @@ class Topic:
         self.epoch, self.n = epoch, n
 
     def renew(self) -> None:
-        """Who subscribes to the topic has changed: its audience, and those of its lanes, are compiled anew."""
+        """The topic's subscribers have changed: discard its audience and those of its lanes."""
         self.audience = None
         if self.beside is not None:
             for lane in self.beside.lanes.values():
@@ -225,14 +225,14 @@ class Topic:
 
 # --- fan-out ----------------------------------------------------------------------------------------------------------
 
-# A form of delivery: protocol version, kind, and the pattern if it came by one.
+# A form of delivery: protocol version, kind, and the pattern of a subscription by pattern.
 Form = tuple[int, Kind, bytes | None]
-# A message in many forms is written in pieces of this size: what transports take before they are full.
+# A message in many forms is written in pieces of this size, which transports accept before they are full.
 MIXED_PIECE_BYTES = 64 * 1024
 
 
-class Listeners(Protocol):
-    """What the index of all topics knows of who listens."""
+class SubscriberIndex(Protocol):
+    """The part of the index of topics that compiling an audience needs."""
 
     @property
     def version(self) -> int: ...
@@ -242,11 +242,11 @@ class Listeners(Protocol):
         """Bring the topic's patterns up to date."""
 
     def elsewhere(self, topic: Topic) -> int:
-        """Receivers at other hubs."""
+        """The number of receivers at other hubs."""
 
 
 class MixedForms:
-    """Subscribers that get a message in the same several forms: all of one message before the next."""
+    """Subscribers that receive a message in the same several forms: all forms of one message before the next."""
 
     __slots__ = ("_encoders", "sessions")
 
@@ -255,9 +255,9 @@ class MixedForms:
         self.sessions = sessions
 
     def deliver(self, backlogs: RunNotes, topic: Topic, first: int, payloads: Sequence[bytes]) -> None:
-        """One client may have thousands of patterns that match the topic, so what a run becomes has no bound.
+        """Write a run in pieces, as long as a subscriber is connected.
 
-        It is written in pieces, and no further than a subscriber is left that takes it.
+        A client may have thousands of patterns that match the topic, so the encoded size of a run has no bound.
         """
         takers = self.sessions
         for frames, piece in interleaved(self._encoders, first, payloads, MIXED_PIECE_BYTES):
@@ -278,14 +278,14 @@ def deliver_in_stages(
 
 
 def own_replies(topic: Topic) -> bytes:
-    """What PUBLISH answers for each message that was just delivered, where not all go to the same subscribers."""
+    """The replies to PUBLISH for the messages just delivered, if filters make their receivers differ."""
     content, audience = topic.content, topic.audience
     assert content is not None and audience is not None, "the topic has filters"
     return content.replies(audience.receivers + audience.elsewhere)
 
 
 def deliver_to_hubs(topic: Topic, audience: Audience, first: int, payloads: Sequence[bytes]) -> None:
-    """What goes to other hubs is counted apart: it reaches clients there, and is counted as delivered there."""
+    """Send a run to other hubs. Counted as egress: the other hubs count the deliveries to their clients."""
     if audience.narrow_hubs and topic.hub_filters is not None:
         topic.hub_filters.deliver(topic, audience.narrow_hubs, first, payloads)
     links = audience.hubs
@@ -298,13 +298,13 @@ def deliver_to_hubs(topic: Topic, audience: Audience, first: int, payloads: Sequ
         link.write(data)
 
 
-def compile_audience(topic: Topic, index: Listeners) -> Audience:
+def compile_audience(topic: Topic, index: SubscriberIndex) -> Audience:
     forms_of = _forms_by_name(topic)
     if not topic.is_shard:
         index.match(topic)
         for pattern in topic.patterns:
             for session, kinds in pattern.members.items():
-                # The pattern was allowed as a whole; this holds even if that judgement were wrong.
+                # The pattern was permitted as a whole; checking the topic as well is a second line of defence.
                 if session.may(Action.SUBSCRIBE, topic.name):
                     forms = forms_of.setdefault(session, [])
                     forms.extend((session.proto, kind, pattern.glob.pattern) for kind in kinds)
@@ -333,7 +333,7 @@ def compile_audience(topic: Topic, index: Listeners) -> Audience:
         version=index.version,
         has_own_replies=content is not None,
     )
-    # A subscriber by pattern has one subscription to many topics; behind a link there may be any number of clients.
+    # A subscription by pattern may match many topics, and a link may serve any number of clients.
     audience.is_exclusive = (
         audience.is_plain
         and topic.beside is None
@@ -348,7 +348,7 @@ def _nothing(first: int, payloads: Sequence[bytes]) -> bytes:
 
 
 def _forms_by_name(topic: Topic) -> dict[Subscriber, list[Form]]:
-    """Who subscribes by name, but those that get this one of the topic's streams elsewhere."""
+    """Subscribers by name and their forms, without those that receive this stream from another hub."""
     absent = () if topic.beside is None else topic.beside.absent
     forms_of: dict[Subscriber, list[Form]] = {}
     for session, kinds in topic.members.items():
@@ -360,17 +360,17 @@ def _forms_by_name(topic: Topic) -> dict[Subscriber, list[Form]]:
     return forms_of
 
 
-def _relays(topic: Topic, index: Listeners) -> tuple[list[OutLink], list[OutLink]]:
-    """Links to the hubs that follow the topic, or hear it by a pattern: that is for its home to see to.
+def _relays(topic: Topic, index: SubscriberIndex) -> tuple[list[OutLink], list[OutLink]]:
+    """Links to the hubs that receive all of the topic; and links to those that receive only what their filters match.
 
-    Apart, those to hubs that want only what their filters match.
+    The home also sends the topic to hubs that follow it by a pattern.
     """
     filters = topic.hub_filters
     narrow = [] if filters is None else [link for link in topic.relays or () if filters.is_narrow(link)]
     links = dict(topic.relays or {})
     for link in narrow:
         del links[link]
-    # Who hears the topic by a pattern follows its lanes by name.
+    # Hubs that follow the topic by a pattern follow its lanes by name.
     if not topic.lane and topic.is_home:
         for pattern in topic.pattern_relays:
             links.update(pattern.relays)

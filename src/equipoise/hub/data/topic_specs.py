@@ -18,22 +18,22 @@ __all__ = ["TopicSpecs"]
 
 
 class TopicSpecs:
-    """The specs in force, and the one that holds for each topic. Owned by HubCore; changes through `follow`."""
+    """The specs in force, and the spec of each topic. Owned by HubCore; changes through `follow`."""
 
     def __init__(self) -> None:
         self._specs = Specs()
-        # The version that plans count by.
+        # Version of the specs, as referenced by plans.
         self.version = 0
-        # The version that every topic here goes by.
+        # The version that is applied to every topic of this hub.
         self.enforced_version = 0
-        # Whether one of them asks for what only one hub at a time may do: limit a rate, append.
+        # Whether any spec needs a single writer per topic: a rate limit or a log.
         self.need_single_writer = False
-        # Whether one of them asks for a log.
+        # Whether any spec needs a log.
         self.has_durable = False
         self._changes = 0
 
     def follow(self, specs: Specs, version: int) -> None:
-        """These are in force from now on."""
+        """Put these specs in force."""
         self._specs, self.version = specs, version
         self._changes += 1
         self.need_single_writer = any(
@@ -42,16 +42,16 @@ class TopicSpecs:
         self.has_durable = any(spec.durability is not None for spec in specs)
 
     def tell_durable(self, proto: int, write: Callable[[bytes], object]) -> None:
-        """Tell a smart client that there are durable topics, and by which version of the specs: it numbers messages."""
+        """Notify a smart client of durable topics, with the version of the specs: it then numbers its messages."""
         if self.has_durable and proto == 3:
             write(push((bulk(b"eq.durable"), integer(self.version)), 3))
 
     def of_name(self, name: bytes) -> TopicSpec | None:
-        """What a topic of this name needs."""
+        """The spec of a topic of this name."""
         return self._specs.of(name)
 
     def of(self, topic: Topic) -> TopicSpec | None:
-        """What the topic needs; None: best effort. Looked up once per topic and change of specs."""
+        """The topic's spec; None: best effort. Looked up once per topic and change of specs."""
         if topic.spec_at != self._changes:
             topic.spec, topic.spec_at = self._specs.of(topic.name), self._changes
         return topic.spec

@@ -1,14 +1,14 @@
 """The index of topics, patterns and their subscribers.
 
-A topic exists when first used. It numbers its messages from 1 within an epoch; when an idle topic is forgotten and
-used again it starts a new epoch, so that a position never means two messages. `TopicIndex` is the only one to
-create and forget topics and patterns, and to change who is a member of them.
+A topic is created when first used. Its messages are numbered from 1 within an epoch; a topic that was removed and is
+used again starts a new epoch, so that a position never identifies two messages. Only `TopicIndex` creates and removes
+topics and patterns, and changes their members.
 
 Always true:
-    epochs given out grow, also across restarts of the hub, as long as the wall clock does;
-    a topic with members is never forgotten;
-    an audience whose version is the index's is compiled from exactly the present members and patterns;
-    a change of a pattern costs nothing to topics whose names it does not match, beyond a look at its name.
+    epochs increase, also across restarts of the hub, as long as the wall clock does;
+    a topic with members is never removed;
+    an audience with the version of the index is compiled from exactly the current members and patterns;
+    a change of a pattern costs topics that it does not match no more than the comparison of the name.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LANE_PREFIX", "Topic", "TopicGc", "TopicIndex", "Totals"]
 
-# What nearly every member subscribes by: one kind. Shared by them all.
+# Tuples of one kind, shared by the members: nearly every member subscribes by one kind.
 _ALONE = {kind: (kind,) for kind in Kind}
 
-# Topics added up in one go, and topics looked at by the sweep in one go: some 0.2 ms each.
+# Topics summed in one step, and topics visited by the sweep in one step: about 0.2 ms each.
 STEP = 1_000
 GC_SLICE = 1_000
 
@@ -62,37 +62,36 @@ class TopicIndex:
     ) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.shards: dict[bytes, Topic] = {}
-        # By key.
+        # Lanes by `Topic.key`.
         self.lanes: dict[bytes, Lane] = {}
         self.patterns = Patterns()
-        # Topics with subscribers by name.
+        # Number of topics with subscribers by name or by filter.
         self.heard = 0
-        # Topics without subscribers by name, those that were looked at longest ago first; and perhaps some that have
-        # found one since.
+        # Topics without subscribers, those visited longest ago first. May hold topics that have got a subscriber since.
         self._unheard: deque[Topic] = deque()
-        # How many of them the sweep has yet to look at.
+        # Number of topics that the current sweep has not visited yet.
         self._sweep_left = 0
         # Patterns of other hubs' clients.
         self.relayed = Patterns()
-        # What one frame to another hub may hold of payloads.
+        # Most payload bytes in one frame to another hub.
         self.payload_bytes_max = payload_bytes_max
         self.topics_max = topics_max
         self._new_epoch = new_epoch
         self._quotas = quotas
-        # Counts changes of patterns and their members. An audience compiled under another version is stale if a pattern
-        # that changed since matches its topic, which the next message finds out: there may be many topics.
+        # Counts changes of patterns and their members. An audience of an older version is stale if a pattern changed
+        # since matches its topic. That is checked at the topic's next message, because there may be many topics.
         self.version = 0
         self._log = PatternLog()
-        # Subscribers at the other hubs, and the changes of our own that these have to know.
+        # Subscriber counts of the other hubs, and the changes of this hub's counts to send to them.
         self.counts = RegionCounts()
-        # Topics that were ever made here, and topics and shard channels that were forgotten.
+        # Topics created since the start, and topics and shard channels removed.
         self.created = 0
         self.forgotten = 0
-        # Sums over forgotten topics, so that totals never fall.
+        # Sums over removed topics, so that totals never decrease.
         self._former = Totals()
 
     def totals(self) -> Iterator[Totals]:
-        """Sums over all topics, past and present, as far as added up; the last is complete."""
+        """Sums over all topics, existing and removed: partial sums between steps; the last value is complete."""
         published, delivered, bytes_out = self._former
         for i, topic in enumerate((*self.topics.values(), *self.shards.values(), *self.lanes.values())):
             published += topic.published
@@ -106,7 +105,7 @@ class TopicIndex:
         return (self.shards if is_shard else self.topics).get(name)
 
     def create(self, name: bytes, owner: str = "") -> Topic | None:
-        """A new topic; None when the hub is full of topics that are in use."""
+        """A new topic; None if the hub has no room because all topics are in use."""
         topic = self._new_topic(name, owner, is_shard=False)
         if topic is not None:
             self.topics[name] = topic
@@ -130,7 +129,7 @@ class TopicIndex:
 
     def add_member(self, topic: Topic, session: Subscriber, kind: Kind) -> None:
         if topic.is_queued and self._unheard[-1] is topic:
-            # It was made to be subscribed to, like most: the queue is for the others.
+            # Most topics are created by their first subscriber: take the topic off the queue again at once.
             self._unheard.pop()
             topic.is_queued = False
         self.heard += not topic.has_subscribers and not topic.is_shard
@@ -139,7 +138,7 @@ class TopicIndex:
         self.counts.note(SHARD if topic.is_shard else TOPIC, topic.name)
 
     def remove_member(self, topic: Topic, session: Subscriber, kind: Kind) -> None:
-        """A shard channel without subscribers is forgotten at once: it carries no positions to be missed."""
+        """Remove a subscriber. A shard channel without subscribers is removed at once: it has no positions to keep."""
         _drop(topic.members, session, kind)
         if kind is Kind.OWN and topic.beside is not None:
             for stream in (topic, *topic.beside.lanes.values()):
@@ -156,7 +155,7 @@ class TopicIndex:
             self._enqueue(topic)
 
     def set_content(self, topic: Topic, content: TopicFilters | None) -> None:
-        """The first filter of the topic has come, or the last one has gone."""
+        """The first filter of the topic was added, or the last one removed."""
         self.heard -= topic.has_subscribers
         topic.content = content
         topic.renew()
@@ -175,7 +174,7 @@ class TopicIndex:
         return pattern
 
     def note_change(self, glob: Glob) -> None:
-        """Subscribers by the pattern have come, gone, or take another form: topics that it matches have to know."""
+        """Subscribers of the pattern, or their forms, have changed: audiences of topics that it matches are stale."""
         self.version += 1
         self._log.note(glob, self.version)
 
@@ -192,16 +191,16 @@ class TopicIndex:
         topic.patterns_at = self.version
 
     def is_concerned(self, topic: Topic, version: int) -> bool:
-        """Whether a pattern that changed after the version matches the topic, or so many did that it may."""
+        """Whether a pattern that changed after the version matches the topic; True if the changes were evicted."""
         if topic.is_shard or version == self.version:
             return False
         changes = self._log.since(version)
         return changes is None or any(glob.matches(topic.name) for glob in changes)
 
-    # Subscribers of the whole region.
+    # --- subscribers of the whole region
 
     def own_count(self, key: Key) -> int:
-        """How many clients of this hub subscribe to a name."""
+        """The number of this hub's clients that subscribe to a name."""
         kind, name = key
         if kind == PATTERN:
             found = self.patterns.get(name)
@@ -216,7 +215,7 @@ class TopicIndex:
         yield from [(PATTERN, pattern.glob.pattern) for pattern in self.patterns]
 
     def recount(self, keys: list[Key]) -> None:
-        """The counts of other hubs have changed: what PUBLISH answers is added up anew."""
+        """Counts of other hubs have changed: recompute the replies to PUBLISH."""
         for kind, name in keys:
             if kind == TOPIC and (topic := self.topics.get(name)) is not None:
                 topic.renew()
@@ -268,9 +267,9 @@ class TopicIndex:
         self.note_change(pattern.glob)
 
     def sweep(self, count: int) -> bool:
-        """Look at up to `count` topics without subscribers, and forget the idle ones; whether some are left.
+        """Visit up to `count` topics without subscribers and remove the idle ones; return whether some are left.
 
-        A topic goes on the second visit that finds it without a subscriber and without a new message.
+        A topic is removed at the second visit without a subscriber and without a new message since the first.
         """
         if not self._sweep_left:
             self._sweep_left = len(self._unheard)
@@ -284,10 +283,10 @@ class TopicIndex:
         return is_countable and self._quotas.has_room(Resource.TOPIC_BYTES, size)
 
     def make_room(self, size: int) -> bool:
-        """Forget topics without subscribers, the longest unused first; whether there is room now.
+        """Remove topics without subscribers, the longest unused first; return whether there is room now.
 
-        Looks at a few hundredths of the topics at most. Where all of those are in use by other hubs the new topic is
-        refused, and the next one looks at those behind them.
+        Visits at most 3 % of the topics. If other hubs use all of these, the new topic is rejected, and the next call
+        visits the topics behind them.
         """
         before = self.forgotten
         room = max(1, self.topics_max // 100)
@@ -298,20 +297,20 @@ class TopicIndex:
         for _ in range(min(room, len(self._unheard))):
             if self._has_room(size):
                 break
-            # All are in use. Publishing goes on under a new epoch; refusing a new topic would be worse.
+            # All were used recently. A removed topic continues under a new epoch; rejecting the new one would be worse.
             self._visit(is_spared=False)
         self._sweep_left = min(self._sweep_left, len(self._unheard))
         return self._has_room(size)
 
     def _enqueue(self, topic: Topic) -> None:
-        """The topic has no subscriber now. It has not been seen so before, whatever was seen earlier."""
+        """Queue a topic that has no subscriber now, as not visited yet."""
         topic.seen_n = -1
         if not topic.is_queued:
             topic.is_queued = True
             self._unheard.append(topic)
 
     def _visit(self, *, is_spared: bool = True) -> None:
-        """Look at the next topic in the queue: forget it, or put it at the end if it was used since."""
+        """Visit the next topic in the queue: remove it, or move it to the end if it was used since its last visit."""
         topic = self._unheard.popleft()
         if topic.has_subscribers:
             topic.is_queued = False
@@ -333,7 +332,7 @@ class TopicIndex:
 
 
 class TopicGc:
-    """Owned by HubCore: forget idle topics, once every `idle_s` while there are topics, a slice at a time."""
+    """Remove idle topics every `idle_s` seconds while there are topics, in slices. Owned by HubCore."""
 
     def __init__(self, index: Callable[[], TopicIndex], turns: Turns, idle_s: float) -> None:
         self._index = index
@@ -343,7 +342,7 @@ class TopicGc:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """There is a topic to look after."""
+        """Start the timer, if it is not running: there is a topic."""
         if self._timer is None and not self._work.is_running:
             self._timer = self._call_later(self._idle_s, self._sweep)
 

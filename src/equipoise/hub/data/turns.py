@@ -1,13 +1,13 @@
 """Split long work into slices between turns of the event loop.
 
-The work is an iterator whose steps take a millisecond or two at most. `LongWork` gives it turns of the loop, one after
-another, until it has come to its end; between two turns everything else goes on. `Turns` counts how long the turns
-take, for what stalls a hub shows there first.
+The work is an iterator whose steps take at most one to two milliseconds. `LongWork` runs it in consecutive turns of the
+loop; between two turns the loop serves everything else. `Turns` records the duration of the turns, which shows first
+what stalls a hub.
 
-Commands of a client that take longer than a turn go on in a later one (`TurnQueue`). The clients that wait so have one
-turn in each pass of the loop between them, however many they are: users, or addresses where there are none, go round.
-While several of its clients wait, whatever comes from a user or address waits behind them. A thousand connections that
-flood a hub with commands keep its loop no longer than two.
+Commands of a client that take longer than a turn continue in a later one (`TurnQueue`). All waiting clients share one
+turn per pass of the loop, round-robin by user, or by address for clients without a user. While several clients of a
+user or address wait, further input of that user or address queues behind them. So a thousand connections that flood a
+hub with commands delay its loop no more than two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from equipoise.hub.data.reply import Reply
 
 __all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
 
-# How long one client's commands may keep the loop, in seconds; then others have a turn. Whole milliseconds count.
+# How long one client's commands may occupy the loop in one turn, in seconds. A multiple of the clock's 1 ms.
 TURN_S = 0.002
 _END = object()
 
@@ -32,7 +32,7 @@ class Turns:
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.queue = TurnQueue(shell)
-        # Turns of long work so far, and how long the longest of them has kept the loop.
+        # Turns of long work so far, and the duration of the longest in seconds.
         self.count = 0
         self.turn_s_max = 0.0
 
@@ -46,19 +46,19 @@ class TurnQueue:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        # By user or address, what goes on with each client that waits; the one whose turn is next comes first.
+        # By user or address, the continuations of its waiting clients; the next user or address comes first.
         self.waiting: dict[str, deque[Callable[[], None]]] = {}
         # Runs exactly while a client waits.
         self._timer: Timer | None = None
 
     def enter(self, owner: str, go_on: Callable[[], None]) -> None:
-        """`go_on` is called when it is the client's turn, also if the client has left meanwhile."""
+        """Queue a client: `go_on` is called in its turn, also if the client has disconnected by then."""
         self.waiting.setdefault(owner, deque()).append(go_on)
         if self._timer is None:
             self._timer = self._shell.call_later(0, self._pass)
 
     def _pass(self) -> None:
-        """Let clients go on until a turn has been used up; one at least, and each of them once at most."""
+        """Continue clients until one turn is used up: at least one client, and each at most once."""
         now, until = self._shell.now, self._shell.now() + TURN_S
         for _ in range(sum(map(len, self.waiting.values()))):
             owner, queue = next(iter(self.waiting.items()))
@@ -73,15 +73,15 @@ class TurnQueue:
 
 
 class LongWork:
-    """One piece of work at a time, owned by what has it done. Goes on from `run` to its end, or to `cancel`.
+    """One piece of work at a time, owned by its caller. Runs from `run` to its end, or until `cancel`.
 
-    What is run while it runs takes its place: the former work is given up where it is, and its `done` is not called.
+    `run` during a run replaces the work: the former work is abandoned, and its `done` is not called.
     """
 
     __slots__ = ("_done", "_steps", "_timer", "_turn_s", "_turns")
 
     def __init__(self, turns: Turns, *, turn_s: float = 0.0) -> None:
-        """A turn lasts for `turn_s`, and for one step at least."""
+        """A turn lasts `turn_s`, and at least one step."""
         self._turns = turns
         self._turn_s = turn_s
         self._steps: Iterator[object] | None = None
@@ -95,7 +95,7 @@ class LongWork:
     def run(
         self, steps: Iterator[object], done: Callable[[], object] | None = None, *, until: float | None = None
     ) -> None:
-        """Do the steps, the first ones at once, then call `done`. `until`: when the first turn is over."""
+        """Run the steps, the first at once, then call `done`. `until`: the end of the first turn."""
         is_running = self.is_running
         self._steps, self._done = steps, done or _nothing
         if not is_running:
@@ -123,7 +123,7 @@ class LongWork:
             self._timer = shell.call_later(0, self._turn)
 
     def _go_on(self, steps: Iterator[object], until: float) -> bool:
-        """Whether the steps have come to their end. They may cancel the work, or put other work in its place."""
+        """Run steps of one turn; return whether the iterator has ended. Steps may cancel or replace the work."""
         now = self._turns.shell.now
         while next(steps, _END) is not _END:
             if not self._turn_s or now() > until or steps is not self._steps:
@@ -132,13 +132,13 @@ class LongWork:
 
 
 class HasTurns(Protocol):
-    """What runs the work of a client: the hub's core."""
+    """The interface of the hub's core to `by_turns`."""
 
     turns: Turns
 
 
 class Turn(Protocol):
-    """Whose work it is: a session, with the time at which its turn began."""
+    """The session whose work it is, with the time at which its turn began."""
 
     last_at: float
 
@@ -146,9 +146,9 @@ class Turn(Protocol):
 def by_turns(
     core: HasTurns, session: Turn, steps: Iterator[object], outcome: Callable[[], bytes]
 ) -> bytes | Reply:
-    """`outcome()` once all steps are done: at once if the session's turn is long enough for them."""
+    """Run the steps in turns and reply with `outcome()`: at once if the session's current turn suffices."""
     outcomes: list[bytes] = []
-    # The work is finite, so it needs no limit of time.
+    # The work is finite, so the reply needs no timeout.
     reply = Reply(wait_s=None)
     is_late = False
 
@@ -172,4 +172,4 @@ def by_turns(
 
 
 def _nothing() -> None:
-    """Nothing is to be done at the end."""
+    """The default of `LongWork.run`'s `done`."""

@@ -1,5 +1,5 @@
-"""Membership of this hub in the cluster through the store: announce, follow plan, hubs, users and specs.
+"""Membership of this hub in the cluster through the store: announce the hub, follow plan, hubs, users and specs.
 
-Start with `membership`. `presence` keeps the hub alive in the store, `sight` decides who else is, `joining` how a hub
-enters the plan, `rules` which access rules are in force; `running` puts it all together.
+Start with `membership`. `registration` keeps the hub's nodes in the store, `liveness` concludes which other hubs are
+alive, `join` adds the hub to the plan, `acl_sync` and `spec_sync` apply users and specs; `process` runs all of it.
 """

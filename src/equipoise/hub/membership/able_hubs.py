@@ -1,10 +1,10 @@
 """Keep limited and durable topics off hubs of releases without these features.
 
-Such a hub enters the plan as any other does, and would number topics of its share of the ring without asking for
-tokens, or without a log. So the others do not go by a plan that gives it a share: they commit one in which it has none,
-and go on with that. Until then the barrier of the first one does not pass, so the hub opens nothing under it.
+Such a hub enters the plan like any other, and would number topics of its share of the ring without tokens, or without a
+log. So the other hubs do not apply a plan that gives it a share: they commit one in which it has none, and apply that.
+Until then the barrier of the first plan does not pass, so the hub opens no topic under it.
 
-Pure: what was read of the store comes as arguments.
+Pure: what was read from the store is passed as arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["unable_hubs", "without_unable_hubs"]
 
 
 class _Need(NamedTuple):
-    """What a spec may ask for, and whether a hub can."""
+    """A feature that a spec may need, and whether a hub has it."""
 
     lack: str
     asks: Callable[[TopicSpec], bool]
@@ -33,17 +33,17 @@ _NEEDS = (
 
 
 def unable_hubs(hubs: Mapping[str, HubSeen], specs: Specs) -> set[str]:
-    """Live hubs that cannot carry all topics that there may be."""
+    """Live hubs that lack a feature that some spec needs."""
     needs = [need for need in _NEEDS if any(map(need.asks, specs))]
     alive = {name: seen.facts for name, seen in hubs.items() if seen.alive is not None}
     return {name for name, facts in alive.items() if not all(need.can(facts) for need in needs)}
 
 
 def without_unable_hubs(plan: Plan, hubs: Mapping[str, HubSeen], specs: Specs) -> PlanChange | None:
-    """The change that takes limited and durable topics from live hubs that cannot carry them; None: they have none.
+    """The plan change that moves limited and durable topics off live hubs that cannot serve them; None: not needed.
 
-    A member without a share of the ring stays a member, and passes on what its clients publish. None, too, while no
-    live hub could have the topics instead.
+    Such a hub stays a member without a share of the ring, and forwards its clients' messages. None, too, while no live
+    hub could serve the topics instead.
     """
     unable = unable_hubs(hubs, specs) & plan.by_hub.keys()
     alive = {name for name, seen in hubs.items() if seen.alive is not None}
@@ -72,7 +72,7 @@ def without_unable_hubs(plan: Plan, hubs: Mapping[str, HubSeen], specs: Specs) -
 
 
 def _wrong_homes(entry: Entry, hubs: Mapping[str, HubSeen], specs: Specs) -> set[str]:
-    """Homes that cannot carry the topic."""
+    """Homes of the topic that cannot serve it."""
     spec = specs.of(entry.topic)
     needs = [need for need in _NEEDS if spec is not None and need.asks(spec)]
     known = [hub for hub in entry.homes if hub in hubs]
@@ -80,7 +80,7 @@ def _wrong_homes(entry: Entry, hubs: Mapping[str, HubSeen], specs: Specs) -> set
 
 
 def _without(entry: Entry, hubs: set[str]) -> Entry | None:
-    """The entry without these homes; None: with none left."""
+    """The entry without these homes; None if none is left."""
     left: Entry | None = entry
     for hub in entry.homes:
         if left is not None and hub in hubs:

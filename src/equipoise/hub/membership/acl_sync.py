@@ -1,7 +1,7 @@
-"""Keep a hub's access rules at least as new as the plan it serves under.
+"""Keep a hub's access rules at least as new as the plan that it serves under.
 
-The users in the store are the truth; a users file only seeds them. New rules take effect on all connected clients
-as soon as they are here, like those of a file that is read again.
+The users in the store are authoritative; a users file only seeds them. New rules take effect for all connected clients
+at once, like those of a reloaded users file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("equipoise.hub")
 
 
 async def first_rules(store: Store, tree: Tree, seed: Users) -> StoredUsers:
-    """The rules to start a hub with. `seed` is stored if there are none yet; open access is no rule."""
+    """The rules to start a hub with. `seed` is stored if the store has none; open access is not stored."""
     found = await UsersStore(store, tree).seed(seed)
     if not seed.is_open and found.users.version != seed.version:
         log.warning(
@@ -43,12 +43,12 @@ class AclSync:
         self.access_version = access_version
 
     async def follow(self) -> None:
-        """Apply every change, for ever."""
+        """Apply every change. Runs until it is cancelled."""
         async for stored in self._users.watch():
             self._take(stored)
 
     async def reach(self, access_version: int) -> None:
-        """Have rules of this version or later. Raises StoreUnavailableError if they cannot be had yet."""
+        """Apply rules of this version or later. Raises StoreUnavailableError if the store does not have them yet."""
         if self.access_version < access_version:
             self._take(await self._users.load())
         if self.access_version < access_version:

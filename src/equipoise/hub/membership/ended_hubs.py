@@ -1,11 +1,11 @@
 """Declare a hub on this machine dead when its process has ended, before its session expires.
 
-When a link breaks, or cannot be made, this hub asks the system whether the process at its other end has ended
-(`processes/identity`). If that is proven, it deletes the process's `alive`: all hubs learn it in a round trip of the
-store, and the next homes take over while a supervisor still starts the process anew.
+When a link breaks, or cannot be connected, this hub asks the operating system whether the process at its other end has
+ended (`processes/identity`). If that is certain, it deletes the hub's `alive` node: all hubs learn that within a round
+trip of the store, and the next homes take over while a supervisor still restarts the process.
 
-Always true: only the `alive` of a process that is known to have ended is deleted. What cannot be known is left to the
-session time-out.
+Always true: only the `alive` node of a process that has certainly ended is deleted. All other cases are left to the
+session timeout.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class EndedHubs:
     """Owned by one membership."""
 
     def __init__(self, hub: Hub, hubs: HubsStore, is_gone: Callable[[str], bool]) -> None:
-        """`is_gone`: whether a process is known to have ended."""
+        """`is_gone`: whether a process has certainly ended."""
         self._hub = hub
         self._hubs = hubs
         self._is_gone = is_gone
-        # The processes of the hubs whose links have broken, by life.
+        # By incarnation, the process identities of hubs whose links have broken.
         self._processes: dict[Life, str] = {}
-        # The lives whose links have broken since they were looked at last.
+        # Incarnations whose links have broken since the last check.
         self._suspects: dict[Life, None] = {}
         self._has_suspects = asyncio.Event()
 
     def link_lost(self, life: Life) -> None:
-        """A connection to this life of a hub has ended, or could not be made. Called again with each attempt."""
+        """A connection to this incarnation of a hub has ended or failed. Called again with each attempt."""
         self._suspects[life] = None
         self._has_suspects.set()
 
     async def watch(self) -> None:
-        """Declare those dead whose process has ended, for ever. Raises StoreError."""
+        """Declare hubs dead whose process has ended. Runs until it is cancelled. Raises StoreError."""
         while True:
             await self._has_suspects.wait()
             self._has_suspects.clear()
@@ -54,7 +54,7 @@ class EndedHubs:
             peers = self._peers()
             self._processes = {life: found for life, found in self._processes.items() if life in peers}
             for life in suspects:
-                # Others are declared dead already.
+                # Hubs that are no peers are declared dead already.
                 if life in peers and self._is_gone(await self._process(life)):
                     await self._declare_dead(life)
 
@@ -63,7 +63,7 @@ class EndedHubs:
         return set() if cluster is None else {(link.hub, link.incarnation) for link in cluster.out.values()}
 
     async def _process(self, life: Life) -> str:
-        """The identity of the process; empty if it is not known."""
+        """The identity of the hub's process; empty if it is unknown."""
         found = self._processes.get(life)
         if found is None:
             seen = await self._hubs.look(life[0])

@@ -1,8 +1,8 @@
 """Add a hub to the plan in a cluster without a controller.
 
-A hub serves under plans that are committed after it has come alive. So a region's first hub makes the first plan, a new
-hub adds itself, and one that has come back commits the plan once more. A controller that leads does this instead, and
-decides alone who is a member; but a member that has come back and that it does not notice helps itself after a while.
+A hub serves under plans that are committed after its start. So a region's first hub commits the first plan, a new hub
+adds itself, and a restarted hub commits the plan again. A leading controller does this instead, and alone decides on
+the members; but if it does not add a restarted member back, the member commits the plan itself after a while.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ async def enter(
     specs_version: int = 0,
     is_patient: bool = True,
 ) -> bool:
-    """Commit a plan after `plan` with this member in it; False if that is left to a controller.
+    """Commit a plan after `plan` that includes this member; False if a controller has to do it.
 
-    `is_patient`: a controller is still given time to notice a member that has come back. A hub that is a member already
-    keeps the weight it has: an operator may be draining it. If another commits first, look at that plan, and call
-    again if need be.
+    `is_patient`: a controller still has time to notice a restarted member. A hub that is a member already keeps its
+    weight, because an operator may be draining it. If another plan is committed first, check it and call again if
+    necessary.
     """
     known = plan.by_hub.get(member.hub)
     if (known is None or is_patient) and await leaders.load() is not None:

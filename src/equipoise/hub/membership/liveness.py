@@ -1,19 +1,19 @@
 """The failure detector: live hubs by the store's current and earlier state.
 
-The store is right about every hub while this hub's own session lasts. If that has ended, the store was out of reach
-for a while, perhaps for all: a hub that is missing then may be about to come back, as this hub does. Until they have
-had the time for it, hubs that were known stay.
+The store is right about every hub while this hub's own session lasts. If the session has expired, the store was
+unreachable for a while, perhaps for all hubs: a missing hub may be about to return, as this hub does. Until these hubs
+have had time to return, known hubs stay in the set.
 
-A plan and the hubs after it are two reads, and a store may be far away. So the hubs are asked for together with each
-plan (a glance), behind it in the order of reads, which is all that routing needs: a hub that serves under the plan is
-among them.
+A plan and the hubs after it are two reads, and a store may be far away. So the hubs are read together with each plan (a
+glance), after it in the order of reads, which is all that routing needs: every hub that serves under the plan is then
+included.
 
 Always true:
-    a hub counts as serving under a plan exactly if its life began before the plan was committed, and that is read from
-    the order of creations in the store. So all hubs agree on it, and a reader that reads the plan first and the hubs
-    after it sees every hub that serves under the plan;
-    what is seen is read after the plan it is used with, after every change that is known (`outdate`), and not before
-    what was seen last. A glance that cannot be shown to be is passed over, and the hubs are read anew.
+    a hub serves under a plan exactly if its incarnation began before the plan was committed, by the order of creations
+    in the store. So all hubs agree on it, and a reader that reads the plan first and the hubs after it gets every hub
+    that serves under the plan;
+    hubs are read after the plan that they are used with, after every known change (`outdate`), and not before the last
+    read that was used. A glance for which this is not certain is discarded, and the hubs are read again.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class FailureDetector:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Who was concluded to be alive, last time.
+        # The live hubs of the last conclusion.
         self._known: dict[str, LiveHub] = {}
-        # The creation ids of their nodes.
+        # The creation ids of their `alive` nodes.
         self._nodes: dict[str, int] = {}
         self._doubtful_until = 0.0
 
     def doubt(self, until: float) -> None:
-        """This hub's session has ended: declare no hub dead before loop time `until`."""
+        """This hub's session has expired: declare no hub dead before loop time `until`."""
         self._doubtful_until = until
 
     def doubtful_until(self, now: float) -> float | None:
-        """When to look again at who is alive; None if what was concluded holds."""
+        """The time of the next conclusion; None if the last one is final."""
         return self._doubtful_until if now < self._doubtful_until else None
 
     def has_witness(self, seen: Mapping[str, HubSeen]) -> bool:
-        """Whether another hub has kept its session all the while, and knows who was missing; or has begun meanwhile,
-        and serves in place of those that it does not know.
+        """Whether another hub has kept its session throughout, and so has seen which hubs were missing; or has started
+        meanwhile, and serves in place of hubs that it does not know.
         """
         return any(
             hub.alive is not None
@@ -66,7 +66,7 @@ class FailureDetector:
     def conclude(
         self, seen: Mapping[str, HubSeen], plan: Plan, plan_id: int, *, now: float
     ) -> dict[str, LiveHub]:
-        """The hubs that are alive. `plan_id` is the creation id of the plan, which was read before them."""
+        """The live hubs. `plan_id`: the creation id of the plan, which was read before `seen`."""
         alive = {
             name: _live(hub, plan, plan_id) for name, hub in sorted(seen.items()) if hub.alive is not None
         }
@@ -94,23 +94,23 @@ def _live(hub: HubSeen, plan: Plan, plan_id: int) -> LiveHub:
 
 
 class HubLooks:
-    """Owned by one membership, whose `begin` and `keep` come in turn from one task, `see` from another."""
+    """Owned by one membership. One task calls `begin` and `keep` alternately, another calls `see`."""
 
     def __init__(self, hubs: HubsStore) -> None:
         self._hubs = hubs
-        # Looks are numbered as they begin. Those up to `_outdated` are too old to be used.
+        # Reads are numbered as they begin. Those up to `_outdated` are too old to be used.
         self._last = 0
         self._outdated = 0
         self._begun: tuple[int, HubLook] | None = None
-        # The glance that came with a plan, until it is used.
+        # The glance that was read with a plan, until it is used.
         self._kept: tuple[Plan, int, HubLook, Sequence[Answer]] | None = None
 
     def outdate(self) -> None:
-        """Something has changed: what was asked until now may not show it."""
+        """Something has changed: reads that began before now may not include it."""
         self._outdated = self._last
 
     def begin(self, *, is_held: bool) -> Sequence[Read]:
-        """What is to be read right after the next plan: nothing while this hub is not alive in the store itself."""
+        """The reads to do right after the next plan; none while this hub itself has no `alive` node."""
         self._begun = None
         if not is_held:
             return ()
@@ -120,12 +120,12 @@ class HubLooks:
         return look.reads
 
     def keep(self, plan: Plan, answers: Sequence[Answer] | None) -> None:
-        """This plan has come, with these answers to what `begin` asked last; None: by itself."""
+        """This plan was read, with the answers to the last reads of `begin`; None: without."""
         begun, self._begun = self._begun, None
         self._kept = None if begun is None or answers is None else (plan, *begun, answers)
 
     async def see(self, plan: Plan) -> dict[str, HubSeen]:
-        """All hubs, as they were after this plan. Raises StoreError."""
+        """All hubs, as of a time after this plan. Raises StoreError."""
         kept, self._kept = self._kept, None
         if kept is not None and kept[0] is plan and kept[1] > self._outdated:
             _, number, look, answers = kept

@@ -1,22 +1,22 @@
 """Membership of a hub: a session with the store, and the changes that follow from it.
 
-    presence    hold `alive`, and tell how busy the hub is
-    plan        follow it; large ones are decoded beside the loop
-    hubs        follow who comes and goes
-    route       apply plan and hubs to the cluster, and enter the plan if need be
-    users       follow the access rules; a plan that needs newer ones waits for them
-    specs       follow them; a plan that needs newer ones waits for them
-    orders      read those of publishers that the plan names
-    giving      spread logs over hubs where no controller does
-    ended       declare hubs of this machine dead whose process has ended
-    partition   leave, if the others reach each other but not this hub
+    registration    hold the `alive` node, and report the hub's load
+    plan            follow the plan; large plans are decoded in another thread
+    hubs            follow the set of live hubs
+    route           apply plan and hubs to the cluster, and enter the plan if necessary
+    users           follow the access rules; a plan that needs newer ones waits for them
+    specs           follow the specs; a plan that needs newer ones waits for them
+    orders          read the publisher orders that the plan names
+    giving          spread logs over hubs if no controller does
+    ended           declare hubs of this machine dead whose process has ended
+    partition       leave, if the other hubs reach each other but not this hub
 
 Always true:
-    the hub is announced before it reads the plan it first serves under, and the hubs are read after the plan;
-    plans are applied in order, none backwards;
-    what cannot be asked changes nothing: without the store the hub goes on with the last plan and the last hubs.
+    the hub is announced before it reads the first plan that it serves under, and the hubs are read after the plan;
+    plans are applied in order of their versions;
+    without the store, the hub continues with the last plan and the last set of hubs.
 
-Each piece of work goes on by itself after the store has failed.
+Each task is restarted by itself after a failure of the store.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ __all__ = ["Membership"]
 
 log = logging.getLogger("equipoise.hub")
 
-# A hub that has had no plan, or no store, for this long says so.
+# Seconds without a plan, or without the store, after which the hub reports a problem.
 PATIENCE_S = 5.0
 HEALTH_INTERVAL_S = 1.0
 
 
 class Membership:
-    """Owned by the process of the hub. Make it once the hub has started; `run` it until the hub is to leave."""
+    """Owned by the process of the hub. Create it once the hub has started; `run` it until the hub has to leave."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class Membership:
         process: str = "",
         is_gone: Callable[[str], bool] = lambda process: False,
     ) -> None:
-        """`access_version` is that of the users the hub was started with (`rules.first_rules`).
+        """`access_version`: the version of the users that the hub was started with (`acl_sync.first_rules`).
 
-        `process` is the identity of this process. `is_gone` tells whether another one is known to have ended.
+        `process`: the identity of this process. `is_gone`: whether another process has certainly ended.
         """
         self._hub = hub
         self._store = store
@@ -99,7 +99,7 @@ class Membership:
         self._specs = SpecSync(store, tree, self._apply_specs, lambda: self._guard.is_intact())
         self._orders = OrderSync(store, tree, self._name, self._apply_order)
         self._login = login
-        self._sight = FailureDetector(self._name)
+        self._liveness = FailureDetector(self._name)
         self._guard = RegionGuard(
             store,
             tree,
@@ -108,54 +108,54 @@ class Membership:
             report=lambda problem: hub.core.health.report("store", problem),
             new_identity=lambda: f"{self._name}.{hub.core.incarnation:x}",
         )
-        self._presence = HubRegistration(
+        self._registration = HubRegistration(
             hub,
             store,
             self._hubs,
-            self._sight,
+            self._liveness,
             process=process,
             check_region=self._guard.check,
             served_version=self._served_version,
             on_held=self._hubs_changed,
             load=load,
         )
-        self._partition = Partition(hub, self._hubs, self._presence)
+        self._partition = Partition(hub, self._hubs, self._registration)
         self._ended = EndedHubs(hub, self._hubs, is_gone)
         self._giving = TopicGiving(
             hub, self._plans, self._leaders, self._hubs, specs=lambda: self._specs.stored.specs, load=load
         )
         hub.may_open_log, hub.on_log_rolled = self._giving.may_open, self._giving.rolled
-        # The latest plan there is; None until it was asked for.
+        # The latest plan; None until it was read.
         self._plan: Plan | None = None
         self._must_route = asyncio.Event()
-        # When to route again though nothing has changed, if ever.
+        # Time of the next routing without a change; None: none.
         self._look_at: float | None = None
-        # Since when the hub has had no place under the plan; None if it has one.
+        # Time since when the hub does not serve under the plan; None if it does.
         self._waiting_since: float | None = None
-        # Set once the hub has its place: it serves, or has left it to others to say when.
+        # Set once the hub serves, or waits for a controller to add it to the plan.
         self.ready = asyncio.Event()
         hub.join_cluster(login)
-        hub.on_renewed = self._presence.look_again
+        hub.on_renewed = self._registration.look_again
         hub.on_link_lost = self._ended.link_lost
 
     async def run(self) -> None:
-        """Take part until cancelled. Raises SettingsError if the hub's name is another's."""
-        stop_listening = self._store.listen(self._presence.look_again)
+        """Run until cancelled. Raises SettingsError if another live hub has this hub's name."""
+        stop_listening = self._store.listen(self._registration.look_again)
         try:
             await self._begin()
             async with asyncio.TaskGroup() as group:
                 for work in (
-                    self._presence.stay,
+                    self._registration.stay,
                     self._follow_plan,
                     self._follow_hubs,
                     self._route,
                     self._rules.follow,
                     self._specs.follow,
                     self._orders.follow,
-                    self._presence.announce_specs,
-                    self._presence.renew_lease,
-                    self._presence.prove_alive,
-                    self._presence.report,
+                    self._registration.announce_specs,
+                    self._registration.renew_lease,
+                    self._registration.prove_alive,
+                    self._registration.report,
                     self._watch_health,
                     self._giving.work,
                     self._partition.watch,
@@ -166,7 +166,7 @@ class Membership:
             stop_listening()
 
     async def _watch_health(self) -> None:
-        """Say so when this hub has no plan to serve under, or cannot reach the store, for ever."""
+        """Report when this hub has no plan, or cannot reach the store. Runs until it is cancelled."""
         health = self._hub.core.health
         without_plan_s = without_store_s = 0.0
         while True:
@@ -182,14 +182,14 @@ class Membership:
             health.report("store session", no_store, is_grave=False)
 
     async def _begin(self) -> None:
-        while not self._presence.is_held():
+        while not self._registration.is_held():
             try:
-                await self._presence.begin()
+                await self._registration.begin()
             except StoreError as problem:
                 await self._pause(problem)
 
     async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin the work again whenever the store has failed."""
+        """Run the work, and restart it whenever the store has failed."""
         while True:
             try:
                 await work()
@@ -202,7 +202,7 @@ class Membership:
         log.warning("hub %s, with the store: %s", self._name, problem)
         await asyncio.sleep(self._settings.retry_interval_s)
 
-    # What the hub knows of its region, for the guard.
+    # The region's state at this hub, for the guard.
 
     @property
     def known_plan(self) -> Plan | None:
@@ -223,7 +223,7 @@ class Membership:
     # Following.
 
     async def _follow_plan(self) -> None:
-        plans = self._plans.follow(self._plan, beside=self._look_beside)
+        plans = self._plans.follow(self._plan, beside=self._reads_with_plan)
         async with aclosing(plans):
             async for plan, answers in plans:
                 await offload(self._is_heavy(plan), _prepare, plan)
@@ -231,8 +231,8 @@ class Membership:
                 self._glances.keep(plan, answers)
                 self._route_soon()
 
-    def _look_beside(self) -> Sequence[Read]:
-        return self._glances.begin(is_held=self._presence.is_held())
+    def _reads_with_plan(self) -> Sequence[Read]:
+        return self._glances.begin(is_held=self._registration.is_held())
 
     def _is_heavy(self, plan: Plan) -> bool:
         has_other_members = self._plan is None or plan.members != self._plan.members
@@ -252,7 +252,7 @@ class Membership:
 
         def done() -> None:
             self._hub.core.specs.enforced_version = stored.version
-            self._presence.specs_changed()
+            self._registration.specs_changed()
 
         self._hub.core.cluster.limits.specs_changed(done)
 
@@ -295,30 +295,30 @@ class Membership:
 
     async def _route_once(self) -> None:
         plan = self._plan
-        if plan is None or not self._presence.is_held():
+        if plan is None or not self._registration.is_held():
             return
         plan_id = await self._plans.created_id(plan.version) if plan.version else 0
         if plan_id is None:
-            return  # Trimmed away by now: a later plan is on its way here.
+            return  # The plan was trimmed: a later one will arrive.
         await self._rules.reach(plan.access_version)
         await self._specs.reach(plan.specs_version)
         seen = await self._glances.see(plan)
-        if not self._presence.is_held():
+        if not self._registration.is_held():
             return
         own = seen.get(self._name)
-        if own is None or own.alive is None or own.facts.incarnation != self._presence.life:
-            self._presence.give_up()
+        if own is None or own.alive is None or own.facts.incarnation != self._registration.incarnation:
+            self._registration.give_up()
             return
         if await self._amends(plan, seen):
             return
-        hubs = self._sight.conclude(seen, plan, plan_id, now=self._now())
+        hubs = self._liveness.conclude(seen, plan, plan_id, now=self._now())
         cluster = self._hub.cluster
         assert cluster is not None, "it was joined when this was made"
         known = cluster.router.routing
         if known.plan is not plan or known.hubs != hubs:
             cluster.apply(Routing(plan, hubs))
             self._orders.applied(plan)
-        self._look_at = self._sight.doubtful_until(self._now())
+        self._look_at = self._liveness.doubtful_until(self._now())
         if own.serves_under(plan.version, plan_id) and self._name in plan.by_hub:
             self._waiting_since = None
             self.ready.set()
@@ -326,7 +326,7 @@ class Membership:
             await self._enter(plan)
 
     async def _amends(self, plan: Plan, seen: Mapping[str, HubSeen]) -> bool:
-        """Whether another plan is on its way here: this one gives topics to hubs that cannot carry them."""
+        """Amend a plan that assigns topics to hubs that cannot serve them; return whether another plan will arrive."""
         change = without_unable_hubs(plan, seen, self._specs.stored.specs)
         if change is None:
             return False
@@ -356,10 +356,10 @@ class Membership:
             is_patient=now - self._waiting_since < settings.join_timeout_s,
         )
         if is_entered:
-            # The plan just committed, or another, is on its way here.
+            # The plan just committed, or another, will arrive.
             return
         self.ready.set()
-        # Should the controller go without a word about this hub, it is this hub's turn.
+        # If the controller stops without adding this hub, this hub adds itself.
         self._look_at = self._now() + settings.retry_interval_s
 
     def _now(self) -> float:
@@ -367,5 +367,5 @@ class Membership:
 
 
 def _prepare(plan: Plan) -> None:
-    """Work out what all lookups ask of a plan: a ring of a hundred members takes 40 ms to build."""
+    """Compute the cached properties that lookups need: the ring of a hundred members takes 40 ms to build."""
     _ = plan.ring, plan.by_hub, plan.replicated

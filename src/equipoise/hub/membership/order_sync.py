@@ -1,7 +1,7 @@
 """Load the publisher order that the plan names for each split topic of this hub.
 
-Any home may have to deal seats after a crash, so every one has the order. Without the store a hub goes on with the
-orders that it has: publishers that it knows no rank of are dealt by numbers alone.
+Any home may have to assign seats after a crash, so every home loads the order. Without the store a hub continues with
+the orders that it has: publishers without a rank are assigned by number alone.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from equipoise.store.tree import Tree
 
 __all__ = ["OrderSync"]
 
-# An order that the plan names is in the store before: one that is missing has been removed by an operator.
+# Interval of retries, in seconds. An order is stored before a plan names it, so a missing one was removed by an
+# operator.
 AGAIN_S = 30.0
 
 
 class OrderSync:
-    """Owned by one membership. `apply` takes a topic's order."""
+    """Owned by one membership. `apply` is called with each topic's order."""
 
     def __init__(self, store: Store, tree: Tree, hub: str, apply: Callable[[bytes, SeatOrder], None]) -> None:
         self._orders = SeatOrders(store, tree)
         self._hub = hub
         self._apply = apply
-        # By topic, the number that the plan names; and the number that is known.
+        # By topic, the number of the order that the plan names; and the number of the applied order.
         self._named: dict[bytes, int] = {}
         self._known: dict[bytes, int] = {}
         self._news = asyncio.Event()
 
     def applied(self, plan: Plan) -> None:
-        """The hub serves under this plan."""
+        """The hub has applied this plan."""
         self._named = {
             entry.topic: entry.order for entry in plan.replicated if entry.order and self._hub in entry.homes
         }
@@ -43,7 +44,7 @@ class OrderSync:
             self._news.set()
 
     async def follow(self) -> None:
-        """Read what the plan names, for ever."""
+        """Load the orders that the plan names. Runs until it is cancelled."""
         while True:
             try:
                 async with asyncio.timeout(AGAIN_S if self._missing() else None):

@@ -1,6 +1,6 @@
 """Start a hub of a cluster from its settings: open the store, load rules, listen, join.
 
-In this order: a hub listens only once it knows who may use it, and takes part only once it listens.
+In this order, because a hub may listen only once it has access rules, and join only once it listens.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["RunningMember", "give_logs", "leave", "member"]
 
 _PASSWORD_BYTES_MAX = 4 * 1024
-# How long a hub that stops waits until nothing is under way, and how often it looks, in seconds.
+# How long a stopping hub waits until no message is in flight, and the interval of that check, in seconds.
 LEAVE_S = 2.0
 LEAVE_INTERVAL_S = 0.02
 NO_BOOKIES = "ERR this cluster has no bookie for logs: start one with `equipoise bookie`"
 
 
 class RunningMember:
-    """A hub that takes part."""
+    """A running hub of a cluster."""
 
     def __init__(self, hub: Hub, membership: Membership, work: asyncio.Task[None]) -> None:
         self.hub = hub
@@ -52,7 +52,7 @@ class RunningMember:
         self._work = work
 
     async def wait_ready(self) -> None:
-        """Return once the hub has its place among the others. Raises what keeps it from it."""
+        """Return once the membership is ready. Raises its error if it fails before."""
         ready = asyncio.create_task(self.membership.ready.wait())
         try:
             await asyncio.wait([self._work, ready], return_when=asyncio.FIRST_COMPLETED)
@@ -62,13 +62,13 @@ class RunningMember:
             self._work.result()
 
     async def wait_over(self) -> None:
-        """Return, or raise, when the hub takes part no more."""
+        """Return, or raise, when the membership ends."""
         await asyncio.shield(self._work)
 
 
 @asynccontextmanager
 async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMember]:
-    """A hub among others, for as long as the block lasts. `seed`: users to begin with, if the store has none."""
+    """Run a hub of a cluster for the duration of the block. `seed`: users to store if the store has none."""
     own = settings.membership
     check_reachable(settings)
     timeouts = StoreSettings(session_timeout_s=own.session_timeout_s, request_timeout_s=own.session_timeout_s)
@@ -117,7 +117,7 @@ async def member(settings: HubSettings, seed: Users) -> AsyncIterator[RunningMem
 
 
 def give_logs(hub: Hub, store: Store, ledgers: BookieLedgers) -> None:
-    """Let the hub keep logs on the bookies of its cluster, as soon as there is one."""
+    """Let the hub store logs on the bookies of its cluster, as soon as there is one."""
     is_known = False
 
     def missing() -> str:
@@ -133,9 +133,9 @@ def give_logs(hub: Hub, store: Store, ledgers: BookieLedgers) -> None:
 
 
 async def leave(hub: Hub) -> None:
-    """End the clients' connections, and have the other hubs know that nothing is under way here any more.
+    """Close the clients' connections, and leave the other hubs in an orderly way (`hub.cluster.leaving`).
 
-    Call it before the hub is taken off the store. Without success after LEAVE_S the others take it for dead.
+    Call it before the hub is deleted from the store. If it takes longer than LEAVE_S, the others treat it as dead.
     """
     hub.end_clients()
     cluster = hub.cluster
@@ -152,7 +152,7 @@ async def leave(hub: Hub) -> None:
 
 
 async def check_seed(store: Store, tree: Tree, seed: Users, name: str) -> None:
-    """Raise SettingsError if the hub called `name` would bring the first users, and part hubs that run without."""
+    """Raise SettingsError if the hub `name` would store the first users and thereby cut links of hubs without login."""
     known = (await UsersStore(store, tree).load()).users
     if known.is_open and not seed.is_open:
         seen = await HubsStore(store, tree).load()
@@ -161,7 +161,7 @@ async def check_seed(store: Store, tree: Tree, seed: Users, name: str) -> None:
 
 
 def check_reachable(settings: HubSettings) -> None:
-    """Raise SettingsError unless the others can find the hub."""
+    """Raise SettingsError unless other hubs can reach the hub at its address."""
     host, advertise = settings.host, settings.membership.advertise
     if advertise:
         host, port = split_address(advertise) or ("", 0)
@@ -171,7 +171,7 @@ def check_reachable(settings: HubSettings) -> None:
 
 
 def read_login(settings: MembershipSettings) -> Login:
-    """The name and password that this hub shows to the others; None if it shows none."""
+    """The user and password with which this hub logs in on other hubs; None without a login."""
     if not settings.cluster_user:
         return None
     if not settings.cluster_password_file:

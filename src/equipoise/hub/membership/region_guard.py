@@ -1,13 +1,12 @@
-"""Detect a store that came back empty, older or as another region; restore known state or stay apart.
+"""Detect a store that was emptied, restored from a backup or replaced; restore its state, or do not register.
 
-A store that lost its data ends every session, so each hub looks here before it registers in a new session:
+A store that lost its data ends every session, so each hub checks its region before it registers in a new session:
+    identity missing     the store was emptied: put back plan, users and specs, then the identity
+    another identity     hubs of another region were first: do not register, serve on with the last plan
+    older plan           the store was restored from a backup: put back the plan and the users
 
-    the identity is missing    the store was emptied: put back plan, users and specs, then the identity
-    it is another one          hubs of another region were first: register nowhere, serve on with the last plan
-    the plan there is older    the store was restored from a copy: put back the plan and the users, which count on
-
-Always true: a plan is only ever put back with its own version, so of several hubs that do it the one with the latest
-plan wins; users only replace users of a lower access version, so no revocation is undone.
+Always true: a plan is put back only with its own version, so of several hubs the one with the latest plan wins; users
+only replace users of a lower access version, so no revocation is undone.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger("equipoise.hub")
 
 
 class KnownRegion(Protocol):
-    """What the hub knows of its region, and can put back."""
+    """The state of the region at this hub, which it can put back."""
 
     @property
     def known_plan(self) -> Plan | None: ...
@@ -56,7 +55,7 @@ class RegionGuard:
         report: Callable[[str], None],
         new_identity: Callable[[], str],
     ) -> None:
-        """`report` takes the present problem with the store, empty if there is none."""
+        """`report` is called with the current problem of the store; empty: none."""
         self._region = RegionStore(store, tree)
         self._users = UsersStore(store, tree)
         self._specs = SpecsStore(store, tree)
@@ -64,11 +63,11 @@ class RegionGuard:
         self._known = known
         self._report = report
         self._new_identity = new_identity
-        # Empty until the hub has met its region.
+        # Identity of the region; empty until it was read or claimed.
         self.identity = ""
 
     async def check(self) -> bool:
-        """Whether the store had lost something, which is put back now.
+        """Check the region; return whether the store had lost state, which is then put back.
 
         Raises ForeignRegionError if the store has another region, and StoreError.
         """
@@ -98,7 +97,7 @@ class RegionGuard:
             raise ForeignRegionError(text)
 
     async def is_intact(self) -> bool:
-        """Whether what the store shows is of this hub's region. Raises StoreError."""
+        """Whether the store still holds this hub's region. Raises StoreError."""
         return await self._region.identity() == self.identity
 
     async def _is_older(self) -> bool:

@@ -1,8 +1,8 @@
 """Keep a hub's `alive` node in the store, across sessions and incarnations.
 
-A session that has ended is no end of the hub's life: the store was away, or the hub was. It takes its place again, and
-declares no hub dead for a while. But if its node was gone and another hub has been there all the while, then that one
-has seen it, and this incarnation is over. So it is if a hub has begun meanwhile: it serves without this one.
+The end of a session does not end the incarnation: the store or the hub was unreachable. The hub registers again, and
+declares no hub dead for a while. But if its node was deleted while another hub kept its session, that hub has seen the
+deletion, and this incarnation has ended. It has also ended if a hub has started meanwhile, which serves without it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
 
 __all__ = ["HubRegistration"]
 
-# Sessions without declaring a hub dead after this hub has lost its own: one in which the nodes of the others may still
-# go, and one in which they make them again.
+# Session timeouts without declaring a hub dead after this hub's session has expired: one in which the nodes of other
+# hubs may still expire, and one in which those hubs register again.
 _DOUBT_SESSIONS = 2
-# Sessions to wait for a process of the same name to end; after kill −9 on another machine it is one, and a tick.
+# Session timeouts to wait for a hub of the same name to expire; after kill -9 on another machine it takes one, and a
+# tick.
 _PATIENCE_SESSIONS = 3
-# How often a hub that stood still writes to its node until it is confirmed, in seconds.
+# Interval at which a hub writes to its node after a standstill, until it is confirmed, in seconds.
 _PROVE_S = 0.05
-# A load that has changed by less is not worth a write.
+# Least change of the load ratio that is reported.
 _LOAD_STEP = 0.01
 
 
 class HubRegistration:
-    """Owned by one membership. `on_held` is called whenever the hub has come alive in the store."""
+    """Owned by one membership. `on_held` is called whenever the hub has registered."""
 
     def __init__(
         self,
         hub: Hub,
         store: Store,
         hubs: HubsStore,
-        sight: FailureDetector,
+        liveness: FailureDetector,
         *,
         process: str,
         check_region: Callable[[], Awaitable[bool]],
@@ -51,13 +52,13 @@ class HubRegistration:
         on_held: Callable[[], None],
         load: Callable[[], float],
     ) -> None:
-        """`process`: the identity of this process, for its successor. `check_region` is asked before each
-        registration: whether the store had lost the region. `served_version`: of the plan this hub serves under.
-        `load`: of this hub now, told with each write."""
+        """`process`: the identity of this process, for its successor. `check_region`: called before each registration;
+        whether the store had lost the region. `served_version`: the version of the plan that this hub serves under.
+        `load`: the current load of this hub, reported with each write."""
         self._hub = hub
         self._store = store
         self._hubs = hubs
-        self._sight = sight
+        self._liveness = liveness
         self._process = process
         self._check_region = check_region
         self._served_version = served_version
@@ -69,48 +70,48 @@ class HubRegistration:
         host = self._address.rpartition(":")[0]
         own_tls = f"{host}:{hub.tls_port}" if hub.tls_port is not None else ""
         self._tls_address = settings.advertise_tls or own_tls
-        # The session and the life that the hub is announced in; None if it is in none.
+        # The session and incarnation that are registered; None if none is.
         self._held: tuple[int, int] | None = None
-        # The life that was announced last, and the creation id of its first node; 0 before it.
-        self.life = 0
+        # The incarnation that was registered last, and the creation id of its first node; 0: none.
+        self.incarnation = 0
         self._since_id = 0
         self._registered_version = 0
-        self._told_load = 0.0
-        self._told_edge: EdgeReport | None = None
-        # The version of the specs that this hub has announced to serve under.
-        self._told_specs = 0
-        self._must_tell_specs = asyncio.Event()
+        self._reported_load = 0.0
+        self._reported_edge: EdgeReport | None = None
+        # The version of the specs that this hub has reported as applied.
+        self._reported_specs = 0
+        self._must_report_specs = asyncio.Event()
         self._must_look = asyncio.Event()
         self._must_prove = asyncio.Event()
         hub.core.standstill.on_noticed = self._must_prove.set
-        # The incarnations of other hubs that the others were told this hub cannot reach.
+        # The incarnations of other hubs that this hub has reported as unreachable.
         self.unreachable: tuple[Life, ...] = ()
-        # Returns when the hub, which has left, may register again; None if it has not left.
+        # After the hub has left: a coroutine that returns when it may register again. None: it has not left.
         self._may_return: Callable[[], Awaitable[None]] | None = None
 
     def is_held(self) -> bool:
-        """Whether the hub is alive in the store, in the session and the life it has just now."""
-        return self._held == self._present
+        """Whether the hub is registered with its current session and incarnation."""
+        return self._held == self._current
 
     @property
-    def _present(self) -> tuple[int, int]:
+    def _current(self) -> tuple[int, int]:
         return self._store.session, self._hub.core.incarnation
 
     def look_again(self, state: SessionState | None = None) -> None:
-        """The session or the hub's life may be another: announce the hub if it is."""
+        """The session or the incarnation may have changed: register again if it has."""
         self._must_look.set()
 
     def give_up(self) -> None:
-        """The node is not there, though the session has not ended as far as is known.
+        """The node is missing although the session has not ended, as far as this hub knows.
 
-        For faults that the simulator does not have: an operator has removed the node, or another process that took
-        this one for dead has its place.
+        For faults that the simulator does not have: an operator has deleted the node, or another process, which
+        considered this one dead, has registered.
         """
         self._held = None
         self._must_look.set()
 
     async def begin(self) -> None:
-        """Announce the hub for the first time. Raises SettingsError if its name is another's, and StoreError."""
+        """Register for the first time. Raises SettingsError if another live hub has this name, and StoreError."""
         try:
             await self._announce()
         except NodeExistsError as problem:
@@ -121,7 +122,7 @@ class HubRegistration:
             ) from problem
 
     async def stay(self) -> None:
-        """Announce it again whenever need be, for ever."""
+        """Register again whenever necessary. Runs until it is cancelled."""
         while True:
             self._must_look.clear()
             if self._store.session and not self.is_held():
@@ -132,32 +133,32 @@ class HubRegistration:
             await self._must_look.wait()
 
     async def report(self) -> None:
-        """Tell the hub's load now and then, for ever."""
+        """Report the hub's load when it has changed. Runs until it is cancelled."""
         while True:
             await asyncio.sleep(self._settings.load_report_interval_s)
-            is_same = abs(self._load() - self._told_load) < _LOAD_STEP and not self._is_other_edge()
+            is_same = abs(self._load() - self._reported_load) < _LOAD_STEP and not self._has_edge_changed()
             if not self.is_held() or is_same:
                 continue
             await self._report()
 
     def specs_changed(self) -> None:
-        """The hub serves under other specs than before, perhaps of a later version."""
-        self._must_tell_specs.set()
+        """The hub has applied other specs, perhaps of a later version."""
+        self._must_report_specs.set()
 
     async def announce_specs(self) -> None:
-        """Say which specs the hub serves under whenever that has changed, for ever."""
+        """Report the version of the applied specs whenever it has changed. Runs until it is cancelled."""
         while True:
-            await self._must_tell_specs.wait()
-            self._must_tell_specs.clear()
-            if self.is_held() and self._told_specs != self._hub.core.specs.enforced_version:
+            await self._must_report_specs.wait()
+            self._must_report_specs.clear()
+            if self.is_held() and self._reported_specs != self._hub.core.specs.enforced_version:
                 try:
                     await self._report()
                 except StoreError:
-                    self._must_tell_specs.set()
+                    self._must_report_specs.set()
                     raise
 
     async def renew_lease(self) -> None:
-        """While a topic needs a single writer, write to `alive` a few times in a term of the lease, for ever."""
+        """While a topic needs a single writer, write to `alive` several times per lease term. Runs until cancelled."""
         lease = self._hub.core.lease
         while True:
             await asyncio.sleep(lease.interval_s)
@@ -166,11 +167,11 @@ class HubRegistration:
             try:
                 await self._report()
             except StoreError:
-                # The lease runs out by itself; others look after the session.
+                # The lease expires by itself; other tasks handle the session.
                 continue
 
     async def prove_alive(self) -> None:
-        """After a standstill of the hub, write to `alive` until the incarnation is confirmed, for ever."""
+        """After a standstill, write to `alive` until the incarnation is confirmed. Runs until it is cancelled."""
         standstill = self._hub.core.standstill
         while True:
             if not standstill.is_holding:
@@ -182,13 +183,13 @@ class HubRegistration:
                 await asyncio.sleep(_PROVE_S)
 
     async def accuse(self, unreachable: tuple[Life, ...]) -> None:
-        """Tell the others which of them this hub cannot reach."""
+        """Report the peers that this hub cannot reach."""
         self.unreachable = unreachable
         await self._report()
 
     async def leave(self, may_return: Callable[[], Awaitable[None]]) -> None:
         """End this incarnation, and register another one when `may_return` returns."""
-        # First: the hub must not register again as soon as it sees its node gone.
+        # First, so that the hub does not register again as soon as its node is deleted.
         self._may_return = may_return
         self._hub.core.lease.store_left()
         try:
@@ -200,10 +201,10 @@ class HubRegistration:
         self._hub.renew()
 
     async def _report(self) -> None:
-        """Write to `alive`. That renews the lease, too."""
+        """Write to the `alive` node, which also renews the lease."""
         load_ratio = self._load()
         specs_version, edge = self._hub.core.specs.enforced_version, self._edge()
-        present, asked_at = self._present, self._hub.core.now()
+        current, asked_at = self._current, self._hub.core.now()
         try:
             await self._hubs.report(
                 self._facts,
@@ -217,8 +218,8 @@ class HubRegistration:
         except NoNodeError:
             self.give_up()
         else:
-            self._told_load, self._told_specs, self._told_edge = load_ratio, specs_version, edge
-            if self._held == present == self._present and self._may_return is None:
+            self._reported_load, self._reported_specs, self._reported_edge = load_ratio, specs_version, edge
+            if self._held == current == self._current and self._may_return is None:
                 self._hub.core.lease.store_answered(asked_at)
 
     def _edge(self) -> EdgeReport | None:
@@ -234,59 +235,59 @@ class HubRegistration:
             facts.content_subscriptions,
         )
 
-    def _is_other_edge(self) -> bool:
-        """Whether what was said of this hub as an edge of content topics is no longer so."""
-        told, now = self._told_edge, self._edge()
-        if told is None or now is None:
-            return told is not now
+    def _has_edge_changed(self) -> bool:
+        """Whether the last report of this hub as an edge of content topics is outdated."""
+        reported, now = self._reported_edge, self._edge()
+        if reported is None or now is None:
+            return reported is not now
         return (
-            told.state != now.state
-            or abs(told.input_ratio - now.input_ratio) >= _LOAD_STEP
-            or abs(told.output_ratio - now.output_ratio) >= _LOAD_STEP
+            reported.state != now.state
+            or abs(reported.input_ratio - now.input_ratio) >= _LOAD_STEP
+            or abs(reported.output_ratio - now.output_ratio) >= _LOAD_STEP
         )
 
     async def _announce(self) -> None:
-        """Hold `alive` in the present session and life."""
+        """Create the `alive` node for the current session and incarnation."""
         session_s = self._settings.session_timeout_s
         if await self._check_region():
-            # The order of creations is that of the new store.
+            # The restored store has its own order of creations.
             self._since_id = 0
-        if self.life == self._hub.core.incarnation:
-            self._sight.doubt(asyncio.get_running_loop().time() + _DOUBT_SESSIONS * session_s)
-            if await self._is_missed():
+        if self.incarnation == self._hub.core.incarnation:
+            self._liveness.doubt(asyncio.get_running_loop().time() + _DOUBT_SESSIONS * session_s)
+            if await self._was_deletion_seen():
                 self._hub.renew()
-        present = self._present
-        if self.life != present[1]:
-            self.life, self._since_id = present[1], 0
+        current = self._current
+        if self.incarnation != current[1]:
+            self.incarnation, self._since_id = current[1], 0
             self._registered_version = 0
         else:
             self._registered_version = self._served_version()
-        self._told_specs = self._hub.core.specs.enforced_version
+        self._reported_specs = self._hub.core.specs.enforced_version
         self.unreachable = ()
-        # From the first write on: a hub whose load is not known would count as one without any.
-        self._told_load = self._load()
+        # In the first write, because a hub without a reported load counts as one without load.
+        self._reported_load = self._load()
         node = await self._hubs.announce(
             self._facts,
-            load_ratio=self._told_load,
+            load_ratio=self._reported_load,
             since_id=self._since_id,
             served_version=self._registered_version,
-            specs_version=self._told_specs,
+            specs_version=self._reported_specs,
             patience_s=_PATIENCE_SESSIONS * session_s,
         )
         self._since_id = self._since_id or node.created_id
-        self._held = present
-        # Either may have changed meanwhile; the next read finds out.
+        self._held = current
+        # Both may have changed meanwhile: check again.
         self._must_look.set()
-        self._must_tell_specs.set()
+        self._must_report_specs.set()
         self._on_held()
 
-    async def _is_missed(self) -> bool:
-        """Whether the last session had ended before this one could take its place, and another hub has seen that."""
+    async def _was_deletion_seen(self) -> bool:
+        """Whether this hub's node was deleted with its last session, and another hub has seen that."""
         seen = await self._hubs.load()
         own = seen.get(self._name)
-        if own is not None and own.alive is not None and own.facts.incarnation == self.life:
+        if own is not None and own.alive is not None and own.facts.incarnation == self.incarnation:
             return False
-        return self._sight.has_witness(seen)
+        return self._liveness.has_witness(seen)
 
     @property
     def _facts(self) -> HubFacts:
@@ -294,7 +295,7 @@ class HubRegistration:
         return HubFacts(
             hub=self._name,
             address=self._address,
-            incarnation=self.life,
+            incarnation=self.incarnation,
             site=settings.site,
             rack=settings.rack,
             verbs=VERBS,

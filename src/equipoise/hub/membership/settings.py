@@ -12,14 +12,14 @@ __all__ = ["Join", "MembershipSettings"]
 
 
 class Join(StrEnum):
-    # Where no controller leads, take part by oneself.
+    # The hub adds itself to the plan if no controller leads.
     AUTO = "auto"
-    # Take part when a controller, or an operator, says so.
+    # The hub waits until a controller or an operator adds it to the plan.
     WAIT = "wait"
 
 
 class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hub among others. Without a store it is alone."""
+    """Membership in a cluster. Without a store the hub runs alone."""
 
     store: Annotated[
         str,
@@ -34,8 +34,8 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     advertise: Annotated[
         str,
         Meta(
-            description="host:port at which clients and other hubs reach this hub. None: where it listens, "
-            "which is refused if that is every address."
+            description="host:port at which clients and other hubs reach this hub. None: the listening address, "
+            "which is an error if the hub listens on every address."
         ),
     ] = ""
     advertise_tls: Annotated[
@@ -108,8 +108,8 @@ class MembershipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         float,
         Meta(
             gt=0,
-            description="Where no controller leads: interval at which a hub whose load is 10 % above the mean "
-            "gives logs of topics away, at most 50. It does so, too, when a ledger of a topic rolls.",
+            description="Interval at which a hub whose load is 10 % above the mean hands logs of topics to other hubs, "
+            "at most 50 at a time, if no controller leads. It also does so when a ledger of a topic rolls.",
         ),
     ] = 300.0
     retry_interval_s: Annotated[

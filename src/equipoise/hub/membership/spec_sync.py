@@ -1,7 +1,7 @@
-"""Keep a hub's specs at least as new as the plan it serves under.
+"""Keep a hub's specs at least as new as the plan that it serves under.
 
-A hub serves nothing before it has read the specs once. From then on a plan that needs newer ones waits for them, and
-every hub says in the store which version it serves under.
+A hub serves no topic before it has read the specs once. After that, a plan that needs newer specs waits for them, and
+every hub reports the version that it has applied in the store.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ class SpecSync:
         apply: Callable[[StoredSpecs], None],
         is_intact: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`is_intact`: whether the store still has what was stored; an emptied one says nothing about specs."""
+        """`is_intact`: whether the store still holds the region; missing specs in an emptied store are ignored."""
         self._specs = SpecsStore(store, tree)
         self._apply = apply
         self._is_intact = is_intact
         self.stored = StoredSpecs(Specs(), 0)
-        # Whether they were read at all.
+        # Whether the specs were read at least once.
         self._is_known = False
 
     async def follow(self) -> None:
-        """Apply every change, for ever."""
+        """Apply every change. Runs until it is cancelled."""
         async with aclosing(self._specs.watch_with_version()) as changes:
             async for stored in changes:
                 if await self._is_intact():
                     self._take(stored)
 
     async def reach(self, version: int) -> None:
-        """Have specs of this version or later. Raises StoreUnavailableError if they cannot be read yet."""
+        """Apply specs of this version or later. Raises StoreUnavailableError if the store does not have them yet."""
         if not self._is_known or self.stored.version < version:
             self._take(await self._specs.load_with_version())
         if self.stored.version < version:
@@ -59,6 +59,6 @@ class SpecSync:
         if stored.version > self.stored.version:
             log.info("specs of version %d are in force: %d specs", stored.version, len(stored.specs))
         self._is_known = True
-        # Also if the version is the same: they may have a change whose version is about to be counted.
+        # Also if the version is the same: a change may be visible before its version is incremented.
         self.stored = stored
         self._apply(stored)

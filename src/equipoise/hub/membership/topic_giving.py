@@ -1,13 +1,13 @@
 """Spread logs over hubs without a leading controller: take over from dead homes, shed from busy hubs.
 
-Hedwig's two rules. A topic whose planned home is dead goes to a live hub, chosen by its weight times its free load; the
-hub that the ring falls back on decides, so that one does, and opens the log itself or commits a plan that names the
-other one. A hub whose load is more than 10 % above the mean of the members gives topics away: every five minutes, and
-when a ledger of one rolls. The first plan that is committed counts; all hubs and clients are redirected by it.
+These are Hedwig's two rules. A topic whose planned home is dead is assigned to a live hub, chosen by its weight times
+its free load. Only the ring's next hub decides: it opens the log itself, or commits a plan that names another hub. A
+hub whose load is more than 10 % above the mean of the members gives topics away, every five minutes and when a ledger
+of one rolls. The first plan that is committed wins; it redirects all hubs and clients.
 
 Always true:
-    nothing is given away while a controller leads;
-    a hub gives no more than what brings it down to the mean, and no topic that it would get back by the same rule.
+    no topic is given away while a controller leads;
+    a hub gives away no more than brings its load down to the mean, and no topic that the same rule would give back.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ __all__ = ["TopicGiving", "best_hub", "free_shares", "topics_over_mean"]
 
 log = logging.getLogger("equipoise.hub")
 
-# How far above the mean a hub's load has to be, and how many topics it gives away at once: Hedwig's.
+# Least ratio of a hub's load to the mean for giving topics away, and most topics at once: Hedwig's values.
 OVER_MEAN = 1.1
 GIVEN_MAX = 50
-# Topics that want a stand-in within this time are one plan.
+# Topics that need a stand-in within this time, in seconds, are committed as one plan.
 _GATHER_S = 0.02
 _PLANS_TRIED = 5
 
 
 def free_shares(plan: Plan, hubs: Mapping[str, HubSeen], serving: Iterable[str]) -> dict[str, float]:
-    """By member that serves, its weight times its free load; those without any are left out."""
+    """By serving member, its weight times its free load; members with 0 are omitted."""
     shares: dict[str, float] = {}
     for hub in serving:
         member, seen = plan.by_hub.get(hub), hubs.get(hub)
@@ -56,7 +56,7 @@ def free_shares(plan: Plan, hubs: Mapping[str, HubSeen], serving: Iterable[str])
 
 
 def best_hub(topic: bytes, shares: Mapping[str, float]) -> str | None:
-    """One hub for a topic, each as often as its share says: rendezvous hashing by weight."""
+    """Choose a hub for a topic, in proportion to the shares: weighted rendezvous hashing."""
     best, best_score = None, -1.0
     for hub, share in sorted(shares.items()):
         digest = xxh3_64_intdigest(b"%b\0%b" % (hub.encode(), topic))
@@ -67,7 +67,7 @@ def best_hub(topic: bytes, shares: Mapping[str, float]) -> str | None:
 
 
 def topics_over_mean(own: float, loads: Iterable[float], topics: int) -> tuple[int, float]:
-    """How many of its topics a hub of this load gives away, and the mean; `loads` are those of all members."""
+    """The number of topics that a hub with load `own` gives away, and the mean; `loads`: of all members."""
     known = list(loads)
     mean = sum(known) / len(known)
     if len(known) < 2 or not topics or own <= OVER_MEAN * mean:
@@ -95,14 +95,14 @@ class TopicGiving:
         self._hubs = hubs
         self._specs = specs
         self._load = load
-        # Stand-ins that are to be committed.
+        # By topic, the stand-in to commit.
         self._wanted: dict[bytes, str] = {}
-        # Topics that a ledger was rolled of.
+        # Topics with a ledger that has rolled.
         self._rolled: dict[bytes, None] = {}
         self._has_rolled = asyncio.Event()
 
     async def work(self) -> None:
-        """Give topics away when it is time, for ever."""
+        """Give topics away every interval, and when ledgers roll. Runs until it is cancelled."""
         interval_s = self._hub.settings.membership.giving_interval_s
         loop = asyncio.get_running_loop()
         next_at = loop.time() + interval_s
@@ -119,12 +119,12 @@ class TopicGiving:
             await self.give(list(rolled))
 
     def rolled(self, topic: bytes) -> None:
-        """A ledger of the topic was closed, and another begun: a good moment to give it away."""
+        """A ledger of the topic was closed and another begun: a cheap moment to give the topic away."""
         self._rolled[topic] = None
         self._has_rolled.set()
 
     async def give(self, topics: list[bytes]) -> int:
-        """Give some of these topics away, if the load of this hub is above the mean; how many. Raises StoreError."""
+        """Give some topics away if this hub's load is above the mean; return how many. Raises StoreError."""
         cluster, logs = self._hub.cluster, self._hub.core.logs
         if cluster is None or logs is None or await self._leaders.load() is not None:
             return 0
@@ -147,7 +147,7 @@ class TopicGiving:
         return len(given)
 
     async def may_open(self, topic: bytes) -> bool:
-        """Whether this hub is to own the log; else another is about to be named in the plan. Raises StoreError."""
+        """Whether this hub may own the log; else it commits a plan that names another hub. Raises StoreError."""
         cluster = self._hub.cluster
         if cluster is None:
             return True
@@ -163,7 +163,7 @@ class TopicGiving:
         is_first = not self._wanted
         self._wanted[topic] = best
         if is_first:
-            # For all that come meanwhile; each is asked for again until the plan is there.
+            # Gather the topics of the next moments; each is requested again until the plan has arrived.
             try:
                 await asyncio.sleep(_GATHER_S)
             finally:
@@ -172,7 +172,7 @@ class TopicGiving:
         return False
 
     async def _commit(self, homes: Mapping[bytes, str], why: Why) -> None:
-        """Name these homes in the plan, unless it has named others meanwhile."""
+        """Commit these homes, except for topics whose entries have changed meanwhile."""
         base = self._hub.cluster.router.routing.plan if self._hub.cluster is not None else Plan()
         for _ in range(_PLANS_TRIED):
             plan = await self._plans.load()
@@ -192,12 +192,12 @@ class TopicGiving:
         return hub in seen and hub not in unable_hubs(seen, self._specs())
 
     def _is_movable(self, plan: Plan, topic: bytes) -> bool:
-        """Whether neither an operator nor a spec has said where the topic lives, nor that it has several homes."""
+        """Whether the topic has one home, and neither an operator nor a spec has fixed it."""
         entry, spec = plan.entries.get(topic), self._specs().of(topic)
         is_free = entry is None or (len(entry.homes) == 1 and not entry.is_pinned)
         return is_free and (spec is None or spec.site is None)
 
     def _near(self, hubs: set[str], seen: Mapping[str, HubSeen]) -> set[str]:
-        """Those of this hub's site, if there are any."""
+        """The hubs of this hub's site; all hubs if there are none."""
         site = self._hub.settings.membership.site
         return {hub for hub in hubs if seen[hub].facts.site == site} or hubs

@@ -367,7 +367,7 @@ class LeaveFrame(Frame, frozen=True):
 
 
 class CountsFrame(Frame, frozen=True):
-    """So many clients of the sender subscribe to these names, each spelled by `region_counts.spell_count`.
+    """So many clients of the sender subscribe to these names, each spelled by `region_counts.format_count`.
 
     With `is_first`, all that it sent before is void.
     """

@@ -362,6 +362,10 @@ class LogsWorld:
                 else:
                     await asyncio.sleep(0.2)
             shown = await connection.ask(("XRANGE", track.topic, "-", "+"))
+            # A hub whose session has ended in the last cut finds out now, and closes the connection.
+            while self.sim.now < deadline and not (shown and isinstance(shown[0], list)):
+                await asyncio.sleep(0.2)
+                shown = await connection.ask(("XRANGE", track.topic, "-", "+"))
             if not replies or not shown or not isinstance(shown[0], list):
                 track.problems.append(f"hub {hub} does not serve after healing: {replies} {shown}"[:300])
             else:

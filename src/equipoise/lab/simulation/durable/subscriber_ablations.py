@@ -64,7 +64,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
-        seed=70,
+        seed=190,
     ),
     Ablation(
         "subscriber-pending",

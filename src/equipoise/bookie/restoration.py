@@ -1,10 +1,10 @@
 """Restore entries that a damaged bookie lost from the other members of its ledgers.
 
-A region of the open segment that is damaged when the bookie starts may have held any entry and any fence. The bookie is
-read-only then and says "unknown" of what it does not find. Mending asks the store for every ledger that names the
-bookie, copies the entries that are missing here from other members, fences the ledgers that are not open, and only
-then lets the bookie say "no entry" again. It waits for ledgers whose last segment names the bookie and is still
-written to or recovered: their writers replace a read-only member with their next entry.
+If a region of the open segment is damaged when the bookie starts, it may have held any entry and any fence. The bookie
+is then read-only and answers UNKNOWN for entries that it does not find. The restoration reads every ledger that names
+the bookie from the store, copies missing entries from other members, and fences the ledgers that are not open. Then the
+bookie may answer "no entry" again. The restoration waits for ledgers whose last segment names the bookie and which are
+still being written or recovered: their writers replace a read-only member with their next entry.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from equipoise.ledger_client.ledger_reader import read_copy
 from equipoise.ledger_client.repair import entries_of, ledgers_on
 from equipoise.store.records.ledgers import LedgersStore
 
-__all__ = ["mend"]
+__all__ = ["restore_entries"]
 
 _COPY = Flag.RECOVERY | Flag.HIGH_PRIORITY
 
 
-async def mend(server: BookieServer, pool: BookiePool, ledgers: LedgersStore, name: str) -> bool:
-    """Whether everything is here again. Raises StoreError."""
+async def restore_entries(server: BookieServer, pool: BookiePool, ledgers: LedgersStore, name: str) -> bool:
+    """Returns whether all entries are restored. Raises StoreError."""
     async for metadata in ledgers_on(ledgers, name):
         if metadata.state is not LedgerState.CLOSED and name in metadata.current.members:
             return False
         try:
-            await _mend_ledger(server, pool, metadata, name)
+            await _restore_ledger(server, pool, metadata, name)
         except LedgerError:
-            # No other member has a valid copy now: later, perhaps.
+            # No other member has a valid copy now. A later attempt may find one.
             return False
     await server.in_thread(server.engine.segments.settle_damage)
     return True
 
 
-async def _mend_ledger(server: BookieServer, pool: BookiePool, metadata: LedgerMetadata, name: str) -> None:
+async def _restore_ledger(
+    server: BookieServer, pool: BookiePool, metadata: LedgerMetadata, name: str
+) -> None:
     engine, key = server.engine, ledger_key(metadata.password)
     if metadata.state is not LedgerState.OPEN:
         engine.submit(None, ReadRequest(metadata.ledger, LAST_ENTRY, key, Flag.FENCE))
