@@ -189,4 +189,4 @@ def test_a_file_that_cannot_be_read_is_never_overwritten(file: Path, content: by
 
 @pytest.mark.parametrize("command", [["ls"], ["rm", "alice"], ["passwd", "alice"]])
 def test_a_missing_file_is_told(file: Path, command: list[str]) -> None:
-    assert "No such file" in fail(file, *command)
+    assert f"there is no users file {file}: `equipoise users add` makes one" in fail(file, *command)

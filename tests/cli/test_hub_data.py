@@ -104,6 +104,17 @@ def test_two_hubs_do_not_share_a_folder(tmp_path: Path) -> None:
         pass
 
 
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for folder, reason in ((file, "it is a file"), (file / "below", "Not a directory")):
+        with (
+            pytest.raises(AssertionError, match=f"cannot write to {folder}: {reason}"),
+            hub("--data", str(folder)),
+        ):
+            pass
+
+
 def test_a_hub_of_a_cluster_has_no_folder_of_its_own(tmp_path: Path) -> None:
     with (
         pytest.raises(AssertionError, match="--data is for standalone hubs"),

@@ -53,6 +53,19 @@ def test_a_topic_without_a_log_is_not_exported(server: ServerProcess, tmp_path: 
     assert "topic none has no log" in done.output
 
 
+def test_a_file_that_cannot_be_written_is_named(server: ServerProcess, tmp_path: Path) -> None:
+    for file, reason in (
+        (tmp_path / "none" / "log.jsonl", "No such file"),
+        (tmp_path / "dir.jsonl", "Is a directory"),
+    ):
+        if file.parent == tmp_path:
+            file.mkdir()
+        done = CliRunner().invoke(app, ["export", "log", str(file), "--hub", f"{server.host}:{server.port}"])
+        assert (done.exit_code, done.exception.__class__) == (2, SystemExit), done.output
+        assert f"cannot write {file}: {reason}" in " ".join(done.output.split())
+        assert not list(tmp_path.glob("*.part"))
+
+
 def test_an_import_that_was_interrupted_is_repeated(server: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     run(server, "export", "log", str(file))
@@ -69,7 +82,11 @@ def test_an_import_that_was_interrupted_is_repeated(server: ServerProcess, tmp_p
     [
         ("log.csv", "", "ends in .jsonl or .parquet"),
         ("missing.jsonl", None, "cannot read"),
-        ("bad.jsonl", '{"id": "1-1"}\n', "line 1: not an entry of a log"),
+        ("bad.jsonl", '{"id": "1-1"}\n', "line 1: not an entry of a log: write"),
+        ("bad.jsonl", "nonsense\n", "line 1: not an entry of a log: write"),
+        ("bad.jsonl", '{"id": "1-1", "fields": ["f", "v", "odd"]}\n', "line 1: not an entry of a log"),
+        ("bad.jsonl", '{"id": "1-1", "fields": "text"}\n', "line 1: not an entry of a log"),
+        ("bad.jsonl", '{"id": "1-1", "fields": [["f"], ["v"]]}\n', "line 1: not an entry of a log"),
         ("bad.parquet", "not Parquet at all", "not an exported log"),
     ],
 )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.two_hubs import TIMEOUT_S, System
+from equipoise.cli.bookies import bookie_rows, bookie_words
 from equipoise.cli.hubs import hub_rows
 from equipoise.cli.main import app
-from equipoise.cli.support.topic_status import edge_row
+from equipoise.cli.support.topic_status import edge_row, limit_row
+from equipoise.ledger.registration import BookieFacts, Cookie
 from equipoise.model import Mode, Placement, Plan
+from equipoise.store import MemoryStore, MemoryTree, Tree
+from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.records.hubs import HubAlive, HubFacts, HubSeen
 from equipoise.store.records.hubs_snapshot import EdgeReport
+from equipoise.store.records.ledgers import LedgersStore
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +143,16 @@ def test_specs_are_set_changed_and_removed(system: System) -> None:
     assert (spec["latency_ms"], spec["rate_per_s"], spec["site"]) == (40.0, None, "lyon")
     assert "latency 40 ms" in system.run("topics", "show", "game.1")
     assert "site paris" in system.run("topics", "specs")
+    said = system.run("topics", "set", "game.log", "--pin", "pariss")
+    assert "no hub is at site pariss, hubs are at" in said
     # An option that is not given keeps its value; an empty value removes one limit, the last one the spec.
     system.run("topics", "set", "game.*", "--pin", "", "--latency", "50ms")
     spec = system.json("topics", "show", "game.1")["spec"]
     assert (spec["latency_ms"], spec["site"]) == (50.0, None)
     assert "removed spec game.log" in system.run("topics", "set", "game.log", "--pin", "")
+    system.run("topics", "set", "feed", "--rate", "10/s", "--burst", "7")
+    assert system.json("topics", "set", "feed", "--burst", "")["burst_messages"] is None
+    system.run("topics", "unset", "feed")
     said = system.run("topics", "set", "quotes", "--attributes", "first-line")
     assert "attributes in first-line" in said
     assert "removed spec quotes" in system.run("topics", "set", "quotes", "--attributes", "")
@@ -166,7 +178,12 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("move", "t", "h9"), "members are: h1, h2"),
         (("move", "t"), "give a HUB, or --ring"),
         (("replicate", "t", "--mode", "single", "--hubs", "h1,h2"), "single but has 2 homes"),
+        (("replicate", "t", "--mode", "single", "--hubs", "h1,h2"), "the entry of t is"),
         (("replicate", "t", "--mode", "all-publishers", "--hubs", ","), "--hubs a,b,c"),
+        (
+            ("replicate", "t", "--mode", "all-publishers", "--hubs", "h1,h2", "--tree", "h2=h1"),
+            "for mode content",
+        ),
         (("replicate", "t", "--mode", "content", "--hubs", "h1"), "no edge"),
         (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2=h9"), "names h9"),
         (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2"), "such as c=b,d=b"),
@@ -187,7 +204,9 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("topics", "set", "t", "--wait", "5s"), "it needs a rate"),
         (("topics", "set", "t", "--rate", "5/s", "--burst", "0"), "between 1 and 10000000 messages"),
         (("topics", "set", "t", "--rate", "5/s", "--wait", "61s"), "between 0 and 60000 ms"),
-        (("topics", "set", "t"), "nothing to change"),
+        (("topics", "set", "t", "--rate", "5/s", "--burst", "1.5"), "give a whole number of messages"),
+        (("topics", "set", "t", "--durable", "1/1/1", "--retain", "7d,8d"), "at most one age and one size"),
+        (("topics", "set", "t"), "nothing to change: name what to set, such as --latency, --rate, --durable"),
         (("topics", "unset", "t"), "`equipoise topics specs`"),
         (("topics", "ls", "--hub", "h9"), "`equipoise hubs ls`"),
         (("users", "ls"), "every client has full access"),
@@ -205,6 +224,54 @@ def test_a_command_without_a_store_says_how_to_give_one(monkeypatch: pytest.Monk
     assert result.exit_code == 2
     assert "--store" in result.output
     assert "EQUIPOISE_STORE" in result.output
+
+
+def test_the_delay_of_a_limited_topic_is_that_of_one_message() -> None:
+    limit = dict.fromkeys(("share_rate_per_s", "share_burst", "admitted", "waiting", "refused"), 0.0)
+    relay = limit | {"delayed": 27.0, "delay_s": 27.0}
+    home = limit | {
+        "share_rate_per_s": 10.0,
+        "share_burst": 3.0,
+        "admitted": 50.0,
+        "delayed": 10.0,
+        "delay_s": 25.0,
+    }
+    assert limit_row({"hub": "h1", "limit": relay}) == ["h1", None, 0, 0, 0, "1000.0 ms"]
+    assert limit_row({"hub": "h2", "limit": home}) == ["h2", "10/s, 3", 50, 0, 0, "500.0 ms"]
+    assert limit_row({"hub": "h3"}) == ["h3", *[None] * 5]
+
+
+def test_bookies_are_told_with_numbers_to_programs_and_with_units_to_people() -> None:
+    facts = BookieFacts(
+        name="b1", host="127.0.0.1", port=1, rack="r1", free_bytes=2**30, total_bytes=2**32, sync_us_p99=1500
+    )
+
+    async def rows() -> list[dict[str, Any]]:
+        store = await MemoryStore(MemoryTree(lambda: 0.0)).open()
+        await LedgersStore(store, Tree()).prepare("i")
+        bookies = BookiesStore(store, Tree())
+        await bookies.register(facts)
+        await bookies.add_cookie(Cookie(bookie="b2", directory="d", instance="i"))
+        return await bookie_rows(bookies)
+
+    here, lost = asyncio.run(rows())
+    assert (here["state"], here["used"], here["free_bytes"], here["sync_s_p99"]) == (
+        "writable",
+        0.75,
+        2**30,
+        0.0015,
+    )
+    assert (lost["state"], lost["address"], lost["free_bytes"]) == ("lost", None, None)
+    assert bookie_words(here) == {
+        "bookie": "b1",
+        "state": "writable",
+        "address": "127.0.0.1:1",
+        "site": None,
+        "rack": "r1",
+        "used": "75 %",
+        "free": "1.0 GiB",
+        "sync p99": "1.5 ms",
+    }
 
 
 def test_edges_of_content_topics_are_told_with_what_they_compare() -> None:

@@ -179,6 +179,8 @@ def test_a_reader_that_has_had_enough_ends_sub_quietly(server: ServerProcess) ->
         (["pub", "t", "--stdin", "--count", "2"], 2, "leave out --count"),
         (["pub", "t", "x", "--count", "0"], 2, "--count"),
         (["sub"], 2, "TOPIC"),
+        (["sub", "t", "--group", "g"], 2, "give --durable NAME too"),
+        (["sub", "t", "--start", "beginning"], 2, "give --durable NAME too"),
     ],
 )
 def test_misuse_is_told_with_status_2(

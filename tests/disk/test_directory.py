@@ -35,7 +35,7 @@ def test_folders_inside_are_not_files(tmp_path: Path) -> None:
 def test_a_full_device_is_a_disk_full_error(tmp_path: Path) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     file = DirectoryDisk(tmp_path).open("full")
-    with pytest.raises(DiskFullError, match="append of 'full'"):
+    with pytest.raises(DiskFullError, match="cannot append full"):
         file.append(b"does not fit")
     file.close()
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from equipoise.hub.data.reply import REPLY_S
 from equipoise.hub.logs.durable_topic import PATIENCE_S, DurableTopic
 from equipoise.log.entries import payload_body, payload_of, spell_fields
 from equipoise.model import Specs, TopicSpec
@@ -62,6 +63,19 @@ def test_a_pipeline_of_messages_is_one_append_and_keeps_its_order() -> None:
     assert [len(run) for run in world.runs(b"d.t")] == [50]
     assert publisher.read() == [1] * 50
     assert [message[2] for message in subscriber.read()] == [b"%d" % n for n in range(50)]
+
+
+def test_a_pipeline_of_messages_that_was_refused_is_not_published_later() -> None:
+    world = durable_world()
+    world.opens = False
+    publisher = world.client()
+    publisher.send_raw(pipeline(["PUBLISH", "d.t", f"{n}"] for n in range(3)))
+    world.to_open[0].not_opened("no bookies")
+    world.advance(REPLY_S + 1)
+    replies = publisher.read()
+    assert [reply.startswith("TRYAGAIN topic d.t") for reply in replies] == [True] * 3
+    world.open_logs()
+    assert world.do(publisher, "XLEN", "d.t") == 0
 
 
 def test_a_pipeline_to_several_topics_is_answered_in_order() -> None:

@@ -143,7 +143,7 @@ def test_a_change_of_protocol_changes_the_frames() -> None:
         ("$filter", "ERR filter, byte 7: expected a space, the name of a topic"),
         ("$filterstocks a = 1", "ERR filter, byte 7: expected a space, the name of a topic"),
         ("$filter st*cks a = 1", "ERR filter, byte 10: expected the name of one topic, not a pattern"),
-        ("$filter stocks", "ERR filter, byte 8: expected the name of a topic, a space, and a filter"),
+        ("$filter stocks", "ERR filter, byte 14: expected a space, and a filter such as volume > 150"),
         (
             "$filter stocks symbol",
             "ERR filter, byte 21: expected one of = != < <= > >= in prefix suffix contains exists",

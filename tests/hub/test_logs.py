@@ -171,6 +171,54 @@ def test_a_log_that_cannot_be_opened_refuses_after_a_while_and_stores_nothing() 
     assert world.do(client, "XLEN", "t") == 0
 
 
+def test_what_was_refused_on_several_logs_is_not_run_later() -> None:
+    """1. A log cannot be opened, and the time of a DEL is up.
+    2. The log is opened: it still has its entries.
+    """
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    asyncio.run(world.ledgers.recover(world.opened[b"t"][-1].ledger))
+    world.opens = False
+    client.send("XADD", "t", "1-2", "f", "v")
+    world.confirm()
+    client.read()
+    client.send("DEL", "t", "t")
+    world.to_open[0].not_opened("no bookies")
+    world.advance(REPLY_S + 1)
+    (reply,) = client.read()
+    assert reply.startswith("TRYAGAIN topic t")
+    world.open_logs()
+    assert world.do(client, "XLEN", "t") == 1
+
+
+def test_what_was_done_to_some_of_several_logs_is_uncertain() -> None:
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    world.opens = False
+    client.send("DEL", "t", "u")
+    world.confirm()
+    world.advance(REPLY_S + 1)
+    (reply,) = client.read()
+    assert reply.startswith("UNCERTAIN not all")
+
+
+def test_a_client_that_has_gone_deletes_nothing_later() -> None:
+    world = LogWorld()
+    client = world.client()
+    world.do(client, "XADD", "t", "1-1", "f", "v")
+    asyncio.run(world.ledgers.recover(world.opened[b"t"][-1].ledger))
+    world.opens = False
+    client.send("XADD", "t", "1-2", "f", "v")
+    world.confirm()
+    client.read()
+    client.send("DEL", "t")
+    client.wire.abort()
+    world.open_logs()
+    assert world.do(world.client(), "XLEN", "t") == 1
+
+
 def test_nothing_is_acknowledged_while_the_lease_has_run_out() -> None:
     world = LogWorld()
     client = world.client()

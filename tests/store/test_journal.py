@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from equipoise.disk import DirectoryDisk
-from equipoise.errors import BadVersionError, DamagedError, NoNodeError
+from equipoise.disk.contract import File
+from equipoise.errors import (
+    BadVersionError,
+    DamagedError,
+    DiskFailedError,
+    DiskFullError,
+    NoNodeError,
+    StoreError,
+)
 from equipoise.store.backends.journal import JournalledTree
+from equipoise.store.contract import Node
 
 JOURNAL = "store.journal"
 
@@ -77,3 +87,73 @@ def test_the_file_holds_only_what_is_left_at_the_next_start(tmp_path: Path) -> N
     long = (tmp_path / JOURNAL).stat().st_size
     assert opened(tmp_path).get("/a").data == b"99"
     assert (tmp_path / JOURNAL).stat().st_size < long / 20
+
+
+class FullDisk(DirectoryDisk):
+    """Its files take nothing more once it is full."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_full = False
+        self.fails_sync = False
+
+    def open(self, name: str) -> File:
+        return cast(File, _FullFile(self, super().open(name)))
+
+
+class _FullFile:
+    def __init__(self, disk: FullDisk, file: File) -> None:
+        self._disk, self._file = disk, file
+
+    def append(self, data: bytes) -> int:
+        if self._disk.is_full:
+            raise DiskFullError("the disk is full: cannot append store.journal")
+        return self._file.append(data)
+
+    def sync(self) -> None:
+        if self._disk.fails_sync:
+            raise DiskFailedError("sync", "store.journal", "Input/output error")
+        self._file.sync()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _by_path(tree: JournalledTree) -> dict[str, Node]:
+    return {node.path: node for node in tree.persistent()}
+
+
+def test_what_the_disk_has_no_room_for_is_refused_and_not_in_the_tree(tmp_path: Path) -> None:
+    disk = FullDisk(tmp_path)
+    tree = JournalledTree(lambda: 0.0, disk)
+    session = tree.open_session(10.0, None)
+    tree.create(session, "/a", b"1", False)
+    tree.create(session, "/gone", b"", False)
+    disk.is_full = True
+    before = _by_path(tree)
+    for change in (
+        lambda: tree.create(session, "/b", b"", False),
+        lambda: tree.set(session, "/a", b"2", 0),
+        lambda: tree.delete(session, "/gone", None),
+    ):
+        with pytest.raises(StoreError, match=r"the disk is full.*free space"):
+            change()
+    tree.create(session, "/mine", b"", True)
+    assert _by_path(tree) == before
+    assert tree.children("/") == ("a", "gone", "mine")
+    # It goes on once there is room, and the next start finds what this one has.
+    disk.is_full = False
+    tree.set(session, "/a", b"3", 0)
+    tree.create(session, "/b", b"", False)
+    assert _by_path(opened(tmp_path)) == _by_path(tree)
+
+
+def test_a_failed_sync_ends_it_with_a_reason(tmp_path: Path) -> None:
+    disk = FullDisk(tmp_path)
+    tree = JournalledTree(lambda: 0.0, disk)
+    session = tree.open_session(10.0, None)
+    disk.fails_sync = True
+    for _ in range(2):
+        with pytest.raises(StoreError, match="start the hub again: sync"):
+            tree.create(session, "/a", b"", False)
+        disk.fails_sync = False

@@ -36,9 +36,9 @@ def test_the_overview_says_how_things_are() -> None:
         assert found["publications_per_s"] == pytest.approx(51.5)
         assert found["latency_ms"]["p99"] == pytest.approx(50)
         status, hubs = await site.ask("/api/hubs")
-        assert [(hub["hub"], hub["is_alive"], hub["load"]) for hub in hubs] == [
-            ("a", True, pytest.approx(0.5 / CPU_FULL_RATIO)),
-            ("b", True, pytest.approx(0.1 / CPU_FULL_RATIO)),
+        assert [(hub["hub"], hub["is_alive"], hub["weight"], hub["load"]) for hub in hubs] == [
+            ("a", True, 1.0, pytest.approx(0.5 / CPU_FULL_RATIO)),
+            ("b", True, 1.0, pytest.approx(0.1 / CPU_FULL_RATIO)),
         ]
         assert found["hubs_without_bandwidth"] == ["a", "b"]
 

@@ -253,7 +253,7 @@ class Bookie:
             if engine.is_read_only != self.facts.is_read_only:
                 log.warning("%s", "read-only" if engine.is_read_only else "accepts entries again")
                 self._changed.set()
-            if engine.needs_spare:
+            if engine.needs_spare and self._has_segment_room():
                 with suppress(DiskFullError):
                     await self.server.in_thread(engine.segments.prepare)
 
@@ -261,6 +261,13 @@ class Bookie:
         used, engine = self._disk.room().used, self.server.engine
         limit = self.settings.writable_used if engine.is_full else self.settings.read_only_used
         engine.is_full = used >= limit
+        if engine.lacks_segment and self._has_segment_room():
+            engine.lacks_segment = False
+
+    def _has_segment_room(self) -> bool:
+        """Whether the disk has room for another segment, its index and the manifest."""
+        segment_bytes = self.settings.segment_bytes
+        return self._disk.room().free_bytes >= segment_bytes + segment_bytes // 8
 
     # --- damage
 

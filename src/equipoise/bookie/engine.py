@@ -103,6 +103,8 @@ class BookieEngine(Generic[Token]):
         self.segments = segments
         # No ordinary adds: the disk is nearly full, or damage has not been repaired.
         self.is_full = False
+        # The disk had no room for the next segment, and has none since.
+        self.lacks_segment = False
         # What an operator asked for: no ordinary adds until the bookie is empty.
         self.is_draining = False
         self.damaged_reads = 0
@@ -128,7 +130,7 @@ class BookieEngine(Generic[Token]):
 
     @property
     def is_read_only(self) -> bool:
-        return self.is_full or self.is_draining or self.segments.has_doubt
+        return self.is_full or self.lacks_segment or self.is_draining or self.segments.has_doubt
 
     @property
     def has_work(self) -> bool:

@@ -280,12 +280,16 @@ class BookieServer:
         self.engine.segments.write(group.offset, group.data)
 
     async def _roll(self) -> None:
-        try:
-            await self.in_thread(self.engine.segments.roll)
-        except DiskFullError as error:
-            log.warning("read-only: %s", error)
-            self.engine.is_full = True
-            self._answer(self.engine.refuse_all())
+        engine = self.engine
+        if not engine.lacks_segment:
+            try:
+                await self.in_thread(engine.segments.roll)
+                return
+            except DiskFullError as error:
+                log.warning("read-only: %s; free space on the disk", error)
+                engine.lacks_segment = True
+        # Recovery, too, is refused until there is room: an attempt takes what other programs on the disk have left.
+        self._answer(engine.refuse_all())
 
     def _answer(self, answers: list[tuple[Asker, bytes]]) -> None:
         if len(answers) == 1:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from ipaddress import ip_address
 from pathlib import Path
 from random import SystemRandom
@@ -25,6 +23,7 @@ from equipoise.bookie.logins import BookieSecurity
 from equipoise.bookie.settings import BookieSettings
 from equipoise.cli.support.bookie_access import ClusterPasswordFile, ClusterUser, TlsCa, read_access
 from equipoise.cli.support.failures import exit_on_failure
+from equipoise.cli.support.folders import held
 from equipoise.cli.support.logs import LogForm, LogFormat, Verbose, set_up_logs
 from equipoise.cli.support.store_options import AsJson, Region
 from equipoise.cli.support.tables import show_json, show_table
@@ -184,6 +183,8 @@ def check(
     Exits with status 1 if something is damaged.
     """
     with exit_on_failure():
+        if not directory.is_dir():
+            raise SettingsError(f"there is no directory {directory}: give the --dir of a bookie")
         with locked(directory):
             report = check_directory(DirectoryDisk(directory))
         if as_json:
@@ -234,16 +235,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> AbstractContextManager[None]:
     """Hold the directory: two bookies in one would destroy each other's segments."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / _LOCK).open("a", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise SettingsError(f"another bookie uses the directory {directory}") from error
-        yield
+    return held(directory, lock=_LOCK, taken="another bookie uses the directory")
 
 
 def check_apache(facts: BookieFacts, host: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import SystemRandom
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,7 +36,7 @@ def list_bookies(*, store: StoreUrl = "", region: Region = "default", as_json: A
             show_json(rows)
             return
         headers = ("BOOKIE", "STATE", "ADDRESS", "SITE", "RACK", "USED", "FREE", "SYNC P99")
-        show_rows(headers, rows)
+        show_rows(headers, [bookie_words(row) for row in rows])
 
     run(store, region, main, is_quiet=as_json)
 
@@ -63,8 +64,8 @@ def show(name: Name, *, store: StoreUrl = "", region: Region = "default", as_jso
         if as_json:
             show_json({**rows[name], "ledgers": held})
             return
-        for key, value in rows[name].items():
-            print(f"{key:<10}{value}")
+        for key, value in bookie_words(rows[name]).items():
+            typer.echo(f"{key:<10}{'-' if value is None else value}")
         headers = ("LEDGER", "STATE", "QUORUM", "TOPIC", "LAST")
         show_rows(headers, held)
 
@@ -165,35 +166,33 @@ def forget(
     run(store, region, main, is_quiet=as_json)
 
 
-async def bookie_rows(bookies: BookiesStore) -> list[dict[str, object]]:
+async def bookie_rows(bookies: BookiesStore) -> list[dict[str, Any]]:
     """One row for each bookie that is registered or was part of the cluster."""
     known = await bookies.load()
     names = sorted({*known, *await bookies.cookies()})
     return [_row(name, known.get(name), is_draining=await bookies.is_draining(name)) for name in names]
 
 
-def _row(name: str, facts: BookieFacts | None, *, is_draining: bool) -> dict[str, object]:
+def _row(name: str, facts: BookieFacts | None, *, is_draining: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"bookie": name, "state": "lost, draining" if is_draining else "lost"}
+    row |= dict.fromkeys(("address", "site", "rack", "used", "free_bytes", "sync_s_p99"))
     if facts is None:
-        state = "lost, draining" if is_draining else "lost"
-        return {
-            "bookie": name,
-            "state": state,
-            "address": "",
-            "site": "",
-            "rack": "",
-            "used": "",
-            "free": "",
-            "sync_p99": "",
-        }
-    state = "draining" if is_draining else "read-only" if facts.is_read_only else "writable"
-    used = f"{100 * (1 - facts.free_bytes / facts.total_bytes):.0f} %" if facts.total_bytes else ""
-    return {
-        "bookie": name,
-        "state": state,
-        "address": f"{facts.host}:{facts.port}",
-        "site": facts.site,
-        "rack": facts.rack,
-        "used": used,
-        "free": f"{facts.free_bytes / 2**30:.1f} GiB" if facts.total_bytes else "",
-        "sync_p99": f"{facts.sync_us_p99 / 1e3:.1f} ms" if facts.sync_us_p99 else "",
+        return row
+    row["state"] = "draining" if is_draining else "read-only" if facts.is_read_only else "writable"
+    row |= {"address": f"{facts.host}:{facts.port}", "site": facts.site or None, "rack": facts.rack or None}
+    if facts.total_bytes:
+        row |= {"used": 1 - facts.free_bytes / facts.total_bytes, "free_bytes": facts.free_bytes}
+    if facts.sync_us_p99:
+        row["sync_s_p99"] = facts.sync_us_p99 / 1e6
+    return row
+
+
+def bookie_words(row: Mapping[str, Any]) -> dict[str, object]:
+    """A row as people read it."""
+    used, free_bytes, sync_s = row["used"], row["free_bytes"], row["sync_s_p99"]
+    words = {key: row[key] for key in ("bookie", "state", "address", "site", "rack")}
+    return words | {
+        "used": None if used is None else f"{100 * used:.0f} %",
+        "free": None if free_bytes is None else f"{free_bytes / 2**30:.1f} GiB",
+        "sync p99": None if sync_s is None else f"{1e3 * sync_s:.1f} ms",
     }

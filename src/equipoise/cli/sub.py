@@ -21,6 +21,9 @@ Where = Annotated[
     ),
 ]
 
+# Where a new durable subscription begins, if the caller does not say.
+_START = "end"
+
 
 def command(
     topics: Annotated[
@@ -61,7 +64,7 @@ def command(
             help="With --durable: where a new subscription begins: beginning, end, the id of a message, number:5 for "
             "the fifth of the topic, or a time."
         ),
-    ] = "end",
+    ] = _START,
     tls_ca: TlsCa = "",
     tls_cert: TlsCert = "",
     tls_key: TlsKey = "",
@@ -77,6 +80,8 @@ def command(
     if where is not None and (pattern or durable):
         raise typer.BadParameter("a filter is for topics by name: leave out --pattern and --durable")
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
+    if not durable and (group or start != _START):
+        raise typer.BadParameter("--group and --start are for durable subscriptions: give --durable NAME too")
     if durable and pattern:
         raise typer.BadParameter("a durable subscription is to one topic: leave out --pattern")
     run(

@@ -11,7 +11,7 @@ from equipoise.cli.support.store_options import AsJson
 from equipoise.cli.support.tables import name_of, show_json, show_result, show_rows
 from equipoise.cli.support.units import parse_start
 from equipoise.client.durable_subscription import spell_start
-from equipoise.errors import SettingsError
+from equipoise.errors import RefusedError, SettingsError
 
 app = typer.Typer(
     help="List the durable subscriptions of a topic, show one, reset and remove them.",
@@ -31,9 +31,9 @@ async def list_subscriptions(
     as_json: AsJson = False,
 ) -> None:
     """List the durable subscriptions and consumer groups of a topic: mark, lag, messages without an ack."""
-    groups = await connection.ask(b"XINFO", b"GROUPS", topic.encode())
+    groups = await _ask(connection, topic, "", b"XINFO", b"GROUPS", topic.encode())
     names = [group[group.index(b"name") + 1] for group in groups]
-    rows = [await _facts(connection, topic.encode(), name) for name in names]
+    rows = [await _facts(connection, topic, name_of(name), name) for name in names]
     if as_json:
         show_json(rows)
         return
@@ -53,7 +53,7 @@ async def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one durable subscription: its mark, what it has not acknowledged, its retries and consumers."""
-    facts = await _facts(connection, topic.encode(), name.encode())
+    facts = await _facts(connection, topic, name, name.encode())
     if as_json:
         show_json(facts)
         return
@@ -82,7 +82,7 @@ async def reset(
 ) -> None:
     """Restart a durable subscription at another message. Messages without an ack are not delivered again."""
     start = spell_start(parse_start(to))
-    await connection.ask(b"EQ.GROUP", b"RESET", topic.encode(), name.encode(), start)
+    await _ask(connection, topic, name, b"EQ.GROUP", b"RESET", topic.encode(), name.encode(), start)
     facts = {"topic": topic, "name": name, "to": to}
     show_result(facts, f"{name} of {topic} restarts at: {to}", as_json=as_json)
 
@@ -97,19 +97,38 @@ async def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove a durable subscription: its mark, and what it has not acknowledged. Messages stay in the log."""
-    removed = await connection.ask(b"XGROUP", b"DESTROY", topic.encode(), name.encode())
+    removed = await _ask(connection, topic, name, b"XGROUP", b"DESTROY", topic.encode(), name.encode())
     if not removed:
-        raise SettingsError(
-            f"{topic} has no subscription {name}: `equipoise subscriptions ls {topic}` lists them"
-        )
+        raise _unknown(topic, name)
     show_result({"topic": topic, "name": name}, f"{name} of {topic} removed", as_json=as_json)
 
 
-async def _facts(connection: CommandConnection, topic: bytes, name: bytes) -> dict[str, Any]:
-    flat = await connection.ask(b"EQ.GROUP", b"SHOW", topic, name)
+async def _ask(connection: CommandConnection, topic: str, name: str, *words: bytes) -> Any:
+    """What the hub answers. Raises SettingsError if there is no such log or subscription."""
+    try:
+        return await connection.ask(*words)
+    except RefusedError as problem:
+        if problem.code == "NOGROUP":
+            raise _unknown(topic, name) from problem
+        if "no such key" in problem.text or "requires the key to exist" in problem.text:
+            raise SettingsError(
+                f"topic {topic} has no log and no durable subscriptions: `equipoise topics set {topic} --durable "
+                "3/3/2` stores its messages from then on"
+            ) from problem
+        raise
+
+
+def _unknown(topic: str, name: str) -> SettingsError:
+    return SettingsError(
+        f"{topic} has no subscription {name}: `equipoise subscriptions ls {topic}` lists them"
+    )
+
+
+async def _facts(connection: CommandConnection, topic: str, shown: str, name: bytes) -> dict[str, Any]:
+    flat = await _ask(connection, topic, shown, b"EQ.GROUP", b"SHOW", topic.encode(), name)
     facts: dict[str, Any] = {}
     for key, value in zip(flat[::2], flat[1::2], strict=True):
-        shown = [name_of(each) for each in value] if isinstance(value, list) else value
-        facts[key.decode().replace("-", "_")] = name_of(shown) if isinstance(shown, bytes) else shown
+        text = [name_of(each) for each in value] if isinstance(value, list) else value
+        facts[key.decode().replace("-", "_")] = name_of(text) if isinstance(text, bytes) else text
     facts["is_exclusive"] = bool(facts["is_exclusive"])
     return facts

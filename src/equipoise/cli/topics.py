@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -24,10 +24,12 @@ from equipoise.cli.support.topic_words import (
     spec_facts,
     spec_words,
 )
-from equipoise.cli.support.units import parse_milliseconds, parse_rate, parse_retention
+from equipoise.cli.support.units import parse_burst, parse_milliseconds, parse_rate, parse_retention
 from equipoise.control import operations
 from equipoise.errors import BehindError, EquipoiseError, RefusedError, SettingsError
-from equipoise.model import Mode
+from equipoise.ledger.registration import BookieFacts
+from equipoise.model import Mode, TopicSpec
+from equipoise.store.records.hubs import HubSeen
 
 app = typer.Typer(
     help="List topics, show one topic, and set specs: limits for the topics that match a pattern.",
@@ -208,8 +210,10 @@ def set_spec(
         typer.Option(help="Rate limit of each topic over the whole cluster, such as 500/s.", metavar="RATE"),
     ] = None,
     burst: Annotated[
-        int | None,
-        typer.Option(help="Messages that may come at once; default: 0.1 s of the rate, at least 1."),
+        str | None,
+        typer.Option(
+            help="Messages that may come at once; default: 0.1 s of the rate, at least 1.", metavar="MESSAGES"
+        ),
     ] = None,
     wait: Annotated[
         str | None,
@@ -231,11 +235,11 @@ def set_spec(
     """
 
     async def main(metadata: ClusterRecords) -> None:
-        given: dict[str, Any] = {"quantile": quantile, "burst_messages": burst}
-        given = {field: value for field, value in given.items() if value is not None}
+        given: dict[str, Any] = {} if quantile is None else {"quantile": quantile}
         for field, text, read in (
             ("latency_ms", latency, parse_milliseconds),
             ("rate_per_s", rate, parse_rate),
+            ("burst_messages", burst, parse_burst),
             ("wait_ms", wait, parse_milliseconds),
             ("durability", durable, parse_durability),
             ("retention", retain, parse_retention),
@@ -244,17 +248,17 @@ def set_spec(
         ):
             if text is not None:
                 given[field] = read(text) if text else None
-        bookies = await metadata.bookies.load()
+        bookies, hubs = await metadata.bookies.load(), await metadata.hubs.load()
         spec = await operations.change_spec(
             metadata.specs,
             pattern.encode(),
             given,
             plan=await metadata.plans.load(),
-            hubs=await metadata.hubs.load(),
+            hubs=hubs,
             bookies=bookies,
         )
-        for compromise in () if spec is None else operations.durability_compromises(spec, bookies):
-            typer.echo(f"equipoise: {pattern}: {compromise}", err=True)
+        for shortcoming in _shortcomings(spec, hubs, bookies):
+            typer.echo(f"equipoise: {pattern}: {shortcoming}", err=True)
         await _wait_for_hubs(metadata, pattern, timeout)
         if spec is None:
             show_result({"pattern": pattern}, f"removed spec {pattern}", as_json=as_json)
@@ -262,6 +266,19 @@ def set_spec(
         show_result(spec_facts(spec), f"spec {pattern}: {spec_words(spec)}", as_json=as_json)
 
     run(store, region, main, is_quiet=as_json)
+
+
+def _shortcomings(
+    spec: TopicSpec | None, hubs: Mapping[str, HubSeen], bookies: Mapping[str, BookieFacts]
+) -> Iterator[str]:
+    """What the topics of a spec cannot have with these hubs and bookies."""
+    if spec is None:
+        return
+    sites = sorted({seen.facts.site for seen in hubs.values()} - {""})
+    if spec.site and spec.site not in sites:
+        there = ", ".join(sites) or "no site"
+        yield f"no hub is at site {spec.site}, hubs are at {there}: topics stay elsewhere until one is"
+    yield from operations.durability_compromises(spec, bookies)
 
 
 @app.command("unset")

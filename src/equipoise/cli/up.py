@@ -20,7 +20,7 @@ from equipoise.errors import SettingsError
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.processes import Phase, PhaseChange
 
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 def command(

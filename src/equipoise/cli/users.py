@@ -187,7 +187,14 @@ def _errors_told() -> Iterator[None]:
     """Print errors to standard error and exit with 1, without a traceback."""
     try:
         yield
-    except (SettingsError, OSError) as error:
+    except FileNotFoundError as error:
+        words = f"there is no users file {error.filename}: `equipoise users add` makes one"
+        typer.echo(f"equipoise users: {words}", err=True)
+        raise typer.Exit(1) from error
+    except OSError as error:
+        typer.echo(f"equipoise users: cannot use {error.filename}: {error.strerror}", err=True)
+        raise typer.Exit(1) from error
+    except SettingsError as error:
         typer.echo(f"equipoise users: {error}", err=True)
         raise typer.Exit(1) from error
 

@@ -77,7 +77,9 @@ def read_name(data: bytes, offset: int = 0) -> tuple[bytes, int]:
     if quote not in (b'"', b"'"):
         end = data.find(b" ", offset)
         if end in (-1, offset):
-            raise FilterError(max(offset, end), "the name of a topic, a space, and a filter")
+            if end == -1 and offset < len(data):
+                raise FilterError(len(data), "a space, and a filter such as volume > 150")
+            raise FilterError(offset, "the name of a topic, a space, and a filter")
         if (wildcard := _WILDCARD.search(data, offset, end)) is not None:
             raise FilterError(
                 wildcard.start(), "the name of one topic, not a pattern; a name with this character in quotes"

@@ -29,6 +29,7 @@ from equipoise.model import (
     Why,
     ring_over,
 )
+from equipoise.model.names import shown
 from equipoise.model.tree import tree_of_names
 from equipoise.store.records.hubs import HubSeen, HubsStore
 from equipoise.store.records.plans import PlanStore
@@ -96,8 +97,10 @@ async def place(
         raise PlanError(
             f"these hubs run a release without content topics: {', '.join(sorted(unable))}. Upgrade them first"
         )
+    if followed and mode is not Mode.CONTENT:
+        raise PlanError(f"a tree is for mode content, not for {mode.value}: leave it out")
     named = tuple(homes)
-    parents = tree_of_names(_shown(topic), named, followed) if followed else ()
+    parents = tree_of_names(shown(topic), named, followed) if followed else ()
     entry = Entry(topic, named, mode, is_pinned, tuple(shares), parents=parents)
     spec = None if specs is None else specs.of(topic)
     if spec is not None and (problem := _undividable(spec, entry)):
@@ -137,25 +140,21 @@ def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
     """Why the topic cannot have the homes that its entry gives it: its log, or its envelope, cannot be split so."""
     if spec.durability is not None and entry.mode is Mode.CONTENT:
         return (
-            f"{_shown(entry.topic)} is durable: durable subscribers have no filters, so it cannot be a content topic; "
+            f"{shown(entry.topic)} is durable: durable subscribers have no filters, so it cannot be a content topic; "
             "use all-publishers, or one home"
         )
     if spec.durability is not None and entry.mode is Mode.ALL_SUBSCRIBERS:
         return (
-            f"{_shown(entry.topic)} is durable: one hub owns its log, so it cannot have several streams "
+            f"{shown(entry.topic)} is durable: one hub owns its log, so it cannot have several streams "
             "(all-subscribers); use all-publishers, or one home"
         )
     envelope, homes = spec.envelope, len(entry.homes)
     if envelope is None or entry.mode is not Mode.ALL_SUBSCRIBERS or envelope.burst >= homes:
         return None
     return (
-        f"{_shown(entry.topic)} has {homes} homes and a burst of {envelope.burst}: each home needs one message at "
+        f"{shown(entry.topic)} has {homes} homes and a burst of {envelope.burst}: each home needs one message at "
         f"least, so give a burst of {homes} or more"
     )
-
-
-def _shown(topic: bytes) -> str:
-    return topic.decode("utf-8", "backslashreplace")
 
 
 async def unplace(plans: PlanStore, topic: bytes, *, note: str = "") -> Plan:
@@ -249,7 +248,9 @@ async def change_spec(
     then; None if nothing is left of it and it was removed. Raises SettingsError, also for what no hub enforces yet.
     """
     if not given:
-        raise SettingsError("nothing to change: give a latency, a rate or a site")
+        raise SettingsError(
+            "nothing to change: name what to set, such as --latency, --rate, --durable or --pin"
+        )
     if given.get("rate_per_s") is not None and (unable := hubs_without_limits(hubs or {})):
         raise SettingsError(
             f"these hubs run a release without rate limits: {', '.join(unable)}. Upgrade them first"

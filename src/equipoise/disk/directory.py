@@ -226,5 +226,5 @@ def _translated(operation: str, name: str) -> Iterator[None]:
 
 def _ours(error: OSError, operation: str, name: str) -> DiskFullError | DiskFailedError:
     if error.errno in _FULL:
-        return DiskFullError(f"no room left for {operation} of {name!r}")
+        return DiskFullError(f"the disk is full: cannot {operation} {name}")
     return DiskFailedError(operation, name, os.strerror(error.errno or 0))

@@ -38,6 +38,9 @@ _PASSWORD_BYTES = 16
 class BookieLedgers:
     """Implements `Ledgers`. One per process. Call `start` before use and `close` at the end."""
 
+    # What an operator does where there are too few.
+    more_bookies = "start more with `equipoise bookie`"
+
     def __init__(
         self,
         store: Store,
@@ -79,7 +82,7 @@ class BookieLedgers:
             raise LedgerError(
                 0,
                 f"{FailureReason.TOO_FEW}: {quorum} needs {quorum.ensemble} writable bookies, "
-                f"there are {writable}: start more with `equipoise bookie`",
+                f"there are {writable}{self._shortage()}",
             )
         for compromise in placement.compromises:
             log.warning("topic %s: %s", topic.decode(errors="replace"), compromise)
@@ -98,8 +101,24 @@ class BookieLedgers:
         await self._write_header(ledger, topic, epoch)
         return ledger
 
+    def _shortage(self) -> str:
+        """Which bookies take no entries, and what can be done about it."""
+        refusing = [
+            f"{name} is read-only with {facts.free_bytes / 1e9:.1f} GB free"
+            for name, facts in sorted(self.pool.known.items())
+            if facts.is_read_only
+        ]
+        if not refusing:
+            return f": {self.more_bookies}"
+        return f" ({', '.join(refusing)}): free space on the disk, or {self.more_bookies}"
+
     async def recover(self, ledger: int) -> int:
-        metadata = await recover_ledger(self.pool, self.records, ledger, self._replacement)
+        try:
+            metadata = await recover_ledger(self.pool, self.records, ledger, self._replacement)
+        except LedgerError as problem:
+            if problem.reason != FailureReason.TOO_FEW:
+                raise
+            raise LedgerError(ledger, f"{problem.reason}{self._shortage()}") from problem
         self._remember(metadata)
         return metadata.last
 

@@ -16,6 +16,7 @@ from itertools import islice
 import msgspec
 
 from equipoise.errors import PlanError
+from equipoise.model.names import shown
 from equipoise.model.plan import Entry, Member, Plan
 
 __all__ = [
@@ -99,7 +100,7 @@ class EntryChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def __post_init__(self) -> None:
         if self.entry is not None and self.entry.topic != self.topic:
-            raise PlanError(f"the change of {self.topic!r} holds an entry of {self.entry.topic!r}")
+            raise PlanError(f"the change of {shown(self.topic)} holds an entry of {shown(self.entry.topic)}")
 
 
 class MemberChange(msgspec.Struct, frozen=True, array_like=True):
@@ -111,7 +112,7 @@ class MemberChange(msgspec.Struct, frozen=True, array_like=True):
 
     def __post_init__(self) -> None:
         if self.member is not None and self.member.hub != self.hub:
-            raise PlanError(f"the change of {self.hub!r} holds the member {self.member.hub!r}")
+            raise PlanError(f"the change of {self.hub} holds the member {self.member.hub}")
 
 
 class PlanChange(msgspec.Struct, frozen=True, array_like=True):
@@ -217,7 +218,7 @@ def _apply_members(plan: Plan, parts: tuple[MemberChange, ...]) -> tuple[tuple[M
         if part.member is not None:
             members[part.hub] = part.member
         elif members.pop(part.hub, None) is None:
-            raise PlanError(f"{part.hub!r} cannot be removed: it is not a member")
+            raise PlanError(f"{part.hub} cannot be removed: it is not a member")
         else:
             has_removed = True
     return tuple(sorted(members.values(), key=lambda member: member.hub)), has_removed
@@ -229,7 +230,7 @@ def _apply_entries(entries: Mapping[bytes, Entry], parts: tuple[EntryChange, ...
         if part.entry is not None:
             made[part.topic] = part.entry
         elif made.pop(part.topic, None) is None:
-            raise PlanError(f"{part.topic!r} has no entry to remove")
+            raise PlanError(f"{shown(part.topic)} has no entry to remove")
     return made
 
 

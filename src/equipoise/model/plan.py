@@ -24,6 +24,7 @@ import msgspec
 
 from equipoise.errors import PlanError
 from equipoise.limits.shares import PARTS, equal_parts
+from equipoise.model.names import shown
 from equipoise.model.ring import MEMBERS_MAX, WEIGHT_NORMAL, Ring, ring_over
 from equipoise.model.tree import above, check_tree, edges, graft
 
@@ -81,7 +82,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
         if not self.hub:
             raise PlanError("a member has no name")
         if not 0 <= self.weight <= WEIGHT_MAX:
-            raise PlanError(f"member {self.hub!r} has weight {self.weight}: use 0 to {WEIGHT_MAX}")
+            raise PlanError(f"member {self.hub} has weight {self.weight}: use 0 to {WEIGHT_MAX}")
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -106,20 +107,20 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def __post_init__(self) -> None:
         homes = self.homes
         if not 1 <= len(homes) <= HOMES_MAX:
-            raise PlanError(f"the entry of {self.topic!r} has {len(homes)} homes: name 1 to {HOMES_MAX}")
+            raise PlanError(f"the entry of {shown(self.topic)} has {len(homes)} homes: name 1 to {HOMES_MAX}")
         if len(homes) > 1:
             if self.mode is Mode.SINGLE:
-                raise PlanError(f"the entry of {self.topic!r} is single but has {len(homes)} homes")
+                raise PlanError(f"the entry of {shown(self.topic)} is single but has {len(homes)} homes")
             if len(set(homes)) != len(homes):
-                raise PlanError(f"the entry of {self.topic!r} names a home twice: {', '.join(homes)}")
+                raise PlanError(f"the entry of {shown(self.topic)} names a home twice: {', '.join(homes)}")
         if self.mode is Mode.CONTENT:
-            check_tree(repr(self.topic), homes, self.parents)
+            check_tree(shown(self.topic), homes, self.parents)
         elif self.parents:
             raise PlanError(
-                f"the entry of {self.topic!r} has a tree but is {self.mode.value}: only content has one"
+                f"the entry of {shown(self.topic)} has a tree but is {self.mode.value}: only content has one"
             )
         if self.depths and not self.shares:
-            raise PlanError(f"the entry of {self.topic!r} has shares of depth and none of rate")
+            raise PlanError(f"the entry of {shown(self.topic)} has shares of depth and none of rate")
         for shares in (self.shares, self.depths, self.seats):
             if shares:
                 self._check_shares(shares)
@@ -127,10 +128,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def _check_shares(self, shares: tuple[int, ...]) -> None:
         if len(shares) != len(self.homes) or self.mode is not Mode.ALL_SUBSCRIBERS:
             raise PlanError(
-                f"the entry of {self.topic!r} has {len(shares)} shares: one per home, under all-subscribers"
+                f"the entry of {shown(self.topic)} has {len(shares)} shares: one per home, under all-subscribers"
             )
         if min(shares) < 1 or sum(shares) != PARTS:
-            raise PlanError(f"the shares of {self.topic!r} are {shares}: each at least 1, {PARTS} together")
+            raise PlanError(
+                f"the shares of {shown(self.topic)} are {shares}: each at least 1, {PARTS} together"
+            )
 
     @property
     def place(self) -> tuple[tuple[str, ...], Mode, tuple[int, ...]]:
@@ -265,7 +268,7 @@ class Plan:
         by_topic: dict[bytes, Entry] = {}
         for entry in entries:
             if by_topic.setdefault(entry.topic, entry) is not entry:
-                raise PlanError(f"{entry.topic!r} has two entries")
+                raise PlanError(f"{shown(entry.topic)} has two entries")
         ordered = tuple(sorted(members, key=lambda member: member.hub))
         plan = cls(version, ordered, by_topic, access_version, specs_version)
         plan.check()
@@ -329,7 +332,7 @@ class Plan:
         for entry in entries:
             for hub in entry.homes:
                 if hub not in hubs:
-                    raise PlanError(f"the entry of {entry.topic!r} names {hub!r}, which is not a member")
+                    raise PlanError(f"the entry of {shown(entry.topic)} names {hub}, which is not a member")
 
 
 class _StoredPlan(msgspec.Struct, frozen=True, array_like=True):

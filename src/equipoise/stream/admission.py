@@ -1,25 +1,25 @@
 """The stages of a message before it has a position, for one stream at one hub. Pure.
 
-    route         the hub that numbers it, or the next one towards it, is known and can be reached
-    dependencies  what it comes after has passed: positions of other streams, and messages of the same path that went
-                  to another hub and are not acknowledged
+    route         the hub that numbers it, or the next hub towards that one, is known and reachable
+    dependencies  its dependencies have passed: positions of other streams, and messages of the same path that were
+                  sent to another hub and are not acknowledged
     tokens        the topic's rate envelope has room for it        (a gate of limited topics)
     append        a quorum has stored it                           (a gate; no topic has one yet)
-    number        here it gets its position; elsewhere it is in flight until the next hub acknowledges it
-    acknowledge   the hub or the client that it came from learns its position
+    number        this hub assigns its position; or it is in flight until the next hub acknowledges it
+    acknowledge   the hub or client that sent it receives its position
 
-Messages that came here by the same path keep their order: one queue per stream, in parts by path. Every queue of a hub
-draws on one budget, in bytes as they are in memory. Where there is no room, messages of this hub's own clients are
-refused; those of other hubs were accepted already, so they become a loss, which takes their place in the queue and is
-numbered like them: subscribers see the hole by its positions.
+Messages that arrived by the same path keep their order: one queue per stream, divided by path. All queues of a hub
+share one budget, in bytes of memory. If there is no room, messages of this hub's own clients are rejected; those of
+other hubs were accepted already, so they become a loss, which takes their place in the queue and is numbered like them:
+subscribers detect the hole by its positions.
 
-The caller executes: it asks for the next submission that may go, numbers it or sends it, and carries out the
-acknowledgements that are returned.
+The caller executes: it takes the next submission that may proceed, numbers it or sends it, and executes the returned
+acknowledgements.
 
 Always true:
     a submission is in one place: waiting, in flight, unresolved, or numbered;
-    `waiting_for` names the first stage that holds the oldest submission of a path, or None;
-    a topic that is simply open has no Admission, and pays one comparison for all of this.
+    `waiting_for` returns the first stage that holds the oldest submission of a path, or None;
+    a topic that is open and involves no other hub has no Admission, and pays one comparison for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Admission"]
 
 
 class Admission:
-    """One stream's messages on their way in. Owned by the stream."""
+    """One stream's messages without a position yet. Owned by the stream."""
 
     __slots__ = (
         "_budget",
@@ -67,39 +67,40 @@ class Admission:
     def __init__(self, budget: Budget, name: bytes) -> None:
         self._budget = budget
         self._name_bytes = len(name)
-        # Of a trunk: messages of this hub's clients that wait while it changes which stream it publishes them to.
+        # Of a trunk: messages of this hub's clients that wait while the hub changes the stream that it publishes to.
         self.routing: deque[Submission] = deque()
-        # By path, what waits, the oldest first; no path without any.
+        # By path, the waiting submissions, the oldest first; no empty entries.
         self.waiting: dict[Path, deque[Submission]] = {}
-        # By the hub and the term that they were sent to and in: how they came here, how many. The oldest first.
+        # By target hub and term: (path, number of messages), the oldest first.
         self.in_flight: dict[tuple[str, int], deque[tuple[Path, int]]] = {}
-        # Messages of this hub's clients that are in flight and have sequences: that of the first, and they.
+        # Runs of this hub's clients that are in flight with sequences: the first sequence, and the payloads.
         self.kept: deque[tuple[int, Sequence[bytes]]] = deque()
-        # The highest sequence that a hub has seen of a home that died; and whether others may still have to say.
+        # The highest sequence that a hub has received from a dead home; and whether SEEN of other hubs is outstanding.
         self.seen = 0
         self.is_doubtful = False
-        # By hub and path.
+        # By target hub and path.
         self.unresolved: dict[tuple[str, Path], Unresolved] = {}
-        # The way of the last message, if it got a position: the home that numbered it knows this hub as one that
-        # messages come through, and tells subscribers of a gap if this hub dies.
+        # Target hub and term of the last message, if it was numbered: that home has this hub as a feeder, and sends
+        # subscribers a gap if this hub dies.
         self.vouched: tuple[str, int] | None = None
-        # The position of the last message of this hub's clients that has one.
+        # The position of the last numbered message of this hub's clients.
         self.numbered_at = NOWHERE
-        # Lost messages, numbered with the next one: a stream must not end at a position that no subscriber gets.
+        # Lost messages, numbered with the next message: a stream must not end at a position that no subscriber
+        # receives.
         self.loss = 0
-        # Of a limited topic: whether its envelope has room. It holds messages, not the stream itself.
+        # The gate for tokens of a limited topic.
         self.tokens: Gate | None = None
         self.gates: tuple[Gate, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is under way, and a stream that is open needs no Admission."""
+        """Whether no message is in progress, so that an open stream needs no Admission."""
         is_moving = self.waiting or self.routing or self.in_flight or self.unresolved
         return not (is_moving or self.loss or self.gates)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is under way here, as far as it is known."""
+        """Whether no message waits or is in flight here."""
         return not (self.waiting or self.routing or self.in_flight or self.unresolved)
 
     # Waiting.
@@ -128,7 +129,7 @@ class Admission:
         return None
 
     def _is_ahead(self, path: Path, way: tuple[str, int] | None) -> bool:
-        """Whether messages of the path went another way and are not acknowledged: these would overtake them."""
+        """Whether earlier messages of the path to another target are unacknowledged: these would overtake them."""
         if self.unresolved and any(came_by == path for _, came_by in self.unresolved):
             return True
         return any(
@@ -137,7 +138,7 @@ class Admission:
         )
 
     def change_budget(self, budget: Budget) -> None:
-        """Let all that waits, and will wait, count elsewhere."""
+        """Charge all waiting messages, present and future, to another budget."""
         items = [*self.routing, *(item for waiting in self.waiting.values() for item in waiting)]
         for item in items:
             self._charge(item, -1)
@@ -146,7 +147,7 @@ class Admission:
             self._charge(item, 1)
 
     def cost(self, item: Submission) -> int:
-        """Bytes that it takes while it waits, with the name of its topic."""
+        """Memory of a waiting submission in bytes, with the name of its topic."""
         return item.size + self._name_bytes if item.payloads else 0
 
     def _charge(self, item: Submission, sign: int) -> None:
@@ -157,12 +158,12 @@ class Admission:
         return self._budget.has_room(self.cost(item))
 
     def put(self, item: Submission) -> None:
-        """Let it wait behind all others of its path."""
+        """Queue a submission behind all others of its path."""
         self.waiting.setdefault(item.path, deque()).append(item)
         self._charge(item, 1)
 
     def put_first(self, item: Submission) -> None:
-        """Let it wait before all others of its path."""
+        """Queue a submission before all others of its path."""
         waiting = self.waiting.setdefault(item.path, deque())
         if item.lost and waiting and waiting[0].lost:
             first = waiting.popleft()
@@ -172,7 +173,7 @@ class Admission:
         self._charge(item, 1)
 
     def put_loss(self, path: Path, version: int, messages: int, after: Sequence[Dependency] = ()) -> None:
-        """There is no room for messages that were accepted elsewhere: their loss waits in their place."""
+        """There is no room for messages that another hub has accepted: queue their loss in their place."""
         waiting, is_doubtful = self.waiting.setdefault(path, deque()), False
         if waiting and waiting[-1].lost:
             last = waiting.pop()
@@ -185,7 +186,7 @@ class Admission:
         self._charge(item, 1)
 
     def put_routing_first(self, *items: Submission) -> None:
-        """Let them go before all that waits for the change."""
+        """Queue submissions before all others that wait for the change of stream."""
         later = [self.take_routing() for _ in range(len(self.routing))]
         for item in (*items, *later):
             self.put_routing(item)
@@ -196,7 +197,7 @@ class Admission:
         return item
 
     def take(self, path: Path) -> Submission:
-        """The oldest of a path that waits."""
+        """Remove and return the oldest waiting submission of a path."""
         waiting = self.waiting[path]
         item = waiting.popleft()
         if not waiting:
@@ -205,11 +206,11 @@ class Admission:
         return item
 
     def drop_waiting(self, path: Path) -> list[Submission]:
-        """Take all of a path."""
+        """Remove and return all waiting submissions of a path."""
         return [self.take(path) for _ in range(len(self.waiting.get(path, ())))]
 
     def is_settled(self, path: Path) -> bool:
-        """Whether all messages of a path have their positions, or never will."""
+        """Whether all messages of a path are numbered, or known to be lost."""
         is_sent = any(came_by == path for sent in self.in_flight.values() for came_by, _ in sent)
         return path not in self.waiting and not is_sent and all(by != path for _, by in self.unresolved)
 
@@ -225,13 +226,13 @@ class Admission:
         self.in_flight.setdefault(way, deque()).append((path, messages))
 
     def acked(self, hub: str, path: Path, messages: int, at: tuple[int, int]) -> list[Ack]:
-        """The hub has dealt with so many more of the path; the last is at `at`, as an Ack has it."""
+        """The hub has acknowledged `messages` more of the path; the last is at `at`, as in Ack."""
         self.numbered_at = max(self.numbered_at, NOWHERE if path or at[0] or not at[1] else (at[1] + 1, 0))
-        # The home may have no room for the topic: publishers are answered by what becomes of their messages.
+        # Epoch 0: the home may have no room for the topic, so publishers' replies wait for acknowledgements again.
         self.vouched = self.vouched if at[0] else None
         entry = self.unresolved.get((hub, path))
         if entry is not None:
-            # These are meant, and the oldest of them: nothing else of the path has been sent there since.
+            # The acknowledgement is for the oldest of these: nothing else of the path was sent there since.
             part = min(messages, entry.messages)
             self._set_unresolved(hub, path, entry._replace(messages=entry.messages - part))
             return [Ack(path, part, *at)] if part else []
@@ -256,7 +257,7 @@ class Admission:
         return acks
 
     def _forget(self, messages: int) -> None:
-        """The oldest of those that are kept are acknowledged."""
+        """The oldest `messages` of the kept runs are acknowledged."""
         while messages and self.kept:
             sequence, payloads = self.kept.popleft()
             if messages < len(payloads):
@@ -264,12 +265,12 @@ class Admission:
                 return
             messages -= len(payloads)
 
-    # Links that begin anew, and hubs that die.
+    # Links that restart, and hubs that die.
 
     def void(self, hub: str, ticket: int, *, may_be_lost: bool) -> list[Path]:
-        """A link between this hub and another began anew; the paths that the other has to be asked about.
+        """A link between this hub and another has restarted; return the paths for which the other is queried (RECOUNT).
 
-        If it was the link to the other, messages may be lost; if it was the link back, acknowledgements.
+        If it was the link to the other hub, messages may be lost; if it was the link back, acknowledgements.
         """
         found = {by: entry for (to, by), entry in self.unresolved.items() if to == hub}
         for way in [way for way in self.in_flight if way[0] == hub]:
@@ -290,12 +291,12 @@ class Admission:
     def recounted(
         self, hub: str, path: Path, ticket: int, left: int, *, is_urgent: bool = False
     ) -> Ack | Submission | None:
-        """The hub has yet to deal with `left` of what is unresolved.
+        """The hub still holds `left` of the unresolved messages.
 
-        It never got the others: their loss waits in their place, is returned, and acknowledged when it is numbered. Or
-        it did, and its acknowledgements were lost: then they are acknowledged without a position. If both links began
-        anew it is not known which of the two it was: a gap must not count what did arrive, so the loss is doubtful.
-        So is an urgent one, which must not wait for the next message: that may come in another stream.
+        Either the others never arrived: their loss is queued in their place, returned, and acknowledged when numbered.
+        Or their acknowledgements were lost: they are acknowledged without a position. If both links have restarted,
+        both are possible: a gap must not count messages that arrived, so the loss is doubtful. So is an urgent loss,
+        which must not wait for the next message, because that may be in another stream.
         """
         entry = self.unresolved.get((hub, path))
         if entry is None or entry.ticket != ticket or entry.is_counted:
@@ -325,17 +326,16 @@ class Admission:
         *,
         is_seen_told: bool = False,
     ) -> list[Ack]:
-        """A hub that messages went to is dead. It cannot have seen those that were never sent: they wait again.
-
-        `own_after`: what the messages of this hub's clients come after; those that were lost may have carried it.
-        `is_seen_told`: the others say which messages of this hub's clients they have seen; all wait until `resolve`.
+        """A target hub is dead. It cannot have received `unsent` messages: they wait again. `own_after`: dependencies
+        of this hub's messages, which lost ones may have carried. `is_seen_told`: the other hubs report which messages
+        of this hub they have received; all of them wait until `resolve`.
         """
         acks = [Ack(by, entry.messages, *NOWHERE) for (to, by), entry in self.unresolved.items() if to == hub]
         self.unresolved = {key: entry for key, entry in self.unresolved.items() if key[0] != hub}
         ways = [way for way in self.in_flight if way[0] == hub]
         entries = [entry for way in ways for entry in self.in_flight.pop(way)]
         own = sum(count for path, count in entries if not path)
-        # All of them are in flight to one hub: else they would overtake each other.
+        # All kept runs are in flight to one hub; otherwise they would overtake each other.
         kept, self.kept = (self.kept, deque()) if own else (deque(), self.kept)
         if is_seen_told and 0 < own == sum(len(payloads) for _, payloads in kept):
             self.is_doubtful = True
@@ -344,7 +344,7 @@ class Admission:
             for sequence, payloads in reversed(kept):
                 self.put_first(Submission((), 0, payloads, sequence=sequence))
         paths = [path for path, count in entries for _ in range(count)]
-        # What is unresolved may be among them.
+        # `unsent` may include unresolved messages.
         messages = [one for item in unsent for one in item.singly()]
         messages = messages[max(0, len(messages) - len(paths)) :]
         lost = len(paths) - len(messages)
@@ -358,7 +358,7 @@ class Admission:
         return acks
 
     def resolve(self, *, is_lost: bool = False) -> list[Ack]:
-        """All others have said what they have seen: what none of them has may go. `is_lost`: they never will."""
+        """All hubs have sent SEEN: release the messages that none has received. `is_lost`: drop them all."""
         self.is_doubtful = False
         until, dropped = 1 << 63 if is_lost else self.seen, 0
         while (waiting := self.waiting.get(())) and 0 < waiting[0].sequence <= until:
@@ -370,15 +370,15 @@ class Admission:
         return [Ack((), dropped, *NOWHERE)] if dropped else []
 
     def follow_loss(self, epoch: int) -> int:
-        """Acknowledged messages are lost in the stream, which was in that epoch: what comes next follows all of it,
-        so that no subscriber gets it in another stream before it knows of the loss. Returns the epoch; 0: unknown.
+        """Acknowledged messages are lost in the stream, in `epoch`: make further messages depend on the whole epoch, so
+        that no subscriber receives them in another stream before the loss. Returns the epoch; 0: unknown.
         """
         if epoch := max(epoch, self.numbered_at[0]):
             self.numbered_at = (epoch + 1, 0)
         return epoch
 
     def origin_died(self, hub: str) -> int:
-        """A hub that messages came from is dead: its next incarnation must not meet them. How many are dropped."""
+        """A sending hub is dead: drop its waiting messages, and detach those in flight. Returns the number dropped."""
         gone = [path for path in self.waiting if path and path[-1][0] == hub]
         dropped = sum(item.messages for path in gone for item in self.drop_waiting(path))
         for way, sent in self.in_flight.items():
@@ -392,7 +392,7 @@ class Admission:
 
 
 def _latest(*after: Dependency) -> tuple[Dependency, ...]:
-    """By stream, the latest position."""
+    """The dependencies, reduced to the latest position of each stream."""
     latest: dict[bytes, Dependency] = {}
     for one in after:
         if one.stream not in latest or latest[one.stream][1:] < one[1:]:

@@ -1,16 +1,14 @@
 """Track a stream by position: detect duplicates, holes and new epochs.
 
-A cursor holds the position after the last message taken. What arrives is compared with it:
-
+A cursor holds the position after the last message. Messages that arrive are compared with it:
     position is the next one     in order
     before the next one          a duplicate, skipped
     after it, same epoch         a hole of known size
     greater epoch                a gap of unknown size
-    smaller epoch                a duplicate: that epoch is over
-
-A position once passed is never passed again, except through `resume`, which believes the hub about where its stream
-stands; unless that hub is one among others, which may only relay the stream, and lag. When a topic has moved, `open`
-says which position the new epoch follows, and there is no gap. What to do about a gap is left to the subscriber.
+    smaller epoch                a duplicate: that epoch has ended
+A position is never passed twice, except through `resume`, which accepts the position that a hub gives for its stream;
+unless that hub may be a relay that lags. When a topic has moved, `open` gives the position that the new epoch follows,
+so there is no gap. The subscriber handles gaps.
 """
 
 from __future__ import annotations
@@ -19,44 +17,44 @@ from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
-    """What to do with a batch: leave out the first `skip`, and report `missed` before the rest."""
+    """How to handle a batch: skip the first `skip` messages, and report `missed` before the rest."""
 
     skip: int
     missed: int | None
-    """0: nothing. None: unknown, and may be nothing."""
+    """Number of missed messages; None: unknown, possibly 0."""
 
 
 IN_ORDER = Verdict(0, 0)
 
 
 def repeated(epoch: int, last_n: int, part_epoch: int, n: int, count: int) -> int:
-    """How many of `count` messages from (part_epoch, n) on a stream that stands at (epoch, last_n) has passed."""
+    """How many of `count` messages from (part_epoch, n) on a stream at position (epoch, last_n) has passed."""
     if part_epoch != epoch:
         return count if part_epoch < epoch else 0
     return min(count, max(0, last_n + 1 - n))
 
 
 class Cursor:
-    """Where one stream stands at one subscriber. Changes through `resume`, `accept` and `open`."""
+    """The position of one stream at one subscriber. Changes through `resume`, `accept` and `open`."""
 
     __slots__ = ("_floor", "behind", "epoch", "next_n")
 
     def __init__(self, epoch: int = -1, next_n: int = 0, *, floor: tuple[int, int] = (-1, -1)) -> None:
-        """`floor`: of a subscriber that has been here before, up to where it knows the stream."""
+        """`floor`: the position up to which a returning subscriber has the stream."""
         # Epochs on the wire are never negative, so -1 is before all of them.
         self.epoch = epoch
         self.next_n = next_n
         self._floor = floor
-        # Where a hub's stream stood that seemed to lag by whole epochs, until it has caught up.
+        # The position of a hub's stream that seems to lag by whole epochs, until it has caught up.
         self.behind: tuple[int, int] | None = None
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epoch and n of the last message taken."""
+        """Epoch and n of the last message."""
         return self.epoch, self.next_n - 1
 
     def resume(self, epoch: int, last_n: int, *, may_lag: bool = False) -> int | None:
-        """Follow a subscription whose stream stands at last_n; return how many were missed until then."""
+        """Follow a subscription that begins after (epoch, last_n); return how many messages were missed until there."""
         self.behind = None
         known = self.position if self.epoch >= 0 else self._floor
         if may_lag and (epoch, last_n) < known:
@@ -73,7 +71,7 @@ class Cursor:
         return missed
 
     def accept(self, epoch: int, n: int, count: int) -> Verdict:
-        """Take a batch of `count` messages, the first at position n."""
+        """Accept a batch of `count` messages, the first at position n."""
         if epoch == self.epoch:
             expected = self.next_n
             self.behind = None
@@ -91,9 +89,9 @@ class Cursor:
         return Verdict(0, None)
 
     def open(self, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> int | None:
-        """The stream goes on in a new epoch, after (after_epoch, after_n); return how many were missed until there.
+        """The stream continues in a new epoch, after (after_epoch, after_n); return how many were missed until there.
 
-        `at`: it goes on after that position of the epoch, which may be the present one.
+        `at`: it continues after that position of the epoch, which may be the current one.
         """
         if epoch <= self.epoch:
             missed = 0
@@ -108,9 +106,9 @@ class Cursor:
 
 
 class PatternCursor:
-    """Where the streams of the topics seen through a pattern stand, for the latest `topics_max` of them.
+    """The positions of topics received by a pattern, for the latest `topics_max` topics.
 
-    A topic met for the first time is in order: a pattern subscription does not say where streams stand.
+    The first batch of a topic is in order: a pattern subscription has no positions of streams.
     """
 
     __slots__ = ("_topics", "_topics_max")
@@ -120,11 +118,11 @@ class PatternCursor:
         self._topics_max = topics_max
 
     def forget(self) -> None:
-        """After a reconnection: nothing seen before says what was missed."""
+        """Discard all positions after a reconnection: they do not show what was missed."""
         self._topics.clear()
 
     def accept(self, topic: tuple[bytes, bytes], epoch: int, n: int, count: int) -> Verdict:
-        """Take a batch of one of a topic's streams: the topic and the stream's name."""
+        """Accept a batch of one stream. `topic`: the names of the topic and of the stream."""
         cursor = self._topics.get(topic)
         if cursor is None:
             if len(self._topics) >= self._topics_max:
@@ -132,9 +130,9 @@ class PatternCursor:
             self._topics[topic] = Cursor(epoch, n + count)
             return IN_ORDER
         if epoch > cursor.epoch and n == 1:
-            # A hub forgets an idle topic without subscribers by name and numbers it from 1 when it is used again; or
-            # the topic has moved. This connection was there all the time, so nothing was missed: that a hub was lost
-            # with messages is sent apart (eq.gap).
+            # A hub removes an idle topic without subscribers by name and numbers it from 1 when it is used again; or
+            # the topic has moved. This connection existed throughout, so nothing was missed: losses with a dead hub
+            # are reported separately (eq.gap).
             cursor.resume(epoch, count)
             return IN_ORDER
         return cursor.accept(epoch, n, count)

@@ -1,6 +1,6 @@
 """Effects of a step in a handover, as values that the hub executes.
 
-The docstring of an effect is what docs/reference/handover.md says that a hub does.
+The docstrings of effects are texts of docs/reference/handover.md.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ __all__ = [
 
 
 class StreamState(Enum):
-    """What this hub is for a topic's stream."""
+    """This hub's role for a topic's stream."""
 
     OPEN = "open"
-    """The topic's home is here: messages get their positions here."""
+    """This hub is the topic's home and numbers messages."""
     CLOSING = "closing"
-    """The home is still here; PREPARE was sent to the next home."""
+    """This hub is still the home; it has sent PREPARE to the next home."""
     OPENING = "opening"
-    """The home will be here: messages are held until it is certain that no other hub numbers them."""
+    """This hub is the next home: it holds messages until it is certain that no other hub numbers them."""
     REMOTE = "remote"
     """The home is another hub: messages are forwarded, and its stream is followed if this hub has subscribers."""
 
     __hash__ = object.__hash__
 
-    # Whether messages get their positions here.
+    # Whether this hub numbers messages.
     is_home: bool
 
     def __init__(self, word: str) -> None:
         self.is_home = word in ("open", "closing")
 
 
-# Where an epoch ended: the hub that numbered it, epoch and n. Epoch 0: it is not known.
+# The end of an epoch: the hub that numbered it, epoch and n. Epoch 0: unknown.
 End: TypeAlias = tuple[str, int, int]
 
 
@@ -78,14 +78,14 @@ class SendPrepared(NamedTuple):
 
 
 class SendCancel(NamedTuple):
-    """send CANCEL to the hub that was asked"""
+    """send CANCEL to the hub that received the offer"""
 
     hub: str
     version: int
 
 
 class AwaitAnswer(NamedTuple):
-    """set a timer: a hub that does not answer is asked again"""
+    """set a timer, which repeats the offer until the hub replies"""
 
 
 class QueueClose(NamedTuple):
@@ -96,50 +96,50 @@ class QueueClose(NamedTuple):
 
 
 class CloseEpoch(NamedTuple):
-    """end the epoch: attach to the new home if a subscriber here wants the topic, then send it CLOSE with the end"""
+    """end the epoch: attach to the new home if a subscriber here needs the topic, then send it CLOSE with the end"""
 
     hub: str
 
 
 class OpenEpoch(NamedTuple):
-    """begin an epoch that names the end of the former one, if it is known; send OPENED to all who get the stream"""
+    """begin an epoch that names the end of the former one, if it is known; send OPENED to all followers"""
 
     after: End
 
 
 class Follow(NamedTuple):
-    """follow the stream at its home, if a subscriber here wants it"""
+    """follow the stream at its home, if a subscriber here needs it"""
 
 
 class AskPlan(NamedTuple):
-    """ask the plan again where the topic's home is, and say DONE if that was the last topic to wait for"""
+    """look up the topic's home in the plan again, and send DONE if this was the last topic to wait for"""
 
 
 class Reconsider(NamedTuple):
-    """look at the offer that waited, as if it came now"""
+    """handle the pending offer, as if it arrived now"""
 
     hub: str
     version: int
 
 
 class Review(NamedTuple):
-    """see what else has become possible"""
+    """review the stream again"""
 
 
 class Resume(NamedTuple):
-    """answer subscribers and hubs that wait for the stream, pass on messages that were held"""
+    """confirm waiting subscribers and followers, send messages that were held"""
 
 
 class Forget(NamedTuple):
-    """keep nothing but that the topic is open, if nothing waits for anything"""
+    """remove the state of the stream, if nothing is pending"""
 
 
 class WakeDependents(NamedTuple):
-    """let other streams of the topic go on that wait for this one"""
+    """wake other streams of the topic that wait for this one"""
 
 
 class HandoverDone(NamedTuple):
-    """count the handover as done, on the side that gave the topic and on the side that took it"""
+    """count the handover as done, at the former and at the next home"""
 
     is_taken: bool
 

@@ -1,13 +1,13 @@
 """The state machine of a handover: states, events, guards and actions in one table. Pure.
 
-The plan is the only decision; the table is how hubs carry it out between themselves (docs/decisions/0005). `apply`
-finds the first row for the stream's state and the event whose guard holds, changes the stream by it, and returns what
-is to be done as effects. What no row names changes nothing. docs/reference/handover.md is made from this table.
+The plan alone decides; the table defines how hubs execute it (docs/decisions/0005). `apply` finds the first row for the
+stream's state and the event whose guard holds, changes the stream, and returns the effects to execute. Other
+combinations have no effect. docs/reference/handover.md is generated from this table.
 
 Always true:
     only `apply` changes the state of a stream;
-    of the hubs that can reach each other at most one is open or closing for a topic, but for the moment after a crash
-    in which two had reason to open it: then one offers it to the other.
+    of the hubs that can reach each other, at most one is open or closing for a topic. One exception: after a crash two
+    hubs may have had reason to open it; then one offers it to the other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AnyEvent = TypeVar("AnyEvent", bound=HandoverEvent)
 
 
 class Transition(NamedTuple, Generic[AnyEvent]):
-    """One row: in this state, when this event comes and the guard holds."""
+    """One row: applies in this state, at this event, if the guard holds."""
 
     state: StreamState
     event: type[AnyEvent]
@@ -63,7 +63,7 @@ TABLE: tuple[Transition[Any], ...] = (
     Transition(_OPENING, PlanApplied, rules.is_not_promised, _REMOTE, (rules.follow,)),
     Transition(_REMOTE, PlanApplied, rules.home_is_here, _OPENING, ()),
     Transition(_REMOTE, PlanApplied, rules.home_is_elsewhere, _REMOTE, (rules.follow,)),
-    # Only after a crash: both had reason to open it. The one that offers will follow the one that has it.
+    # Only after a crash, when both hubs had reason to open it. The hub that offers becomes a follower of the other.
     Transition(
         _OPEN, PrepareReceived, rules.is_latest_offer, _OPEN, (rules.note_offer, rules.answer, rules.review)
     ),
@@ -125,7 +125,7 @@ for _row in TABLE:
 
 
 def apply(stream: HandoverStream, event: HandoverEvent, facts: HandoverFacts) -> list[Effect]:
-    """Change the stream by the event; what is to be done, in this order."""
+    """Change the stream by the event; return the effects to execute, in order."""
     for row in _ROWS.get((stream.state, type(event)), ()):
         if row.guard(stream, event, facts):
             return _carry(row, stream, event, facts)
@@ -148,7 +148,7 @@ def _carry(
 
 
 def first_state(home: str | None, facts: HandoverFacts, *, is_offered: bool) -> StreamState | None:
-    """The state of a topic that is new at this hub; None: it is simply open here, and needs no stream."""
+    """The initial state of a topic that was just created at this hub; None: open, without a Stream."""
     if home != facts.hub:
         return StreamState.REMOTE
     return None if facts.is_barrier_passed and not is_offered else StreamState.OPENING

@@ -27,32 +27,32 @@ __all__ = [
 
 
 class HandoverStream(Protocol):
-    """What the table reads and changes of a stream."""
+    """The state of a stream that the table reads and changes."""
 
     state: StreamState
-    # The home, or the next one: another hub. None: this hub, or no hub is alive to be it.
+    # The home, or the next home, if it is another hub. None: this hub, or no member is alive.
     peer: str | None
-    # The plan's version under which the last PREPARE was sent, or received.
+    # The plan's version of the last PREPARE that was sent or received.
     asked_version: int
-    # The plan's version under which the topic was given to this hub: an older plan does not count for it.
+    # The plan's version under which the topic was assigned to this hub: older plans are ignored for it.
     since_version: int
-    # While opening: the hub that offers the topic, and where its epoch ended.
+    # While opening: the hub that offers the topic, and the end of its epoch.
     preparer: str | None
     ending: End | None
-    # Hub and version of an offer that cannot be answered yet.
+    # Hub and version of an offer that cannot be accepted yet.
     pending_offer: tuple[str, int] | None
-    # Counts the changes of where messages are sent to.
+    # Counts the changes of the target of messages.
     term: int
-    # The hub that the stream is followed at.
+    # The hub at which the stream is followed.
     source: str | None
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epoch and n of the last message taken."""
+        """Epoch and n of the last message."""
 
 
 class HandoverFacts(Protocol):
-    """What the table reads of the hub."""
+    """The state of the hub that the table reads."""
 
     @property
     def hub(self) -> str:
@@ -60,15 +60,15 @@ class HandoverFacts(Protocol):
 
     @property
     def version(self) -> int:
-        """Of the plan that this hub goes by."""
+        """Version of the plan that this hub has applied."""
 
     @property
     def is_introduced(self) -> bool:
-        """Whether every live hub has introduced itself: before that nothing may be numbered here."""
+        """Whether every live hub has introduced itself: before that, this hub may number no message."""
 
     @property
     def is_barrier_passed(self) -> bool:
-        """Whether every live hub has offered all streams that leave it under the present plan."""
+        """Whether every live hub has offered all streams that leave it under the current plan."""
 
 
 # Events.
@@ -78,7 +78,7 @@ class PlanApplied(NamedTuple):
     """plan"""
 
     home: str | None
-    # Whether the topic was simply open here and has no subscriber at any hub.
+    # Whether the topic was open here, without a Stream, and has no subscriber at any hub.
     is_unused: bool = False
 
 
@@ -130,7 +130,7 @@ class OpenedReceived(NamedTuple):
 
 
 class HubDied(NamedTuple):
-    """a hub died, or its link began anew"""
+    """a hub died, or its link restarted"""
 
     hub: str
 
@@ -138,7 +138,7 @@ class HubDied(NamedTuple):
 class Progressed(NamedTuple):
     """review"""
 
-    # Whether subscribers by pattern wait here for parts of the stream that come before others.
+    # Whether subscribers by pattern here wait for earlier parts of the stream.
     is_behind: bool = False
 
 

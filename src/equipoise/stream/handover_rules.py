@@ -1,7 +1,7 @@
 """Guards and actions of the handover table. Pure.
 
-A guard reads the stream, the event and what the hub knows. An action changes what is known of the stream and returns
-effects. Their docstrings are the text of docs/reference/handover.md.
+A guard reads the stream, the event and the hub's facts. An action changes the stream and returns effects. Their
+docstrings are texts of docs/reference/handover.md.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ __all__ = [
     "withdraw",
 ]
 
-# Guards. A plan that is older than the one under which the topic was given to this hub does not count for it.
+# Guards. A plan older than the one that assigned the topic to this hub is ignored for it.
 
 
 def always(stream: HandoverStream, event: Any, facts: HandoverFacts) -> bool:
@@ -113,7 +113,7 @@ def is_unused(stream: HandoverStream, event: PlanApplied, facts: HandoverFacts) 
 
 
 def home_is_as_before(stream: HandoverStream, event: PlanApplied, facts: HandoverFacts) -> bool:
-    """the home is the hub that was asked"""
+    """the home is the hub that received the offer"""
     return home_is_elsewhere(stream, event, facts) and event.home == stream.peer
 
 
@@ -128,20 +128,20 @@ def is_not_promised(stream: HandoverStream, event: PlanApplied, facts: HandoverF
 
 
 def is_latest_offer(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts) -> bool:
-    """no later offer was taken"""
+    """no later offer was accepted"""
     is_promised = stream.preparer is not None or stream.ending is not None
     return not (is_promised and event.version < stream.asked_version)
 
 
 def may_answer(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts) -> bool:
-    """no later offer was taken, and every hub has introduced itself"""
+    """no later offer was accepted, and every hub has introduced itself"""
     return is_latest_offer(stream, event, facts) and facts.is_introduced
 
 
 def is_offer_of_plan(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts) -> bool:
     """its plan is not older than the plan here"""
-    # An older one: the hub that offers will soon know better. To take the topic from it after this hub has said DONE
-    # would be behind the back of the home that the present plan names.
+    # The hub that offers under an older plan will soon apply a newer one. If this hub accepted after its own DONE, the
+    # home of the current plan could open the topic, too.
     return is_latest_offer(stream, event, facts) and event.version >= facts.version
 
 
@@ -156,7 +156,7 @@ def is_answer(stream: HandoverStream, event: PreparedReceived | SlotFree, facts:
 
 
 def is_at_end(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> bool:
-    """all of the former epoch is here, as far as a subscriber here wants it"""
+    """all of the former epoch that a subscriber here needs has arrived"""
     if stream.ending is None:
         return False
     hub, epoch, n = stream.ending
@@ -165,23 +165,23 @@ def is_at_end(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -
 
 
 def has_no_other_home(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> bool:
-    """no hub offers the topic, and every live hub has said DONE about the present plan"""
+    """no hub offers the topic, and every live hub has sent DONE for the current plan"""
     is_unasked = stream.preparer is None and stream.ending is None
     return is_unasked and _counts(stream, facts) and facts.is_barrier_passed
 
 
 def has_offer(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> bool:
-    """an offer waits"""
+    """an offer is pending"""
     return stream.pending_offer is not None
 
 
 def may_answer_pending(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> bool:
-    """an offer waits, and every hub has introduced itself"""
+    """an offer is pending, and every hub has introduced itself"""
     return stream.pending_offer is not None and facts.is_introduced
 
 
 def is_settled(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> bool:
-    """the plan here is not older than the one under which the topic was given to this hub"""
+    """the plan here is not older than the one that assigned the topic to this hub"""
     return _counts(stream, facts)
 
 
@@ -195,13 +195,13 @@ def follows_own_end(stream: HandoverStream, event: OpenedReceived, facts: Handov
     return event.former_hub == facts.hub
 
 
-# Actions: change what is known of the stream, and return effects.
+# Actions: change the stream, and return effects.
 
 
 def offer(
     stream: HandoverStream, event: PlanApplied | AnswerOverdue, facts: HandoverFacts
 ) -> Iterable[Effect]:
-    """send PREPARE to the next home, and ask again if it does not answer"""
+    """send PREPARE to the next home, and repeat it until that hub replies"""
     if isinstance(event, PlanApplied):
         stream.peer = event.home
     stream.asked_version = facts.version
@@ -211,14 +211,14 @@ def offer(
 
 
 def withdraw(stream: HandoverStream, event: PlanApplied, facts: HandoverFacts) -> Iterable[Effect]:
-    """send CANCEL to the hub that was asked"""
+    """send CANCEL to the hub that received the offer"""
     if stream.peer is not None:
         yield SendCancel(stream.peer, facts.version)
     stream.peer = None
 
 
 def follow(stream: HandoverStream, event: PlanApplied, facts: HandoverFacts) -> Iterable[Effect]:
-    """follow the stream at its home, if a subscriber here wants it"""
+    """follow the stream at its home, if a subscriber here needs it"""
     if stream.peer != event.home:
         stream.term += 1
     stream.peer = event.home
@@ -226,7 +226,7 @@ def follow(stream: HandoverStream, event: PlanApplied, facts: HandoverFacts) -> 
 
 
 def note_offer(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts) -> Iterable[Effect]:
-    """remember the version of the offer"""
+    """record the version of the offer"""
     stream.asked_version = event.version
     stream.since_version = max(stream.since_version, event.version)
     return ()
@@ -244,13 +244,13 @@ def answer(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts)
 
 
 def defer(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts) -> Iterable[Effect]:
-    """answer the offer later"""
+    """reply to the offer later"""
     stream.pending_offer = (event.hub, event.version)
     return ()
 
 
 def reconsider(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> Iterable[Effect]:
-    """look at the offer that waited, as if it came now"""
+    """handle the pending offer, as if it arrived now"""
     assert stream.pending_offer is not None, "the guard says so"
     offer, stream.pending_offer = stream.pending_offer, None
     yield Reconsider(*offer)
@@ -259,25 +259,25 @@ def reconsider(stream: HandoverStream, event: Progressed, facts: HandoverFacts) 
 def drop_offer(
     stream: HandoverStream, event: CancelReceived | HubDied, facts: HandoverFacts
 ) -> Iterable[Effect]:
-    """forget an offer of that hub that waits"""
+    """drop a pending offer of that hub"""
     if stream.pending_offer is not None and stream.pending_offer[0] == event.hub:
         stream.pending_offer = None
     return ()
 
 
 def forget_preparer(stream: HandoverStream, event: CancelReceived, facts: HandoverFacts) -> Iterable[Effect]:
-    """wait for that hub no longer; the plan counts again from that version on"""
+    """stop waiting for that hub; plans from that version on apply again"""
     stream.preparer = stream.ending = None
     stream.since_version = event.version
     return ()
 
 
 def forget_hub(stream: HandoverStream, event: HubDied, facts: HandoverFacts) -> Iterable[Effect]:
-    """forget that hub as home, and as the one that offers unless it has closed"""
+    """drop that hub as home, and as the one that offers unless it has closed"""
     if stream.preparer == event.hub and stream.ending is None:
         stream.preparer = None
     if stream.peer == event.hub:
-        # Until the plan is asked again.
+        # Until the next lookup in the plan.
         stream.peer = None
     return ()
 
@@ -288,12 +288,12 @@ def queue(stream: HandoverStream, event: PreparedReceived, facts: HandoverFacts)
 
 
 def close(stream: HandoverStream, event: SlotFree, facts: HandoverFacts) -> Iterable[Effect]:
-    """end the epoch: attach to the new home if a subscriber here wants the topic, then send it CLOSE"""
+    """end the epoch: attach to the new home if a subscriber here needs the topic, then send it CLOSE"""
     yield CloseEpoch(event.hub)
 
 
 def note_end(stream: HandoverStream, event: CloseReceived, facts: HandoverFacts) -> Iterable[Effect]:
-    """note where the former epoch ended; let streams go on that wait for this one"""
+    """record the end of the former epoch; wake streams that wait for this one"""
     stream.ending = (event.hub, event.epoch, event.n)
     yield Review()
     yield WakeDependents()
@@ -320,17 +320,17 @@ def finish(stream: HandoverStream, event: OpenedReceived, facts: HandoverFacts) 
 
 
 def ask_plan(stream: HandoverStream, event: Any, facts: HandoverFacts) -> Iterable[Effect]:
-    """ask the plan again"""
+    """look up the plan again"""
     yield AskPlan()
 
 
 def resume(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> Iterable[Effect]:
-    """answer subscribers and hubs that wait for the stream, pass on messages that were held"""
+    """confirm waiting subscribers and followers, send messages that were held"""
     yield Resume()
 
 
 def forget(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> Iterable[Effect]:
-    """keep nothing but that the topic is open, if nothing waits"""
+    """remove the state of the stream, if nothing is pending"""
     yield Forget()
 
 

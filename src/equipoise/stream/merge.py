@@ -1,24 +1,23 @@
 """Merge the streams of a topic from several sources, and switch sources without loss or duplicates.
 
 A topic has a trunk and, where it is replicated for many publishers, lanes beside it: streams with positions of their
-own. Each comes from one or more *sources*, which are subscriptions to the topic over one link: to all of its streams,
-or to those that the link's hub numbers itself. A source's answer says from which position on it brings a stream. Once
-the stream has come as far here, the source has *caught up*: what it brings continues the stream, and what others have
-brought before is skipped. Until then what it brings waits. So to change links is to add a source, wait until it has
-caught up with every stream, and leave the former one: there is a live subscription all the time, and the subscriber
-does not notice.
+own. Each is received from one or more *sources*. A source is a subscription to the topic over one link: to all of its
+streams, or to those that the link's hub numbers itself. A source's confirmation gives the position from which it sends
+a stream. Once the stream has reached that position here, the source has *caught up*: its messages continue the stream,
+and duplicates are skipped. Until then its messages wait. So to change links, the client adds a source, waits until it
+has caught up with every stream, and leaves the former one: there is always a live subscription, without a gap.
 
-Order between streams is kept by dependencies: what follows a dependency in one stream comes after the position in
-another that it names. A hub orders what it brings; but two streams may come from two hubs, so the dependent one waits.
+Order between streams is kept by dependencies: messages after a dependency in one stream follow the position in another
+stream that it names. A hub orders its own pushes; but two streams may come from two hubs, so the dependent one waits.
 
-A lane begins at its hub when every other hub follows it. So a source that was there before brings a lane from its first
-message on, unless it had left it out; and a lane that one source announces while another has yet to is *awaited* from
-the other, even if the first has brought parts of it.
+A lane begins at its hub when every other hub follows it. So an earlier source sends a lane from its first message on,
+unless it had left it out; and a lane that one source has announced and another has not is *awaited* from the other,
+even if the first has sent parts of it.
 
-If a source is lost that alone had caught up, one that is ahead is taken at once, and what lies between is a gap. The
-same happens when more waits than may be kept, or something waits too long.
+If the only source that had caught up is lost, a source that is ahead is used at once, and the messages between are a
+gap. The same happens when the waiting parts exceed the limit, or wait too long.
 
-Always true: at most `bytes_max` bytes wait; positions of a stream are passed on in rising order, each once.
+Always true: at most `bytes_max` bytes wait; positions of a stream are delivered in increasing order, each once.
 """
 
 from __future__ import annotations
@@ -51,27 +50,27 @@ class TopicMerge:
     )
 
     def __init__(self, sink: Sink, bytes_max: int, streams: MergedStreams | None = None) -> None:
-        """`streams`: of a subscriber that has been here before, its bookmark."""
+        """`streams`: the bookmark of a returning subscriber."""
         self._sink = sink
         self._bytes_max = bytes_max
         self.streams = MergedStreams() if streams is None else streams
         self.trunk = self.streams[TRUNK]
         self._waiting = WaitingParts()
         self._is_advancing = False
-        # Whether all streams have been named once: streams named later had their first message after that.
+        # Whether all streams have been listed once: streams announced later had their first message after that.
         self._is_complete = False
-        # Whether a source of all streams was lost once: lanes may have begun meanwhile.
+        # Whether a source of all streams was lost once: lanes may have begun since.
         self._was_away = False
-        # Every source that is used or asked for, and whether its hub has named all streams.
+        # Every used or requested source, and whether its hub has listed all streams.
         self.sources: dict[Source, bool] = {}
-        # Those that are to remain; and whether there are others to be left.
+        # The sources to keep; and whether there are others to leave.
         self.wanted: set[Source] = set()
         self._is_changing = False
 
-    # What is wanted.
+    # Changing sources.
 
     def want(self, sources: Iterable[Source]) -> None:
-        """Change to these, which have been asked for; the others are left once these bring everything."""
+        """Change to these requested sources; leave the others once these have caught up with every stream."""
         self.wanted = set(sources)
         for source in self.wanted:
             self.sources.setdefault(source, False)
@@ -79,14 +78,14 @@ class TopicMerge:
 
     @property
     def awaits(self) -> object:
-        """What a change, or a stream, waits for, and how far it is; None: nothing. The same again: nothing has come."""
+        """The state that a change or a stream waits for; None: nothing. An equal value means no progress."""
         if self._is_changing or self._waiting.intakes:
             starts = tuple(intake.start for intake in self._waiting.intakes)
             return (frozenset(self.sources), starts, self.streams.reached)
         return self.trunk.cursor.behind
 
     def give_up_waiting(self) -> None:
-        """Wait no longer: what no source has brought is lost."""
+        """Stop waiting: messages that no source has sent are lost."""
         if self.trunk.cursor.behind is not None:
             self._sink.on_live(self.trunk.cursor.resume(*self.trunk.cursor.behind, may_lag=False))
         self._is_advancing = True
@@ -103,20 +102,20 @@ class TopicMerge:
 
     @property
     def is_changing(self) -> bool:
-        """Whether there are sources that are to be left."""
+        """Whether there are sources to leave."""
         return self._is_changing
 
-    # What a source brings.
+    # Pushes of sources.
 
     def begin(self, source: Source, name: bytes, epoch: int, n: int, *, may_lag: bool = True) -> None:
-        """The source brings a stream from here on."""
+        """The source sends a stream after this position."""
         if epoch <= self.streams.over.get(name, -1):
-            # A hub that lags does not know yet.
+            # The source's hub lags: the lane has ended.
             return
         stream = self.streams[name]
         known = stream.intakes.get(source)
         if known is not None:
-            # Said again; unless an end that has come before it is still to be dealt with.
+            # A repetition; or a new lane, if the end of the former one is still pending.
             if any(type(part) is Ended for part in known.parts):
                 self._wait(known, Begun(epoch, n))
             return
@@ -129,7 +128,7 @@ class TopicMerge:
         self._advance()
 
     def is_caught_up(self, sources: Iterable[Source]) -> bool:
-        """Whether all of these have said which streams they bring, and have caught up with each."""
+        """Whether all of these sources have listed their streams, and have caught up with each."""
         return all(
             self.sources.get(source, False)
             and all(
@@ -141,17 +140,17 @@ class TopicMerge:
         )
 
     def brought_by(self, sources: set[Source]) -> set[bytes]:
-        """The streams that some of these bring."""
+        """The streams that some of these sources send."""
         return {stream.name for stream in self.streams.values() if not sources.isdisjoint(stream.intakes)}
 
     def begin_plain(self, source: Source) -> None:
-        """The source's server knows no positions: what comes is taken as it comes."""
+        """The source's server has no positions: deliver messages as they arrive."""
         self.trunk.cursor = Cursor()
         intake = self.trunk.intakes[source] = Intake(self.trunk, source, self.trunk.cursor.position)
         intake.is_caught_up = True
 
     def greeted(self, source: Source) -> None:
-        """The source's hub has said which streams there are."""
+        """The source's hub has listed its streams."""
         self.sources[source] = True
         self._is_complete |= not source.is_own
         for stream in self.streams.values():
@@ -160,7 +159,7 @@ class TopicMerge:
         self._advance()
 
     def receive(self, source: Source, name: bytes, epoch: int, n: int, payloads: Sequence[bytes]) -> None:
-        # This runs once per push: the usual case first, and straight through.
+        # This runs once per push: the usual case is first.
         stream = self.streams.get(name)
         intake = None if stream is None else stream.intakes.get(source)
         if stream is None or intake is None:
@@ -177,19 +176,19 @@ class TopicMerge:
             self._advance()
 
     def receive_run(self, source: Source, name: bytes, run: FilteredRun) -> None:
-        """What a filter matches of some positions: the stream is where they end."""
+        """A span of positions with the matching messages: the stream advances to its end."""
         self._put(source, name, run)
 
     def opened(self, source: Source, epoch: int, after_epoch: int, after_n: int, at: int = 0) -> None:
-        """The trunk goes on in another epoch, or further on in the present one, behind `at`."""
+        """The trunk continues in another epoch, or in the current one, after position `at`."""
         self._put(source, TRUNK, Opened(epoch, after_epoch, after_n, at=at))
 
     def depends(self, source: Source, name: bytes, other: bytes, epoch: int, n: int) -> None:
-        """What the source brings of the stream from here on comes after this position of another stream."""
+        """Further messages of the source in this stream depend on this position of another stream."""
         self._put(source, name, Dependency(other, epoch, n))
 
     def ended(self, source: Source, name: bytes, epoch: int, n: int) -> None:
-        """The lane is over. Epoch 0: its hub is dead; sources that left the lane out say that, too."""
+        """The lane has ended. Epoch 0: its hub is dead, which sources that left the lane out report, too."""
         stream = self.streams.get(name)
         if stream is not None and source not in stream.intakes and epoch == 0:
             stream.is_orphan = True
@@ -199,13 +198,13 @@ class TopicMerge:
             self._put(source, name, Ended(epoch, n))
 
     def lost(self, source: Source) -> None:
-        """The source is over, or its link is down."""
+        """The source has ended, or its link is down."""
         self.sources.pop(source, None)
         self.wanted.discard(source)
         self._drop_source(source)
 
     def paused(self, source: Source) -> None:
-        """The source's link is down, and will ask for it again when it is up."""
+        """The source's link is down; it requests the source again when it is up."""
         self.sources[source] = False
         self._drop_source(source)
 
@@ -222,9 +221,9 @@ class TopicMerge:
         self._advance()
 
     def _advance(self) -> None:
-        """Do what has become possible: take what waits, and leave the sources that are not needed any more."""
+        """Take the parts that have become due, and leave the sources that are no longer needed."""
         if self._is_advancing:
-            return  # Called from within: the outer call goes on until nothing is possible any more.
+            return  # A nested call: the outer call continues until nothing is due.
         self._is_advancing = True
         for stream in self.streams.values():
             self._serve(stream, may_lag=True)
@@ -239,12 +238,12 @@ class TopicMerge:
             self._leave_others()
 
     def _serve(self, stream: MergedStream, *, may_lag: bool) -> None:
-        """If no intake of the stream has caught up, and no other one is awaited, go on with the earliest of them."""
+        """If no intake of the stream has caught up, and no other is awaited, continue with the earliest one."""
         if stream.intakes and not stream.is_served and not stream.is_awaited_from(self.sources):
             self._resume_at(min(stream.intakes.values(), key=lambda intake: intake.start), may_lag=may_lag)
 
     def _note_beginning(self, stream: MergedStream) -> None:
-        """A lane that appears after the first listing of streams is taken from its first message."""
+        """A lane that is announced after the first listing of streams is received from its first message."""
         if self._is_complete and stream.name and stream.intakes and stream.cursor.epoch < 0:
             first = min(intake.start for intake in stream.intakes.values())
             stream.cursor.resume(first[0], 0, may_lag=True)
@@ -252,11 +251,11 @@ class TopicMerge:
     def _take_all(self) -> None:
         is_moving = True
         while is_moving:
-            # A list, not a generator: each has its turn.
+            # A list, not a generator, so that every intake is processed.
             is_moving = any([self._take_waiting(intake) for intake in list(self._waiting.intakes)])  # noqa: C419
 
     def _take_waiting(self, intake: Intake) -> bool:
-        """Take what the intake has brought, as far as it is due; whether there was any."""
+        """Take the parts of an intake that are due; return whether there were any."""
         cursor, taken = intake.stream.cursor, False
         intake.is_caught_up = intake.is_caught_up or intake.start <= cursor.position
         while intake.parts and intake.is_caught_up and self.streams.is_due(intake.parts[0], self.sources):
@@ -276,7 +275,7 @@ class TopicMerge:
                 if missed != 0:
                     self._sink.on_messages(epoch, at + 1, [], missed)
             case Ended(epoch, n) if epoch == 0 or epoch >= stream.cursor.epoch:
-                # In a later epoch: the lane went on behind a loss, and ended before another message came.
+                # In a later epoch: the lane continued after a loss, and ended before its next message.
                 missed = None if epoch == 0 else stream.cursor.resume(epoch, n, may_lag=True)
                 self._end(stream)
                 if missed != 0:
@@ -297,7 +296,7 @@ class TopicMerge:
             self._sink.on_messages(epoch, n, payloads, missed)
 
     def _resume_at(self, intake: Intake, *, may_lag: bool) -> None:
-        """No other source brings the stream: go on where the intake begins."""
+        """No other source sends the stream: continue where the intake begins."""
         missed = intake.stream.cursor.resume(*intake.start, may_lag=may_lag)
         intake.is_caught_up = True
         if not intake.stream.name:
@@ -306,7 +305,7 @@ class TopicMerge:
             self._sink.on_messages(intake.start[0], intake.start[1] + 1, [], missed)
 
     def _has_arrived(self) -> bool:
-        """Whether the wanted sources bring every stream, and have caught up with it."""
+        """Whether the wanted sources send every stream, and have caught up with it."""
         if not self.wanted or not all(self.sources.get(source) for source in self.wanted):
             return False
         return all(
@@ -325,7 +324,7 @@ class TopicMerge:
             self._drop_source(source)
 
     def _drop_source(self, source: Source) -> None:
-        """Nothing comes from the source any more: streams for which it alone had caught up go on from another."""
+        """The source sends no more: streams for which it alone had caught up continue from another."""
         self._was_away |= not source.is_own and self.trunk.cursor.epoch >= 0
         for stream in list(self.streams.values()):
             intake = stream.intakes.pop(source, None)
@@ -338,11 +337,11 @@ class TopicMerge:
         self._advance()
 
     def _end(self, stream: MergedStream) -> None:
-        """The lane is over, also for parts that depend on it; what sources have brought of the next one is kept."""
+        """The lane has ended, also for parts that depend on it; parts of the next lane of that name are kept."""
         del self.streams[stream.name]
         self.streams.over[stream.name] = stream.cursor.epoch
         for source in self.sources:
-            # What begins later under the name is another lane.
+            # A later lane of that name is another lane.
             source.left_out.discard(stream.name)
         next_lanes = stream.next_lanes()
         for intake in stream.intakes.values():
@@ -356,9 +355,9 @@ class TopicMerge:
                     self._put(source, stream.name, part)
 
     def _end_unsourced(self) -> None:
-        """A lane that no source brings is over, at an unknown position, if a hub that would bring it does not name it.
+        """End lanes that no source sends, at an unknown position, if a hub that would send them does not list them.
 
-        One that brings some streams may lag behind one that is away: it counts when all have named theirs.
+        A source of some streams may lag behind a disconnected one: it counts when all have listed theirs.
         """
         if any(is_greeted and not source.is_own for source, is_greeted in self.sources.items()):
             for stream in self.streams.values():
@@ -375,8 +374,8 @@ class TopicMerge:
             self._sink.on_messages(0, 1, [], None)
 
     def _skip_waiting(self, bytes_max: int) -> None:
-        """Leave out what is waited for, which sources may still bring: the order stays, positions show the loss."""
-        # Each step resumes at an intake, or passes a dependency, and none of them waits a second time.
+        """Skip what is awaited, though sources may still send it: the order is kept, and positions show the loss."""
+        # Each step resumes at an intake, or passes a dependency, and none waits a second time.
         for _ in range(sum(1 + len(intake.parts) for intake in self._waiting.intakes)):
             if not self._waiting.intakes or self._waiting.bytes <= bytes_max:
                 return
@@ -384,7 +383,7 @@ class TopicMerge:
             self._take_all()
 
     def _skip_one(self, intake: Intake) -> None:
-        """Let an intake that waits go on."""
+        """Let one waiting intake continue."""
         if not intake.is_caught_up:
             self._resume_at(intake, may_lag=True)
             return

@@ -18,7 +18,7 @@ class Messages(NamedTuple):
 
 
 class FilteredRun(NamedTuple):
-    """Of `span` positions from n on, all messages that the receiver wants, at `offsets` behind n."""
+    """A span of positions from n on, with the messages of these that the receiver needs, at `offsets` from n."""
 
     epoch: int
     n: int
@@ -27,7 +27,7 @@ class FilteredRun(NamedTuple):
     payloads: Sequence[bytes]
 
     def runs(self, after: int) -> Iterator[tuple[int, Sequence[bytes]]]:
-        """Its messages beyond a position of its epoch, in pieces without holes, each with its first position."""
+        """Its messages after a position of its epoch, in consecutive runs, each with its first position."""
         start, offsets = 0, self.offsets
         for i in range(1, len(offsets) + 1):
             if i == len(offsets) or offsets[i] != offsets[i - 1] + 1:
@@ -39,22 +39,22 @@ class FilteredRun(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The stream goes on in another epoch, after position (after_epoch, after_n).
+    """The stream continues in another epoch, after position (after_epoch, after_n).
 
-    after_epoch 0: that position is not known, because the hub that numbered the stream died with it.
+    after_epoch 0: that position is unknown, because the hub that numbered the stream died.
     """
 
     epoch: int
     after_epoch: int
     after_n: int
     after_hub: str = ""
-    """The hub that closed the epoch before; relays only."""
+    """The hub that closed the previous epoch; relays only."""
     at: int = 0
-    """How far the epoch has come without the subscriber: what lies before is missing."""
+    """The position in the epoch up to which the subscriber has missed messages."""
 
 
 class Dependency(NamedTuple):
-    """What follows comes after this position of another stream of the topic."""
+    """The next parts depend on this position of another stream of the topic."""
 
     stream: bytes
     epoch: int
@@ -62,21 +62,21 @@ class Dependency(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The lane is over; epoch 0: it is not known where it ended."""
+    """The lane has ended; epoch 0: at an unknown position."""
 
     epoch: int
     n: int
 
 
 class Begun(NamedTuple):
-    """The lane comes from the position after this one."""
+    """The lane is sent from the position after this one."""
 
     epoch: int
     n: int
 
 
 class Again(NamedTuple):
-    """Messages up to n of the epoch may repeat what clients of a dead home have got; relays only."""
+    """Messages up to n of the epoch may repeat messages that clients of a dead home have received; relays only."""
 
     epoch: int
     n: int
@@ -86,5 +86,5 @@ Part: TypeAlias = Messages | FilteredRun | Opened | Dependency | Ended | Begun |
 
 
 def size_of(part: Part) -> int:
-    """Bytes of payload."""
+    """Payload bytes of a part."""
     return sum(map(len, part.payloads)) if isinstance(part, Messages | FilteredRun) else 0

@@ -1,9 +1,9 @@
 """The position of a message in its topic's stream.
 
-The hub that serves a topic numbers its messages: position = (epoch, n), n counting from 1 without holes
-inside an epoch. Epochs of one topic only grow. A subscriber that holds the position of its last message
-therefore knows exactly what it has missed as long as the epoch is the same, and knows that it cannot know
-once the epoch has changed.
+A topic's home numbers its messages: position = (epoch, n), where n counts from 1 without holes inside an epoch. Epochs
+of one topic only increase. So a subscriber with the position of its last message knows exactly how many messages it has
+missed while the epoch is the same; after a change of epoch, the number is unknown unless the new epoch names the end of
+the old one.
 
 A topic has a trunk and, where it is replicated for many publishers, lanes: streams with positions of their own, each
 named after the hub that numbers it.
@@ -21,7 +21,7 @@ TRUNK = b""
 
 
 DURABLE_EPOCH = 1
-"""The epoch that clients see of a durable topic, for ever: n is the number of an entry in its log."""
+"""The constant epoch of a durable topic for clients: n is the number of an entry in its log."""
 
 
 class Position(NamedTuple):
@@ -31,26 +31,26 @@ class Position(NamedTuple):
     n: int
 
 
-# How far the clock of another hub may be ahead of ours: epochs are microseconds of the clock of the hub that made them.
+# Greatest lead of another hub's clock, in seconds: epochs are microseconds of the clock of the hub that assigned them.
 CLOCK_SKEW_S_MAX = 86_400.0
 
 
 class Epochs:
-    """Makes the epochs of one hub, each later than all that it has made or heard of."""
+    """Assigns the epochs of one hub, each greater than all that it has assigned or received."""
 
     def __init__(self, wall_time: Callable[[], float]) -> None:
         self._wall_time = wall_time
         self.last = int(wall_time() * 1_000_000)
 
     def new(self, above: int = 0) -> int:
-        """Later than `above`, too."""
+        """A new epoch, also greater than `above`."""
         self.last = max(self.last + 1, above + 1, int(self._wall_time() * 1_000_000))
         return self.last
 
     def note(self, epoch: int) -> None:
-        """Another hub has made this one, whatever its clock says.
+        """Another hub has assigned this epoch: new ones here will be greater.
 
-        Raises ProtocolError for one that no hub can have made: all later epochs would have to lie above it.
+        Raises ProtocolError for an epoch too far in the future, which all later epochs would have to exceed.
         """
         if epoch > self.last:
             if epoch > (self._wall_time() + CLOCK_SKEW_S_MAX) * 1_000_000:

@@ -1,25 +1,24 @@
 """Merge one stream at a hub that relays it, from the hubs that send it.
 
-A relay *follows* one source at a time. What that sends is in order and complete. When the topic gets a new home the
-relay attaches there as well, which says from which position on it sends (`join_at`). Until the old source has brought
-the relay that far, what the new one sends waits. Then the relay switches, and leaves the old source. A home, or of
-a content topic a hub that follows it along a tree, lets others attach where it is itself.
+A relay *follows* one source at a time, whose messages are in order and complete. When the topic gets a new home, the
+relay also attaches there, and the new home replies with the position from which it sends (`join_at`). Until the old
+source has sent the stream up to that position, messages of the new source wait. Then the relay switches, and leaves the
+old source. Followers attach at the current position of the home or, for a content topic, of a follower along the tree.
 
-Without a source the relay hears the homes of topics that match its clients' patterns. Two homes send over two links
-with no order between them. The new home says which position its epoch follows (Opened). Unless the relay has come to
-that position, it asks the old home to say when all of the old epoch is on its way (a flush), and the new epoch waits
-for that answer, or for the death of the hub that would have to give it. Epochs are taken in their order, so this holds
-for chains of moves too.
+Without a source, the relay receives topics that match its clients' patterns from their homes. Two homes send over two
+links, without order between them. The new home sends the position that its epoch follows (Opened). Unless the relay has
+reached that position, it requests a flush from the old home, and the new epoch waits for the reply, or for the death of
+that hub. Epochs are taken in order, so this also holds for chains of moves.
 
-A parent in a tree sends the stream from somewhere in the middle of an epoch on. If the relay leaves it before it has
-come to that position, what the parent has sent, or still sends until it has received the DETACH, is *stray*: the relay
-gets it again from the home or from its next source, behind what is missing before it.
+A parent in a tree sends the stream from a position in the middle of an epoch. If the relay leaves it before it has
+reached that position, the messages that the parent has sent, or sends until it receives the DETACH, are *stray*: the
+relay receives them again from the home or from its next source, after the messages missing before them.
 
 Always true:
-    what waits does so because of another hub's answer, of a lower epoch that waits, or of a dependency;
+    a part waits only for another hub's reply, for a lower epoch that waits, or for a dependency;
     parts of one origin are taken in the order in which it sent them.
 
-Sending frames and delivering messages belong to hub/cluster/relay_merge.py.
+hub/cluster/relay_merge.py sends the frames and delivers the messages.
 """
 
 from __future__ import annotations
@@ -48,49 +47,49 @@ S_contra = TypeVar("S_contra", bound="RelayMerge", contravariant=True)
 
 
 class RelayRules(Protocol[S_contra]):
-    """What depends on other streams and on other hubs."""
+    """The rules that depend on other streams and other hubs."""
 
     def is_passed(self, stream: S_contra, dependency: Dependency) -> bool:
-        """Whether this hub has passed that position of another stream; if not, `due` is asked again when it has."""
+        """Whether this hub has passed that position of another stream; if not, `due` is called again when it has."""
 
     def is_alive(self, hub: str) -> bool:
-        """Whether there is such a hub; nothing more comes from one that is dead."""
+        """Whether the hub is alive; a dead hub sends nothing more."""
 
     def flush(self, stream: S_contra, hub: str, epoch: int) -> None:
-        """Ask the hub to say when all that it has of the epoch is sent."""
+        """Request a reply from the hub once it has sent all of the epoch."""
 
 
-# What a part that waits takes beside its payloads: 336 bytes by tracemalloc, rounded up.
+# Memory of a waiting part beside its payloads: 336 bytes by tracemalloc, rounded up.
 ARRIVAL_BYTES = 350
 
 
 class Arrival(NamedTuple):
-    """A part of the stream, the hub that sent it, and the epoch that the hub was in."""
+    """A part of the stream, the hub that sent it, and that hub's epoch."""
 
     origin: str
     epoch: int
     part: Part
-    # Whether it came from a parent that was left before it was followed.
+    # Whether it is from a parent that was left before it was followed.
     is_stray: bool = False
 
     @property
     def size(self) -> int:
-        """Bytes of memory, whatever the part: one without a payload waits as long as any."""
+        """Memory in bytes, also for parts without payloads."""
         messages = len(self.part.payloads) if isinstance(self.part, Messages | FilteredRun) else 0
         return ARRIVAL_BYTES + PAYLOAD_BYTES * messages + size_of(self.part)
 
 
 class Switch(NamedTuple):
-    """The relay follows its new source from now on."""
+    """The relay has switched to its new source."""
 
     left: str | None
-    """The old source, to be left."""
+    """The old source, to leave."""
     jump_to: tuple[int, int] | None
-    """Without an old source nothing before this position will come any more."""
+    """Without an old source: no more messages before this position will arrive."""
 
 
 class RelayMerge:
-    """Which hub one stream is followed at, and what waits. A stream at a hub derives from it."""
+    """The source of one stream at a relay, and its waiting parts. `Stream` derives from it."""
 
     __slots__ = (
         "asked_under",
@@ -106,45 +105,45 @@ class RelayMerge:
     )
 
     def __init__(self) -> None:
-        # The hub that is followed; the one that is attached to in its place, and where that said it begins.
+        # The current source; the next source, and the position after which that sends.
         self.source: str | None = None
         self.joining: str | None = None
         self.join_at: tuple[int, int] | None = None
         # Whether the next source is a parent in a tree, which does not number the stream; and by parent that was left
-        # before it was followed, how often it has yet to confirm that nothing more comes from there.
+        # before it was followed, the number of outstanding confirmations that it sends no more.
         self.joins_parent = False
         self.strays: dict[str, int] = {}
-        # Of a content topic, versions of the plan: the one that the source lets this hub follow under, the one that it
-        # was asked for beyond that, and the one that the next source was asked for, or -1 before it was asked.
+        # For a content topic, versions of the plan: the one confirmed by the source, the one requested from it since,
+        # and the one requested from the next source, -1 before that request.
         self.under = self.renewing = self.asked_under = 0
         self.pending: deque[Arrival] = deque()
-        # While parts wait: by hub and epoch, whether all that the hub had to send of it is here.
+        # While parts wait: by hub and epoch, whether all that the hub had of the epoch has arrived.
         self.flushes: dict[tuple[str, int], bool] = {}
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epoch and n of the last message taken."""
+        """Epoch and n of the last message."""
         raise NotImplementedError
 
-    # What arrives.
+    # Arriving parts.
 
     def continues(self, epoch: int, n: int) -> bool:
-        """Whether messages from (epoch, n) on continue what was taken: only then are those of another hub than the
-        source due.
+        """Whether messages from (epoch, n) on continue the stream: only then are messages of hubs other than the source
+        due.
         """
         at_epoch, at_n = self.position
         return epoch < at_epoch or (epoch == at_epoch and n <= at_n + 1)
 
     def has_attached(self, hub: str) -> bool:
-        """Whether the hub answered the last request of this one.
+        """Whether the hub has confirmed this hub's last request.
 
-        A filtered run accounts for positions by the filters that its sender knows. A hub that this one has left may not
-        know that yet, nor the filters of today: its runs say nothing about the messages that they leave out.
+        A filtered run accounts for positions by the sender's filters. A hub that this one has left may not have
+        received that yet, nor the current filters: its runs do not account for omitted messages.
         """
         return hub == self.source or (hub == self.joining and self.join_at is not None)
 
     def may_open(self: S, rules: RelayRules[S], origin: str, opened: Opened) -> bool:
-        """Whether the stream may go on in that epoch: nothing of the epochs before it will come any more."""
+        """Whether the stream may continue in that epoch: no more of the previous epochs will arrive."""
         at_epoch, at_n = self.position
         if opened.epoch <= at_epoch or origin == self.source:
             return True
@@ -174,9 +173,9 @@ class RelayMerge:
         return True
 
     def is_void(self, arrival: Arrival) -> bool:
-        """Whether a part that is due is not to be taken: a stray one that does not continue what was taken.
+        """Whether to drop a part that is due: a stray one that does not continue the stream.
 
-        Filters may have changed since a stray filtered run was sent, so it says nothing about what it leaves out.
+        Filters may have changed since a stray filtered run was sent, so it does not account for omitted messages.
         """
         part = arrival.part
         if not arrival.is_stray or not isinstance(part, Messages | FilteredRun):
@@ -184,23 +183,23 @@ class RelayMerge:
         return isinstance(part, FilteredRun) or not self.continues(part.epoch, part.n)
 
     def is_ahead(self, arrival: Arrival) -> bool:
-        """Whether a hub that is not followed yet says something of an epoch that the stream has not reached.
+        """Whether the part is from a hub other than the source, in an epoch that the stream has not reached.
 
-        A dependency is not taken then: passed on at once, it would stand before messages of the present epoch, which
-        other streams may depend on.
+        A dependency then has to wait: forwarded at once, it would precede messages of the current epoch, which other
+        streams may depend on.
         """
         return self.source not in (None, arrival.origin) and arrival.epoch > self.position[0]
 
     def due(self: S, rules: RelayRules[S]) -> Iterator[Arrival]:
-        """What waits and has become due, lower epochs first. The caller takes each, unless it is void, before it asks
-        for the next.
+        """The waiting parts that have become due, lower epochs first. The caller takes each, unless it is void, before
+        the next iteration.
         """
         waiting = sorted(self.pending, key=lambda arrival: arrival.epoch)
         self.pending.clear()
         blocked: set[str] = set()
-        # Hubs whose dependencies wait for their epoch: its opening may go first, their messages may not.
+        # Hubs whose dependencies wait for their epoch: its Opened may be taken first, their messages may not.
         ahead: set[str] = set()
-        # Unless there is a source that brings everything in order, an epoch waits for those before it.
+        # Without a source, which sends all in order, an epoch waits for the previous ones.
         epoch_max: float = float("inf")
         for arrival in waiting:
             is_early = self.source is None and arrival.epoch > epoch_max
@@ -216,16 +215,16 @@ class RelayMerge:
             self.flushes.clear()
 
     def flushed(self, hub: str, epoch: int) -> bool:
-        """All that the hub had to send of the epoch is here; whether that was asked for."""
+        """All that the hub had of the epoch has arrived; return whether a flush was requested."""
         if (hub, epoch) not in self.flushes:
             return False
         self.flushes[hub, epoch] = True
         return True
 
-    # Whom to follow.
+    # Sources.
 
     def follow(self, home: str) -> tuple[str | None, bool]:
-        """Follow the stream at its home; the hub to leave, if any, and whether to attach to the home."""
+        """Follow the stream at its home; return the hub to leave, if any, and whether to attach to the home."""
         left = None
         if self.joining not in (None, home):
             left = self._leave_next()
@@ -235,12 +234,12 @@ class RelayMerge:
         return left, True
 
     def succeed(self, home: str) -> None:
-        """This hub numbered the stream; what the next home sends from its beginning on continues that."""
+        """This hub numbered the stream; the next home, as source, continues it."""
         self.source, self.joining = home, None
         self.under = self.renewing = 0
 
     def attached(self, origin: str, epoch: int, n: int) -> bool:
-        """A hub sends the stream from the position after this one; whether that is the source: then jump there."""
+        """A hub sends the stream after this position; return whether it is the source: then jump to the position."""
         if origin == self.source:
             return True
         if origin == self.joining:
@@ -248,13 +247,13 @@ class RelayMerge:
         return False
 
     def begun(self, origin: str) -> None:
-        """A lane has one source for all its life: the hub that numbers it."""
+        """A lane has one source: the hub that numbers it."""
         self.source, self.joining = origin, None
 
     def switch(self, *, is_behind: bool) -> Switch | None:
-        """Follow the new source, if the old one has brought the stream to where the new one begins.
+        """Switch to the new source, if the old one has sent the stream up to the new one's beginning.
 
-        `is_behind`: without an old source, whether subscribers here still wait for what comes before.
+        `is_behind`: without an old source, whether subscribers here still wait for earlier messages.
         """
         join_at = self.join_at
         if join_at is None:
@@ -267,14 +266,14 @@ class RelayMerge:
         return Switch(left, join_at if left is None else None)
 
     def unfollow(self) -> list[str]:
-        """Follow no hub; those to leave."""
+        """Follow no hub; return the hubs to leave."""
         left = [hub for hub in (self.source, self._leave_next()) if hub is not None]
         self.source = None
         self.under = self.renewing = 0
         return left
 
     def lost(self, hub: str, *, is_gone: bool) -> None:
-        """The hub sends nothing more of what it was asked for. Gone: nor will it answer; else it is asked again."""
+        """The hub's link is lost: it sends no more. `is_gone`: it is dead and will not reply; else request again."""
         if is_gone:
             for key in self.flushes:
                 if key[0] == hub:
@@ -290,7 +289,7 @@ class RelayMerge:
             self.under = self.renewing = 0
 
     def _leave_next(self) -> str | None:
-        """Attach no more to the hub that was to be the next source. Of a parent all that came and comes is stray."""
+        """Do not attach to the next source any more. All parts of a parent, past and future, are stray."""
         hub, self.joining, self.join_at = self.joining, None, None
         if hub is not None and self.joins_parent:
             self.strays.setdefault(hub, 0)
@@ -301,7 +300,7 @@ class RelayMerge:
         return hub
 
     def confirmed_left(self, hub: str) -> None:
-        """Nothing that was sent before the hub was left is on its way any more, as far as one question says."""
+        """One request has confirmed that the hub, which was left, sends no more."""
         if hub in self.strays:
             self.strays[hub] -= 1
             if self.strays[hub] <= 0:

@@ -1,4 +1,4 @@
-"""Streams of one topic by source, and parts that wait, for merge.py."""
+"""Streams of one topic by source, and waiting parts, for merge.py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from equipoise.stream.parts import Begun, Dependency, Part, size_of
 
 
 class Sink(Protocol):
-    """The subscriber that the streams are for."""
+    """The subscriber that receives the merged streams."""
 
     def on_down(self) -> None:
-        """Nothing comes until another source has been found, or this one is live again."""
+        """The trunk has no source, until another is found or this one is live again."""
 
     def on_live(self, missed: int | None) -> None:
-        """The trunk goes on, after a loss of this many messages; None: an unknown number."""
+        """The trunk continues, after a loss of `missed` messages; None: an unknown number."""
 
     def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
         """Messages in order, the first at n, after a loss of `missed` messages; None: an unknown number."""
@@ -27,29 +27,29 @@ class Source(Protocol):
     """A subscription to the topic over one link."""
 
     is_own: bool
-    """Whether it brings some streams of the topic only."""
+    """Whether it sends only some streams of the topic."""
     is_live: bool
     """Whether its hub has confirmed it."""
     left_out: set[bytes]
-    """Streams that it does not bring, as its hub has said. It does bring those that begin later."""
+    """Streams that it does not send, as listed by its hub. It sends those that begin later."""
 
     def leave(self) -> None:
-        """End it. Nothing comes over it any more."""
+        """End the subscription; no more messages arrive over it."""
 
 
 class Intake:
-    """One stream as one source brings it."""
+    """One stream from one source."""
 
     __slots__ = ("is_caught_up", "parts", "source", "start", "stream")
 
     def __init__(self, stream: MergedStream, source: Source, start: tuple[int, int]) -> None:
         self.stream = stream
         self.source = source
-        # The position after which the source brings the stream.
+        # The position after which the source sends the stream.
         self.start = start
-        # Whether the stream has come to `start`: what the source brings continues it, or repeats it.
+        # Whether the stream has reached `start`: the source's messages then continue or repeat it.
         self.is_caught_up = False
-        # What has come and waits: for the stream to come to `start`, or for another stream.
+        # Parts that wait for the stream to reach `start`, or for another stream.
         self.parts: deque[Part] = deque()
 
 
@@ -62,7 +62,7 @@ class MergedStream:
         self.name = name
         self.cursor = cursor
         self.intakes: dict[Source, Intake] = {}
-        # Whether it is over once no source brings it: its hub is dead.
+        # Whether it ends once no source sends it: its hub is dead.
         self.is_orphan = False
 
     @property
@@ -71,18 +71,18 @@ class MergedStream:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a source brings it from a position on that it has not come to."""
+        """Whether a source sends it from a position that it has not reached."""
         return not all(intake.is_caught_up for intake in self.intakes.values())
 
     def is_awaited_from(self, sources: Iterable[Source]) -> bool:
-        """Whether one of these has yet to bring the lane, and may do so from an earlier position than the others."""
+        """Whether one of these sources has not announced the lane yet, and may send it from an earlier position."""
         return bool(self.name) and any(
             source.is_live and source not in self.intakes and self.name not in source.left_out
             for source in sources
         )
 
     def next_lanes(self) -> list[tuple[Source, list[Part]]]:
-        """By source, what it has brought of later lanes of that name than the present one."""
+        """By source, its parts of later lanes of that name."""
         found: list[tuple[Source, list[Part]]] = []
         for source, intake in self.intakes.items():
             parts = list(intake.parts)
@@ -94,11 +94,11 @@ class MergedStream:
 
 
 class MergedStreams(dict[bytes, MergedStream]):
-    """The streams of one topic by name, each made when it is first asked for."""
+    """The streams of one topic by name, each created at its first use."""
 
     def __init__(self) -> None:
         super().__init__()
-        # How far the subscriber knew streams when it left; and by lane, the last epoch of it that is over.
+        # By stream, the position that the subscriber had reached when it left; and by lane, its last ended epoch.
         self._floors: dict[bytes, tuple[int, int]] = {}
         self.over: dict[bytes, int] = {}
 
@@ -109,13 +109,13 @@ class MergedStreams(dict[bytes, MergedStream]):
 
     @property
     def reached(self) -> tuple[tuple[int, int], ...]:
-        """Positions of the streams that are waited for: a hub with a backlog brings more of them, though late."""
+        """Positions of awaited streams, to detect progress: a hub with a backlog still sends them, though late."""
         return tuple(stream.cursor.position for stream in self.values() if stream.is_awaited)
 
     def is_due(self, part: Part, sources: Iterable[Source]) -> bool:
         """Whether a part need not wait for another stream.
 
-        A lane that a source leaves out is one that another has yet to name, unless it is over.
+        A lane that a source leaves out has yet to be announced by another source, unless it has ended.
         """
         if type(part) is not Dependency:
             return True
@@ -126,20 +126,20 @@ class MergedStreams(dict[bytes, MergedStream]):
         return is_over or not any(part.stream in source.left_out for source in sources)
 
     def orphan(self, sources: Collection[Source]) -> None:
-        """Lanes that none of these sources brings are over, unless all have left them out."""
+        """Mark lanes that none of these sources sends as ended, unless all sources have left them out."""
         for stream in self.values():
             is_named = not stream.name or bool(stream.intakes)
             if not is_named and any(stream.name not in source.left_out for source in sources):
                 stream.is_orphan = True
 
     def give_up(self, lanes: Iterable[MergedStream]) -> None:
-        """A hub did not name these lanes, which have been ended. If it only lags, they go on where they stood."""
+        """A hub did not list these lanes, so they were ended. If it only lags, they continue at their positions."""
         for lane in lanes:
             self.over[lane.name] = lane.cursor.epoch - 1
             self._floors[lane.name] = lane.cursor.position
 
     def bookmark(self) -> MergedStreams:
-        """What the subscriber begins with when it comes back: the hub that it comes to may lag behind this one."""
+        """The state for a returning subscriber, whose next hub may lag behind this one."""
         left = MergedStreams()
         left.over = dict(self.over)
         passed = {name: stream.cursor.position for name, stream in self.items() if stream.cursor.epoch >= 0}
@@ -148,7 +148,7 @@ class MergedStreams(dict[bytes, MergedStream]):
 
 
 class WaitingParts:
-    """Intakes with parts that wait, the first to wait first, and the bytes of their messages."""
+    """Intakes with waiting parts, the longest waiting first, and the bytes of their messages."""
 
     __slots__ = ("bytes", "intakes")
 
@@ -162,7 +162,7 @@ class WaitingParts:
         self.bytes += size_of(part)
 
     def take(self, intake: Intake) -> Part:
-        """The first part of an intake."""
+        """Remove and return the first part of an intake."""
         part = intake.parts.popleft()
         self.bytes -= size_of(part)
         if not intake.parts:

@@ -1,6 +1,6 @@
 """Messages without a position yet: payloads or losses, reasons to wait, destinations. Pure values.
 
-`stream/admission` has the stages, and the queue.
+`stream/admission` has the stages and the queue.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = [
     "WaitReason",
 ]
 
-# The hubs that messages have passed, by name and incarnation, the latest last; empty for clients of this hub.
+# The hubs that messages have passed through, by name and incarnation, the latest last; empty for this hub's clients.
 Path = tuple[tuple[str, int], ...]
 # The path of messages whose sender is dead: no hub waits for their acknowledgement.
 GONE: Path = (("", 0),)
 # The position of a message that never gets one.
 NOWHERE = (0, 0)
 
-# What a submission takes beside its payloads, and a payload beside its bytes: 374 and 41 by tracemalloc, rounded up.
+# Memory of a submission beside its payloads, and of a payload beside its bytes: 374 and 41 by tracemalloc, rounded up.
 SUBMISSION_BYTES = 400
 PAYLOAD_BYTES = 50
 
 
 class WaitReason(Enum):
-    """Why messages wait: the first stage that holds them."""
+    """The reason why messages wait: the first stage that holds them."""
 
     HOME = "home"
     LINK = "link"
@@ -68,19 +68,19 @@ _MEANINGS = {
 
 
 class Submission(NamedTuple):
-    """Messages on their way in, or the loss of some."""
+    """Messages without a position yet, or the loss of some."""
 
     path: Path
-    # The plan that they were sent here by: an older one would only send them back.
+    # The sender's version of the plan: under an older plan, this hub would only send them back.
     version: int
     payloads: Sequence[bytes]
-    # What the first of them comes after, in other streams of the topic.
+    # Dependencies of the first message, in other streams of the topic.
     after: Sequence[Dependency] = ()
-    # Messages that there was no room for, in place of payloads.
+    # Number of lost messages, in place of payloads.
     lost: int = 0
-    # Whether some of those may have arrived after all.
+    # Whether some of these may have arrived.
     is_doubtful: bool = False
-    # The sequence that the hub whose clients published them gave the first of them; 0: none.
+    # Sequence of the first message, assigned by the hub whose clients published it; 0: none.
     sequence: int = 0
 
     @property
@@ -89,7 +89,7 @@ class Submission(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of memory. A loss counts as nothing: it stands for what is not there."""
+        """Memory in bytes; 0 for a loss."""
         payloads = self.payloads
         return SUBMISSION_BYTES + PAYLOAD_BYTES * len(payloads) + sum(map(len, payloads)) if payloads else 0
 
@@ -106,7 +106,7 @@ class Submission(NamedTuple):
 class Unresolved(NamedTuple):
     """Messages in flight of which some, or the acknowledgements of some, were lost with a link."""
 
-    # The number of the question to the hub that they went to, and whether it has said how many it has to deal with.
+    # Ticket of the RECOUNT to the target hub, and whether its reply has arrived.
     ticket: int
     is_counted: bool
     messages: int
@@ -116,10 +116,10 @@ class Unresolved(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """To be carried out: acknowledge messages to where they came from.
+    """An acknowledgement to send to the hub or client that messages came from.
 
-    Epoch 0: they never get a position. Then n is the epoch in which they are lost, if subscribers learn of that by a
-    later one, and 0 if not.
+    Epoch 0: they get no position. Then n is the epoch in which they are lost, if a later epoch shows that to
+    subscribers; else 0.
     """
 
     path: Path
@@ -129,23 +129,24 @@ class Ack(NamedTuple):
 
 
 class NextHop(NamedTuple):
-    """Where messages go now."""
+    """The current destination of messages."""
 
-    # Whether they are numbered here.
+    # Whether this hub numbers them.
     is_here: bool
-    # Else: the next hub and the term in which they are sent there; None: not known.
+    # Otherwise the next hub, and the term in which they are sent there; None: unknown.
     way: tuple[str, int] | None = None
     is_up: bool = True
-    # The plan that messages are sent on by; None where that does not matter.
+    # Version of the plan under which messages are forwarded; None if irrelevant.
     version: int | None = None
 
 
-# A further stage: why the submission has to wait for it, or None. Code that adds one drains the stream when it opens.
+# A further stage: returns the reason why a submission has to wait, or None. Code that adds a gate drains the stream
+# when the gate opens.
 Gate = Callable[[Submission, NextHop], "WaitReason | None"]
 
 
 class Budget:
-    """Bytes that may wait at one hub, in all streams together."""
+    """The bytes that may wait at one hub, in all streams together."""
 
     __slots__ = ("bytes_max", "messages", "used")
 

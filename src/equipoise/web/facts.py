@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from equipoise.control.controller import Controller
-from equipoise.model import Mode, TopicSpec
+from equipoise.model import WEIGHT_NORMAL, Mode, TopicSpec
 from equipoise.model.names import from_id, shown, to_id
 from equipoise.store import Committed
 from equipoise.view import View
@@ -160,7 +160,7 @@ class ClusterFacts:
                     "is_alive": seen is not None and seen.alive is not None,
                     "address": None if seen is None else seen.facts.address,
                     "site": seen.facts.site if seen is not None else (member.site if member else ""),
-                    "weight": None if member is None else member.weight,
+                    "weight": None if member is None else member.weight / WEIGHT_NORMAL,
                     "entries": entries.get(name, 0),
                     **_hub_numbers(view, at, loads),
                     **edge_numbers(view, at),
@@ -349,7 +349,7 @@ def _change_row(committed: Committed, topic: bytes | None) -> Json:
         "members": [
             {
                 "hub": part.hub,
-                "weight": None if part.member is None else part.member.weight,
+                "weight": None if part.member is None else part.member.weight / WEIGHT_NORMAL,
                 "reason": part.why.reason,
                 "numbers": part.why.numbers,
                 "note": part.why.note,

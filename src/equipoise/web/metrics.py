@@ -75,7 +75,12 @@ METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] =
         "99th percentile of the measured latency, weighted by deliveries.",
     ),
     ("equipoise_hub_is_alive", "hub", "is_alive", "1 if the hub is alive."),
-    ("equipoise_hub_weight", "hub", "weight", "Share of the hash ring; 0 if the hub is drained."),
+    (
+        "equipoise_hub_weight",
+        "hub",
+        "weight",
+        "Weight in multiples of an ordinary hub; 0 if the hub is drained.",
+    ),
     ("equipoise_hub_entries", "hub", "entries", "Plan entries that name the hub."),
     (
         "equipoise_hub_load_ratio",

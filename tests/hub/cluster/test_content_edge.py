@@ -98,7 +98,7 @@ def test_nonsense_is_counted_and_changes_nothing() -> None:
     stranger = Pie(hub="h9", cluster="content", status=HubStatus.OK, load=EdgeLoad())
     for payload in (b"x", b"{}", b'{"type": "pie"}', encode(stranger)):
         publish(hubs, "h1", "$at/h2/content", payload)
-    assert (edge(hubs, "h2").control.nonsense, edge(hubs, "h2").control.heard) == (4, 0)
+    assert (edge(hubs, "h2").control.invalid, edge(hubs, "h2").control.received) == (4, 0)
     balancer = edge(hubs, "h2").balancer
     assert balancer is not None and balancer.neighbours(hubs["h2"].core.now()) == {}
 

@@ -26,7 +26,7 @@ def begun() -> Hubs:
 
 
 def heard(hubs: Hubs, hub: str) -> int:
-    return hubs[hub].cluster.edge.control.heard
+    return hubs[hub].cluster.edge.control.received
 
 
 def test_edges_talk_while_the_link_between_them_brings_nothing() -> None:
@@ -88,12 +88,12 @@ def test_a_control_link_that_is_full_begins_anew_and_says_what_comes_later() -> 
 def test_only_topics_of_the_hub_itself_are_published_on_a_control_link() -> None:
     hubs = begun()
     control = hubs["h3"].cluster.edge.control
-    nonsense = control.nonsense
+    nonsense = control.invalid
     for topic in (b"t", b"$at/h2/content"):
         frame = ControlFrame(topic, [encode(LoadWanted(hub="h2"))])
         hubs.links["h2", "h3", "control"].write(spelled(frame))
     hubs.settle()
-    assert control.nonsense == nonsense + 2
+    assert control.invalid == nonsense + 2
 
 
 def test_a_greeting_ends_with_nothing_else_than_the_word_control() -> None:

@@ -118,8 +118,8 @@ def test_edges_tell_a_hub_that_has_asked_for_a_while_and_then_no_more() -> None:
     group = hubs["h2"].cluster.edge.group
     assert set(group.listeners) == {"h5"}
     settings = hubs["h2"].core.settings.content
-    assert "h5" in group.told(hubs["h2"].core.now())
-    assert group.told(hubs["h2"].core.now() + 3 * settings.pie_s_max) == frozenset()
+    assert "h5" in group.load_receivers(hubs["h2"].core.now())
+    assert group.load_receivers(hubs["h2"].core.now() + 3 * settings.pie_s_max) == frozenset()
 
 
 def test_what_was_known_of_a_dead_edge_is_void() -> None:
@@ -137,9 +137,9 @@ def test_only_hubs_may_ask_and_strangers_are_not_believed() -> None:
     client = hubs["h1"].client()
     client.send("PUBLISH", "$at/h2/content", encode(LoadWanted(hub="h9")))
     hubs.settle()
-    assert (control.nonsense, hubs["h2"].cluster.edge.group.listeners) == (1, {})
+    assert (control.invalid, hubs["h2"].cluster.edge.group.listeners) == (1, {})
     comer(hubs, "h5")
     pie = Pie(hub="h4", cluster="content", status=HubStatus.OK, load=EdgeLoad())
     client.send("PUBLISH", "$at/h5/content", encode(pie))
     hubs.settle()
-    assert hubs["h5"].cluster.edge.control.nonsense == 1
+    assert hubs["h5"].cluster.edge.control.invalid == 1

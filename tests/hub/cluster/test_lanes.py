@@ -334,7 +334,7 @@ def test_a_publisher_that_comes_after_all_streams_does_so_if_its_hub_changes_str
 def test_a_hub_knows_which_lanes_have_been_over_for_a_while() -> None:
     hubs = spread()
     hubs.replicate("t", Mode.SINGLE, "h1")
-    asking = hubs["h1"].cluster.asking
+    asking = hubs["h1"].cluster.position_queries
     topic = hubs["h1"].core.make_topic(b"t")
     assert topic is not None
     assert asking.streams_of(topic) == [b"", b"h2"]
@@ -501,7 +501,7 @@ def test_the_ends_of_lanes_are_forgotten_after_a_while() -> None:
     hubs = spread()
     hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
     hubs.replicate("t", Mode.SINGLE, "h1")
-    asking = hubs["h2"].cluster.asking
+    asking = hubs["h2"].cluster.position_queries
     assert asking._end(lane_key("h2", b"t"))[1] == 1
     hubs["h2"].advance(ENDS_KEPT_S + ClusterSettings().unsubscribe_delay_s)
     hubs["h2"].advance(0.1)

@@ -106,7 +106,7 @@ def test_a_session_is_named_as_the_command_says_or_the_command_is_refused() -> N
         client.read()
         client.send("EQ.FSUBSCRIBE", "1", "t", "even = true", *words)
         hubs.settle()
-        assert str(client.read()[-1]).startswith("ERR after the filter")
+        assert str(client.read()[-1]).startswith("ERR syntax error: EQ.FSUBSCRIBE")
     client.send("EQ.FSUBSCRIBE", "1", "t", "even = true", "SESSION", "h1:1", "3")
     hubs.settle()
     assert b"eq.fsubscribe" in [words[0] for words in client.read()]

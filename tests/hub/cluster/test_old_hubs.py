@@ -26,7 +26,7 @@ def test_a_hub_that_does_not_announce_probes_gets_none() -> None:
         node.shell.advance(0.5)
         hubs.settle()
     assert probing.sent > 0
-    assert set(probing._under_way) | set(probing._peers) == {"new"}
+    assert set(probing._in_flight) | set(probing._peers) == {"new"}
 
 
 def test_hubs_that_greet_know_each_others_capabilities_and_ignore_unknown_words() -> None:

@@ -209,7 +209,7 @@ def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert [isinstance(answer, Error) for answer in answers] == [False] * 3 + [True] * 2
     hubs.release("h1", "h2")
     assert len(pushes(client)) == 3
-    assert not hubs["h2"].cluster.receipts.asking
+    assert not hubs["h2"].cluster.receipts.pending
     for number in range(9):
         client.send("EQ.SEVER", f"{LINK}{number}", "h2:6399")
     assert len(hubs["h2"].cluster.severing._severed) == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from equipoise.hub.data import region_counts
-from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC, RegionCounts, parse_count, spell_count
+from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC, RegionCounts, format_count, parse_count
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 
@@ -132,11 +132,11 @@ def test_counts_agree_with_brute_force(seed: int) -> None:
             continue
         key = rng.choice((TOPIC, PATTERN, SHARD)), rng.choice((b"x", b"y z", b"", b"\n"))
         count = rng.randrange(4)
-        assert parse_count(spell_count(key, count)) == (key, count)
+        assert parse_count(format_count(key, count)) == (key, count)
         is_first = rng.random() < 0.1
         if is_first:
             told.pop(hub, None)
-        counts.heard(hub, [(key, count)], is_first=is_first)
+        counts.update(hub, [(key, count)], is_first=is_first)
         told.setdefault(hub, {})[key] = count
         for kind in (TOPIC, PATTERN, SHARD):
             sums = {
@@ -152,10 +152,10 @@ def test_counts_agree_with_brute_force(seed: int) -> None:
 def test_the_counts_of_others_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(region_counts, "ENTRIES_MAX", 3)
     counts = RegionCounts()
-    counts.heard("a", [((TOPIC, b"%d" % i), 1) for i in range(5)], is_first=True)
+    counts.update("a", [((TOPIC, b"%d" % i), 1) for i in range(5)], is_first=True)
     assert sorted(counts.names(TOPIC)) == [b"0", b"1", b"2"]
     assert counts.left_out == 2
-    counts.heard("a", [((TOPIC, b"0"), 0), ((TOPIC, b"4"), 1)], is_first=False)
+    counts.update("a", [((TOPIC, b"0"), 0), ((TOPIC, b"4"), 1)], is_first=False)
     assert sorted(counts.names(TOPIC)) == [b"1", b"2", b"4"]
 
 

@@ -238,7 +238,7 @@ def test_a_subscription_that_cannot_be_made_is_refused_in_time_and_leaves_nothin
     topic = hubs["h2"].core.index.topics[b"t"]
     assert topic.stream is not None
     assert topic.stream.waiters == []
-    assert hubs["h2"].cluster.listening.claimed() == (set(), set())
+    assert hubs["h2"].cluster.subscriptions.claimed() == (set(), set())
     hubs.release("h1", "h2")
     assert client.read() == [], "what comes too late counts no more"
     assert not topic.members
@@ -278,7 +278,7 @@ def test_a_position_that_is_not_confirmed_in_time_holds_back_the_message_that_co
         topic = node.core.make_topic(name.encode())
         assert topic is not None
         hubs.settle()
-        if not node.cluster.named.keep_to(topic, b"h3", NOWHERE):
+        if not node.cluster.named_positions.keep_to(topic, b"h3", NOWHERE):
             break
     hubs["h3"].client().do("PUBLISH", name, "in the lane")
     hubs.held.add(("h3", "h2"))

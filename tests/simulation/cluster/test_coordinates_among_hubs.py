@@ -122,7 +122,7 @@ def test_hubs_that_answer_more_slowly_than_rounds_come_find_their_places_as_well
 
 def silence(world: SitedHubs, name: str) -> None:
     """Let a hub answer no probe any more."""
-    world.probing(name).asked = lambda cluster, peer, token: None  # type: ignore[method-assign]  # that is silence
+    world.probing(name).receive_probe = lambda cluster, peer, token: None  # type: ignore[method-assign]  # that is silence
 
 
 def test_a_peer_that_does_not_answer_is_asked_again_once_no_answer_would_count() -> None:
@@ -178,7 +178,7 @@ def lie(world: SitedHubs, name: str, told: Callable[[], bytes]) -> None:
     def asked(cluster: OtherHubs, peer: str, token: int) -> None:
         cluster.send_echo(peer, token, told())
 
-    world.probing(name).asked = asked  # type: ignore[method-assign]  # that is the lie
+    world.probing(name).receive_probe = asked  # type: ignore[method-assign]  # that is the lie
 
 
 FAR_AWAY = Coordinate((15.0, *[0.0] * 7), 0.0, 1e-5).to_bytes()

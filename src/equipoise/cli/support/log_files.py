@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,11 +43,16 @@ async def export_log(
         raise SettingsError(f"topic {topic} has no log")
     count = 0
     part = file.with_name(f"{file.name}.part")
-    with _writer(file, part) as write:
-        async for entries in _pages(connection, topic.encode()):
-            write(entries)
-            count += len(entries)
-    part.replace(file)
+    try:
+        with _writer(file, part) as write:
+            async for entries in _pages(connection, topic.encode()):
+                write(entries)
+                count += len(entries)
+        part.replace(file)
+    except OSError as problem:
+        with suppress(OSError):
+            part.unlink()
+        raise SettingsError(f"cannot write {file}: {problem.strerror or problem}") from problem
     show_result({"topic": topic, "entries": count}, f"{count} entries of {topic} in {file}", as_json=as_json)
 
 
@@ -143,9 +149,13 @@ def _read_json(file: Path) -> Iterator[Entry]:
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
-                yield _id(row["id"].encode()), [_bytes(word) for word in row["fields"]]
+                entry = _id(row["id"].encode()), [_bytes(word) for word in _words(row["fields"])]
             except (ValueError, KeyError, TypeError, AttributeError) as problem:
-                raise SettingsError(f"{file}, line {number}: not an entry of a log: {problem!r}") from problem
+                raise SettingsError(
+                    f"{file}, line {number}: not an entry of a log: write "
+                    '{"id": "1-1", "fields": ["field", "value"]}'
+                ) from problem
+            yield entry
 
 
 def _read_parquet(file: Path) -> Iterator[Entry]:
@@ -167,7 +177,16 @@ def _text(word: bytes) -> Any:
         return {"base64": base64.b64encode(word).decode()}
 
 
+def _words(fields: Any) -> list[Any]:
+    """Fields and values in turn. Raises ValueError."""
+    if not isinstance(fields, list) or not fields or len(fields) % 2:
+        raise ValueError("fields and values in turn")
+    return fields
+
+
 def _bytes(word: Any) -> bytes:
     if isinstance(word, dict):
         return base64.b64decode(word["base64"], validate=True)
-    return str(word).encode()
+    if not isinstance(word, str):
+        raise ValueError("neither text nor base64")
+    return word.encode()

@@ -13,17 +13,17 @@ The hub serves before its bookie has started: commands on logs wait for it, at m
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random, SystemRandom
 
+from equipoise.cli.support.folders import held
 from equipoise.disk import DirectoryDisk
-from equipoise.errors import SettingsError, StoreError
+from equipoise.errors import StoreError
 from equipoise.hub import Hub
 from equipoise.ledger.log import OpenLedger
 from equipoise.ledger.quorum import Quorum
@@ -52,7 +52,8 @@ _QUORUM = Quorum(1, 1, 1)
 @asynccontextmanager
 async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
     """Give a hub that has been started its place for logs, for as long as the block lasts."""
-    with _held(folder):
+    # Two hubs with one folder would overwrite each other's tree.
+    with held(folder, lock="lock", taken="another hub uses the folder"):
         loop = asyncio.get_running_loop()
         nodes = JournalledTree(loop.time, DirectoryDisk(folder / "store"))
         server = MemoryStoreServer(nodes)
@@ -90,6 +91,8 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
 
 class _LoneLedgers(BookieLedgers):
     """Ledgers whose only bookie is being started: what needs it waits until it is there, or will not come soon."""
+
+    more_bookies = "read bookie.log in the folder of --data"
 
     def __init__(self, store: Store, tree: Tree, random: Random) -> None:
         super().__init__(store, tree, random)
@@ -139,15 +142,3 @@ def _tell(change: PhaseChange) -> None:
         log.error("the bookie of this hub has ended: %s", change.detail)
     else:
         log.info("bookie: %s", change.phase)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Two hubs with one folder would overwrite each other's tree."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as problem:
-            raise SettingsError(f"another hub uses the folder {folder}") from problem
-        yield

@@ -28,14 +28,15 @@ def limit_facts(row: list[bytes]) -> dict[str, float]:
 
 
 def limit_row(row: Mapping[str, Any]) -> list[Any]:
-    """What a rate limit does at one hub: its share, messages, and what those that were admitted have waited."""
+    """What a rate limit does at one hub: its share, messages, and how long one waited on average."""
     limit = row.get("limit")
     if limit is None:
         return [row["hub"], *[None] * 5]
     share = (
         f"{limit['share_rate_per_s']:g}/s, {limit['share_burst']:g}" if limit["share_rate_per_s"] else None
     )
-    delay_ms = 1e3 * limit["delay_s"] / max(1.0, limit["admitted"])
+    # A hub that is not the home admits nothing, and delays its own publishers all the same.
+    delay_ms = 1e3 * limit["delay_s"] / max(1.0, limit["admitted"], limit["delayed"])
     counts = [int(limit[name]) for name in ("admitted", "waiting", "refused")]
     return [row["hub"], share, *counts, f"{delay_ms:.1f} ms"]
 

@@ -34,17 +34,20 @@ def parse_retention(text: str) -> Retention:
     age_s: float | None = None
     bytes_max: int | None = None
     until_consumed = False
-    for part in text.split(","):
-        if (age := _AGE.fullmatch(part.strip())) is not None:
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if (age := _AGE.fullmatch(part)) is not None:
             age_s = float(age["number"]) * _AGES[age["unit"]]
-        elif (size := _SIZE.fullmatch(part.strip())) is not None:
+        elif (size := _SIZE.fullmatch(part)) is not None:
             bytes_max = int(float(size["number"]) * _SIZES[size["unit"]])
-        elif part.strip() == "consumed":
+        elif part == "consumed":
             until_consumed = True
         else:
             raise SettingsError(
                 f"--retain {text!r}: give an age, a size and consumed, any of them, such as 7d,10GB,consumed"
             )
+    if len(parts) > (age_s is not None) + (bytes_max is not None) + until_consumed:
+        raise SettingsError(f"--retain {text!r}: give at most one age and one size, such as 7d,10GB,consumed")
     return Retention(age_s, bytes_max, until_consumed)
 
 
@@ -65,6 +68,14 @@ def parse_rate(text: str) -> float:
             f"{RATE_MAX:.0f} messages per second"
         )
     return float(found["number"]) / _SECONDS[found["unit"]]
+
+
+def parse_burst(text: str) -> int:
+    """Messages. Raises SettingsError."""
+    try:
+        return int(text)
+    except ValueError as problem:
+        raise SettingsError(f"burst {text}: give a whole number of messages, such as 200") from problem
 
 
 def parse_seeds(text: str) -> range:

@@ -81,7 +81,7 @@ class Barrier:
         """Whether every live hub has sent its patterns to this hub: before that, this hub may number no message."""
         return self._done.keys() >= self._cluster.router.peers.keys()
 
-    def heard(self, peer: str, stamp: Stamp, epoch: int) -> None:
+    def receive_done(self, peer: str, stamp: Stamp, epoch: int) -> None:
         self._cluster.core.note_epoch(epoch)
         self._done[peer] = stamp
         self._cluster.progressed()

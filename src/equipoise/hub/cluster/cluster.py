@@ -94,11 +94,11 @@ class Cluster:
         self.barrier, self.limits = Barrier(self), RateLimits(self)
         self.lanes = Lanes(self)
         self.tags = Dependencies(self)
-        self.asking, self.named = PositionQueries(self), NamedPositions(self)
+        self.position_queries, self.named_positions = PositionQueries(self), NamedPositions(self)
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
         self.submit, self.admit = self.ways.publish, self.ways.admit
-        self.listening = SubscriptionBarrier(self)
+        self.subscriptions = SubscriptionBarrier(self)
         if settings.disconnect_on_loss:
             disconnect_on_loss(core)
         self.receipts = ClientAcks(self)
@@ -186,7 +186,7 @@ class Cluster:
             self.limits.routing_progressed()
             self.lanes.introduced()
             if self.is_seen:
-                self.listening.introduced()
+                self.subscriptions.introduced()
             if self.barrier.has_progressed:
                 self.handover.review_opening()
             self.lanes.settle()
@@ -204,38 +204,38 @@ class Cluster:
         if name in self.incoming and not has_left:
             # The hub may be running: cut its link, so that it dials again and learns at once that it was declared dead.
             self.incoming[name].cut(f"incarnation of {name} is declared dead")
-        self._forget_told(name, link, has_left=has_left)
+        self._discard_state(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
 
-        def tell(topic: Topic) -> None:
-            stream = self._let_go(topic, name, link)
+        def apply_event(topic: Topic) -> None:
+            stream = self._detach(topic, name, link)
             if stream is not None:
                 self.failover.report(stream, name)
                 self.ingress.lost += stream.admission.origin_died(name)
                 self.ingress.target_died(stream, name, unsent.get(topic.key, ()))
                 self.merging.peer_gone(stream, name)
 
-        self.news.add(tell)
+        self.news.add(apply_event)
         self.feeders.died(name, has_left=has_left)
         self.patterns.peer_died(name)
         self.lanes.hub_died(name)
 
     def renewed(self, name: str, link: OutLink) -> None:
         """A hub's link to this hub has restarted: its unreceived frames are void; this hub's own frames are not."""
-        self._forget_told(name, link)
+        self._discard_state(name, link)
         self.failover.doubt(name)
 
-        def tell(topic: Topic) -> None:
-            stream = self._let_go(topic, name, link)
+        def apply_event(topic: Topic) -> None:
+            stream = self._detach(topic, name, link)
             if stream is not None:
                 self.ingress.void(stream, name, may_be_lost=False)
                 self.merging.peer_gone(stream, name)
 
-        self.news.add(tell)
+        self.news.add(apply_event)
         self.patterns.ask_again(name)
         self.barrier.evaluate_all()
 
-    def _forget_told(self, name: str, link: OutLink, *, has_left: bool = False) -> None:
+    def _discard_state(self, name: str, link: OutLink, *, has_left: bool = False) -> None:
         if not has_left:
             self.merging.hub_lost()
         self.incoming.pop(name, None)
@@ -244,12 +244,12 @@ class Cluster:
         self.core.index.remove_pattern_relays(link)
         self.lanes.followers.link_gone(link)
         self.followers.link_gone(link)
-        self.asking.peer_gone(name)
+        self.position_queries.peer_gone(name)
         self.severing.peer_gone(name)
         self.calls.peer_gone(name)
         self.core.index.recount(self.core.index.counts.forget(name))
 
-    def _let_go(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
+    def _detach(self, topic: Topic, name: str, link: OutLink) -> Stream | None:
         self.asked.forget(topic, link)
         if topic.relays and link in topic.relays:
             self.core.index.remove_relay(topic, link)
@@ -278,11 +278,11 @@ class Cluster:
             link.send(DeadFrame(hub, incarnation))
         self.patterns.introduce(link)
         self.lanes.introduce(link)
-        self.asking.introduce(link)
+        self.position_queries.introduce(link)
         self.severing.introduce(link.hub)
         self.barrier.introduce(link)
         self.failover.introduce(link)
-        self.counts.meet(link, is_anew=True)
+        self.counts.sync(link, is_restarted=True)
 
     def _overflowed(self, link: OutLink) -> None:
         """The link has failed: its buffer is full, or the peer found an error in its frames.
@@ -291,9 +291,9 @@ class Cluster:
         """
         log.warning("link to %s restarts: frames not executed there are lost, and counted", link.hub)
         self._dials.redial(link)
-        self.core.shell.call_later(0, self._begin_anew, link)
+        self.core.shell.call_later(0, self._restart_link, link)
 
-    def _begin_anew(self, link: OutLink) -> None:
+    def _restart_link(self, link: OutLink) -> None:
         """Begin the next generation of a link: repeat all requests to the peer."""
         if self.out.get(link.hub) is not link:
             return
@@ -303,12 +303,12 @@ class Cluster:
         self._introduce(link)
         self.calls.peer_gone(link.hub)
 
-        def tell(topic: Topic) -> None:
+        def apply_event(topic: Topic) -> None:
             if topic.stream is not None:
                 self.ingress.void(topic.stream, link.hub, may_be_lost=True)
                 self.merging.peer_gone(topic.stream, link.hub, is_gone=False)
 
-        self.news.add(tell)
+        self.news.add(apply_event)
         # After that: messages that waited for room follow the lost ones.
         self.ingress.has_room(link)
         self.barrier.evaluate_all()
@@ -347,7 +347,7 @@ class Cluster:
         has_begun = topic.epoch > 0 and topic.beside is not None and len(topic.beside.lanes) > 0
         if after_epoch or has_begun:
             numbers = map(integer, (epoch, after_epoch, after_n, *((at,) if at else ())))
-            self.listening.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
+            self.subscriptions.push(topic, push((bulk(b"eq.opened"), bulk(topic.name), *numbers), 3))
 
     def announce_loss(self, trunk: Topic) -> None:
         """A lane begins: announce a loss that no message has followed yet, as the next message may be in the lane."""

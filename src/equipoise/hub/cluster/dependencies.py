@@ -62,7 +62,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def lanes(self) -> _Lanes: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -99,7 +99,7 @@ class Dependencies:
             return True
         if stream is None or stream.state.is_home:
             return True
-        if not (stream.is_wanted or self._cluster.listening.is_claimed(trunk, tag.stream)):
+        if not (stream.is_wanted or self._cluster.subscriptions.is_claimed(trunk, tag.stream)):
             return True
         # The trunk is about to be opened here, after an end from which no subscriber here can receive more.
         ending = stream.ending
@@ -174,7 +174,7 @@ class Dependencies:
             for link in links:
                 link.write(frame)
             if tag.n < WHOLE:
-                self._cluster.listening.push(topic, _after_push(topic, tag))
+                self._cluster.subscriptions.push(topic, _after_push(topic, tag))
 
     def lane_died(self, lane: Lane) -> None:
         """Clients of the dead hub continue at other hubs: messages numbered here from now on follow its whole lane.

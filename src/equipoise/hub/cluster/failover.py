@@ -89,11 +89,11 @@ class Failover:
         # Number of messages resent.
         self.resent = 0
         # Ended incarnations for which this hub has yet to send RESENT, and those for which it has sent it.
-        self._owed: dict[Life, None] = {}
-        self._said: dict[Life, None] = {}
+        self._to_send: dict[Life, None] = {}
+        self._sent: dict[Life, None] = {}
         # By ended incarnation, the hubs whose RESENT is outstanding; and by hub, the RESENTs received.
         self._awaited: dict[Life, set[str]] = {}
-        self._heard: dict[str, dict[Life, None]] = {}
+        self._resent_by: dict[str, dict[Life, None]] = {}
 
     # When messages are numbered.
 
@@ -114,19 +114,19 @@ class Failover:
 
     def ended(self, life: Life) -> None:
         """An incarnation has ended: await RESENT from all capable hubs before its topics are opened elsewhere."""
-        self._owed[life] = None
+        self._to_send[life] = None
         self._awaited[life] = {
             peer
             for peer, link in self._cluster.out.items()
-            if peer != life[0] and link.can(RESEND) and life not in self._heard.get(peer, ())
+            if peer != life[0] and link.can(RESEND) and life not in self._resent_by.get(peer, ())
         }
 
     def greeted(self, link: OutLink) -> None:
         """The hub has announced the capability of RESENT: await it for the incarnations that ended before, too."""
-        heard = self._heard.get(link.hub, ())
+        resent = self._resent_by.get(link.hub, ())
         if link.can(RESEND):
             for life, awaited in self._awaited.items():
-                if life[0] != link.hub and life not in heard:
+                if life[0] != link.hub and life not in resent:
                     awaited.add(link.hub)
 
     def report(self, stream: Stream, home: str | None = None) -> None:
@@ -159,21 +159,21 @@ class Failover:
 
     def progressed(self) -> None:
         """Once the barrier is passed, resend the messages that no hub has received, then send RESENT."""
-        if not self._owed or not self._cluster.barrier.is_passed:
+        if not self._to_send or not self._cluster.barrier.is_passed:
             return
         streams, self.doubtful = self.doubtful, {}
         for stream, home in streams.items():
             self._cluster.news.tell(stream.topic)
-            self._send_again(stream, home)
-        for life in self._owed:
-            self._said[life] = None
+            self._resend(stream, home)
+        for life in self._to_send:
+            self._sent[life] = None
             for link in self._cluster.out.values():
                 link.send(ResentFrame(*life))
-        self._owed.clear()
-        while len(self._said) > LIVES_MAX:
-            del self._said[next(iter(self._said))]
+        self._to_send.clear()
+        while len(self._sent) > LIVES_MAX:
+            del self._sent[next(iter(self._sent))]
 
-    def _send_again(self, stream: Stream, home: str) -> None:
+    def _resend(self, stream: Stream, home: str) -> None:
         admission = stream.admission
         self.receive_seen(stream, max((n for hub, n in self._doubted.items() if hub != home), default=0))
         is_lost = not self._was_home(stream, home)
@@ -211,24 +211,24 @@ class Failover:
     @property
     def is_over(self) -> bool:
         """Whether all resent messages have arrived at their next homes."""
-        return not self._owed and not any(self._awaited.values())
+        return not self._to_send and not any(self._awaited.values())
 
-    def heard(self, peer: str, life: Life) -> None:
+    def receive_resent(self, peer: str, life: Life) -> None:
         """RESENT arrived: the peer has resent its messages to that incarnation."""
-        heard = self._heard.setdefault(peer, {})
-        heard[life] = None
-        while len(heard) > LIVES_MAX:
-            del heard[next(iter(heard))]
+        resent = self._resent_by.setdefault(peer, {})
+        resent[life] = None
+        while len(resent) > LIVES_MAX:
+            del resent[next(iter(resent))]
         self._awaited.get(life, set()).discard(peer)
-        self._look()
+        self._check()
 
     def peer_gone(self, peer: str) -> None:
         self.doubt(peer)
-        self._heard.pop(peer, None)
+        self._resent_by.pop(peer, None)
         for awaited in self._awaited.values():
             awaited.discard(peer)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.is_over:
             self._awaited.clear()
             self._cluster.progressed()
@@ -236,7 +236,7 @@ class Failover:
 
     def introduce(self, link: OutLink) -> None:
         """A link begins: send RESENT again, as frames of a previous link may be lost."""
-        for life in self._said:
+        for life in self._sent:
             link.send(ResentFrame(*life))
 
     # The next home.

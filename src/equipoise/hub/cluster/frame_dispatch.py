@@ -130,7 +130,7 @@ class FrameDispatch:
         self._on(DoneFrame, self._done)
         self._on(DeadFrame, self._dead)
         self._on(ResentFrame, self._resent)
-        self._on(LeaveFrame, lambda peer, frame: self._cluster.leaving.heard(peer, frame.step))
+        self._on(LeaveFrame, lambda peer, frame: self._cluster.leaving.receive(peer, frame.step))
         self._on(PrepareFrame, self._prepare)
         self._on(PreparedFrame, self._prepared)
         self._on(CancelFrame, self._cancel)
@@ -141,14 +141,21 @@ class FrameDispatch:
 
     def _handle_questions(self) -> None:
         cluster, probing = self._cluster, self._cluster.core.places.probing
-        self._on(AskFrame, lambda peer, frame: cluster.asking.asked(peer, frame.key, self._find(frame.key)))
+        self._on(
+            AskFrame,
+            lambda peer, frame: cluster.position_queries.receive_query(
+                peer, frame.key, self._find(frame.key)
+            ),
+        )
         self._on(AtFrame, self._at)
-        self._on(SeverFrame, lambda peer, frame: cluster.severing.asked_to_sever(peer, frame.link))
+        self._on(SeverFrame, lambda peer, frame: cluster.severing.receive_sever(peer, frame.link))
         self._on(SeveredFrame, lambda peer, frame: cluster.severing.severed(peer, frame.link))
         self._on(CountsFrame, self._counts)
-        self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.heard(cluster, peer, frame))
-        self._on(ProbeFrame, lambda peer, frame: probing.asked(cluster, peer, frame.token))
-        self._on(EchoFrame, lambda peer, frame: probing.heard(cluster, peer, frame.token, frame.coordinate))
+        self._on(LeaseFrame, lambda peer, frame: cluster.core.lease.receive(cluster, peer, frame))
+        self._on(ProbeFrame, lambda peer, frame: probing.receive_probe(cluster, peer, frame.token))
+        self._on(
+            EchoFrame, lambda peer, frame: probing.receive_echo(cluster, peer, frame.token, frame.coordinate)
+        )
 
     def _counts(self, peer: str, frame: CountsFrame) -> None:
         try:
@@ -156,7 +163,7 @@ class FrameDispatch:
         except ValueError:
             raise ProtocolError("EQ.L.COUNTS without counts") from None
         index = self._cluster.core.index
-        index.recount(index.counts.heard(peer, counts, is_first=frame.is_first))
+        index.recount(index.counts.update(peer, counts, is_first=frame.is_first))
 
     # Ingress and egress of messages.
 
@@ -180,7 +187,7 @@ class FrameDispatch:
             cluster.ingress.submit(topic, item)
 
     def _from(self, peer: str, frame: FromFrame) -> None:
-        stream = self._heard(frame.key)
+        stream = self._followed(frame.key)
         if stream is not None and not stream.state.is_home:
             stream.seen[peer, (frame.hub, frame.incarnation)] = frame.sequence
 
@@ -242,7 +249,7 @@ class FrameDispatch:
         epochs = self._cluster.core.epochs
         if frame.epoch > epochs.last:
             epochs.note(frame.epoch)
-        stream = self._heard(frame.key)
+        stream = self._followed(frame.key)
         if stream is not None and not stream.state.is_home:
             self._cluster.merging.egress(stream, peer, frame.epoch, frame.first, frame.payloads)
         elif stream is None and not frame.key.startswith(LANE_PREFIX):
@@ -258,20 +265,20 @@ class FrameDispatch:
 
     def _opened(self, peer: str, frame: OpenedFrame) -> None:
         self._cluster.core.note_epoch(frame.epoch)
-        stream = self._heard(frame.topic)
+        stream = self._followed(frame.topic)
         if stream is not None and not stream.state.is_home:
             after = (frame.hub, frame.former_epoch, frame.former_n)
             self._cluster.handover.handle(stream, OpenedReceived(frame.hub))
             self._cluster.merging.opened(stream, peer, frame.epoch, after)
 
     def _after(self, peer: str, frame: AfterFrame) -> None:
-        stream = self._heard(frame.key)
+        stream = self._followed(frame.key)
         if stream is not None and not stream.state.is_home:
             mark = Tag(frame.stream, frame.after_epoch, frame.after_n)
             self._cluster.merging.depends(stream, peer, frame.epoch, mark)
 
     def _again(self, peer: str, frame: AgainFrame) -> None:
-        stream = self._heard(frame.topic)
+        stream = self._followed(frame.topic)
         if stream is not None and not stream.state.is_home:
             part = Again(frame.epoch, frame.n)
             self._cluster.merging.arrive(stream, Arrival(peer, frame.epoch, part))
@@ -289,7 +296,7 @@ class FrameDispatch:
     # Plans and handovers.
 
     def _done(self, peer: str, frame: DoneFrame) -> None:
-        self._cluster.barrier.heard(peer, (frame.version, frame.digest), frame.epoch)
+        self._cluster.barrier.receive_done(peer, (frame.version, frame.digest), frame.epoch)
 
     def _dead(self, peer: str, frame: DeadFrame) -> None:
         life = (frame.hub, frame.incarnation)
@@ -297,7 +304,7 @@ class FrameDispatch:
         self._cluster.feeders.hub_died(peer, life)
 
     def _resent(self, peer: str, frame: ResentFrame) -> None:
-        self._cluster.failover.heard(peer, (frame.hub, frame.incarnation))
+        self._cluster.failover.receive_resent(peer, (frame.hub, frame.incarnation))
 
     def _prepare(self, peer: str, frame: PrepareFrame) -> None:
         topic = self._find(frame.topic, is_made=True)
@@ -340,7 +347,7 @@ class FrameDispatch:
 
     def _at(self, peer: str, frame: AtFrame) -> None:
         at = (frame.epoch, frame.n)
-        self._cluster.asking.answered(peer, frame.key, at, is_there=frame.is_home)
+        self._cluster.position_queries.receive_reply(peer, frame.key, at, is_there=frame.is_home)
 
     # Lookup.
 
@@ -360,9 +367,13 @@ class FrameDispatch:
             self._cluster.news.tell(topic)
         return topic
 
-    def _heard(self, key: bytes) -> Stream | None:
+    def _followed(self, key: bytes) -> Stream | None:
         """The stream of a peer's frame. Creates the topic if a client of this hub has a matching pattern."""
         topic = self._find(key)
-        if topic is None and not key.startswith(LANE_PREFIX) and self._cluster.listening.hears(key):
+        if (
+            topic is None
+            and not key.startswith(LANE_PREFIX)
+            and self._cluster.subscriptions.has_pattern_for(key)
+        ):
             topic = self._find(key, is_made=True)
         return None if topic is None else topic.stream

@@ -129,7 +129,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def ingress(self) -> _Ingress: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -237,7 +237,7 @@ class HandoverEngine:
     def new_stream(self, topic: Topic, state: State = State.OPEN, peer: str | None = None) -> Stream:
         """Create the Stream of a topic or lane, which has more state than that it is open here."""
         stream = topic.stream = Stream(topic, state, peer, self._cluster.ingress.budget)
-        stream.is_kept = self._cluster.listening.is_kept(topic)
+        stream.is_kept = self._cluster.subscriptions.is_kept(topic)
         if topic.limit is not None:
             self._cluster.limits.guard(stream)
         return stream
@@ -248,7 +248,7 @@ class HandoverEngine:
         home = cluster.router.home(topic.name)
         stream = topic.stream
         if stream is not None:
-            stream.is_kept = cluster.listening.is_kept(topic)
+            stream.is_kept = cluster.subscriptions.is_kept(topic)
             self.handle(stream, PlanApplied(home))
         elif home != cluster.name:
             # A topic without a Stream whose home is this hub needs no event: it stays open.

@@ -31,7 +31,7 @@ class HomeAnswer:
         self.waiters: list[Callable[[], None]] = []
 
 
-class _Questions(Protocol):
+class _Queries(Protocol):
     def position(
         self,
         trunk: Topic,
@@ -43,7 +43,7 @@ class _Questions(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Questions: ...
+    def position_queries(self) -> _Queries: ...
 
 
 class HomePositions:
@@ -68,7 +68,7 @@ class HomePositions:
         def heard(epoch: int, n: int) -> None:
             self._heard(topic, answer, (epoch, n))
 
-        self._cluster.asking.position(topic, TRUNK, heard, lambda: self._is_known(topic))
+        self._cluster.position_queries.position(topic, TRUNK, heard, lambda: self._is_known(topic))
 
     def _is_known(self, topic: Topic) -> bool:
         """Whether the topic still exists, as it does while a client waits. If not, drop the query."""

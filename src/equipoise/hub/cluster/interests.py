@@ -41,12 +41,12 @@ STEP_S = 0.01
 
 
 class _Subscriptions(Protocol):
-    def hears(self, name: bytes) -> bool: ...
+    def has_pattern_for(self, name: bytes) -> bool: ...
 
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
 
 
 class Interests:
@@ -231,7 +231,7 @@ class Interests:
             )
             # Subscribers of several streams wait in one stream for positions of another.
             or (topic.beside is not None and topic.beside.lanes)
-            or self._cluster.listening.hears(topic.name)
+            or self._cluster.subscriptions.has_pattern_for(topic.name)
         )
 
     def _is_whole(self, stream: Stream, interest: StreamInterest) -> bool:

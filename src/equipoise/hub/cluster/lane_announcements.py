@@ -26,7 +26,7 @@ class _Subscriptions(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     def announce_loss(self, trunk: Topic) -> None: ...
 
 
@@ -42,7 +42,7 @@ class LaneAnnouncements:
             lane.told_epoch = lane.epoch
             lane.due.clear()
             self._cluster.announce_loss(lane.trunk)
-            self._cluster.listening.push(lane, lane_push(lane))
+            self._cluster.subscriptions.push(lane, lane_push(lane))
 
     def begins_anew(self, lane: Lane) -> None:
         """The plan names a lane again that a previous plan had ended: announce it to subscribers that left it out.
@@ -59,7 +59,7 @@ class LaneAnnouncements:
 
     def ended(self, lane: Lane, epoch: int, n: int) -> None:
         """The lane has ended at this position; epoch 0: its hub is dead, or it never began."""
-        self._cluster.listening.push(lane, ended_push(lane, epoch, n))
+        self._cluster.subscriptions.push(lane, ended_push(lane, epoch, n))
 
     def removed(self, lane: Lane, epoch: int, n: int) -> None:
         """Announce the end, as `ended`, if the lane's beginning was announced here."""

@@ -29,7 +29,7 @@ class _Positions(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Positions: ...
+    def position_queries(self) -> _Positions: ...
     def take_in(self, topic: Topic, link: OutLink, ticket: int) -> None: ...
 
 
@@ -63,7 +63,7 @@ class LaneFollowers:
         frame = encode(OverFrame(lane.key, lane.epoch, lane.n))
         for link in lane.relays or ():
             link.write(frame)
-        self._cluster.asking.lane_ended(lane.key, (lane.epoch, lane.n))
+        self._cluster.position_queries.lane_ended(lane.key, (lane.epoch, lane.n))
 
     def link_gone(self, link: OutLink) -> None:
         for links in self._waiting.values():

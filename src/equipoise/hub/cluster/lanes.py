@@ -54,7 +54,7 @@ class _Ingress(Protocol):
 
 
 class _Subscriptions(Protocol):
-    def hears(self, name: bytes) -> bool: ...
+    def has_pattern_for(self, name: bytes) -> bool: ...
     def is_kept(self, topic: Topic) -> bool: ...
     def push(self, topic: Topic, frame: bytes) -> None: ...
 
@@ -80,11 +80,11 @@ class _Routes(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> PositionQueries: ...
+    def position_queries(self) -> PositionQueries: ...
     @property
     def ingress(self) -> _Ingress: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -127,7 +127,7 @@ class Lanes:
                     facts.dropped = router.version
         self._version = router.version
         for name, known in self.known.items():
-            is_wanted = self._cluster.name in known or self._cluster.listening.hears(name)
+            is_wanted = self._cluster.name in known or self._cluster.subscriptions.has_pattern_for(name)
             if is_wanted and (topic := self._cluster.core.make_topic(name)) is not None:
                 self.adopt(topic)
         self.followers.answer_waiting()
@@ -195,7 +195,7 @@ class Lanes:
         stream = lane.stream
         if stream is None or stream.state is not State.REMOTE or lane.facts.is_over:
             return
-        stream.is_kept = self._cluster.listening.is_kept(lane)
+        stream.is_kept = self._cluster.subscriptions.is_kept(lane)
         is_asked = stream.source is not None or stream.joining is not None
         if stream.is_wanted and not (is_asked and lane.asked == lane.facts.since):
             lane.asked = lane.facts.since
@@ -310,7 +310,7 @@ class Lanes:
             if facts.dropped and facts.dropped <= version:
                 del known[hub]
                 facts.is_over = True
-                self._cluster.asking.lane_over(name, hub)
+                self._cluster.position_queries.lane_over(name, hub)
                 lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
                 # A followed lane with pending messages is removed when its end, which is behind them, is delivered.
                 if lane is not None and not (lane.stream is not None and lane.stream.pending):
@@ -331,7 +331,7 @@ class Lanes:
         if hub not in known:
             known[hub] = Facts(0, dropped=max(1, self._version))
         topic = self._cluster.core.index.topics.get(name)
-        if topic is None and self._cluster.listening.hears(name):
+        if topic is None and self._cluster.subscriptions.has_pattern_for(name):
             topic = self._cluster.core.make_topic(name)
         if topic is not None:
             self.evaluate(topic)

@@ -130,7 +130,7 @@ class Lease:
         self._cluster: LivePeers | None = None
         self._timer: Timer | None = None
         # Outstanding requests by token: the hub's incarnation, and the time of the request.
-        self._asked: dict[int, tuple[Life, float]] = {}
+        self._requests: dict[int, tuple[Life, float]] = {}
         self._last_token = 0
         # Whether the hub may own logs: any topic may have one.
         self.has_logs = False
@@ -200,13 +200,13 @@ class Lease:
         self.stop()
         self._cluster = cluster
         self._times = LeaseTimes(self.term_s)
-        self._timer = self._call_later(self.interval_s, self._ask)
+        self._timer = self._call_later(self.interval_s, self._send_requests)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._asked.clear()
+        self._requests.clear()
 
     @property
     def interval_s(self) -> float:
@@ -222,21 +222,21 @@ class Lease:
 
     # Requests to other hubs, and of other hubs.
 
-    def heard(self, cluster: LivePeers, peer: str, frame: LeaseFrame) -> None:
+    def receive(self, cluster: LivePeers, peer: str, frame: LeaseFrame) -> None:
         """A request or a reply of a hub arrived. Links of hubs that are not alive are not read."""
         if not frame.is_answer:
             if peer in cluster.router.peers:
                 cluster.tell(peer, LeaseFrame(frame.token, 1))
             return
-        life, asked_at = self._asked.pop(frame.token, (("", 0), 0.0))
+        life, asked_at = self._requests.pop(frame.token, (("", 0), 0.0))
         if life[0] == peer:
             self._times.peer_answered(life, asked_at)
 
-    def _ask(self) -> None:
+    def _send_requests(self) -> None:
         """Send requests to all other hubs while the store does not reply."""
         now = self._now()
-        self._timer = self._call_later(self.interval_s, self._ask)
-        self._asked = {token: one for token, one in self._asked.items() if one[1] > now - self.term_s}
+        self._timer = self._call_later(self.interval_s, self._send_requests)
+        self._requests = {token: one for token, one in self._requests.items() if one[1] > now - self.term_s}
         if self.is_needed and self._times.is_store_silent(now):
             self.ask_peers()
 
@@ -249,7 +249,7 @@ class Lease:
             link = cluster.out.get(life[0])
             if link is not None and link.incarnation == life[1] and link.can(LEASE):
                 self._last_token += 1
-                self._asked[self._last_token] = (life, now)
+                self._requests[self._last_token] = (life, now)
                 cluster.tell(life[0], LeaseFrame(self._last_token, 0))
 
     def _peers(self, cluster: LivePeers) -> list[Life]:

@@ -19,7 +19,7 @@ from equipoise.hub.cluster.ports import ClusterPort
 __all__ = ["Leaving"]
 
 # The steps of LEAVE.
-ASK, ANSWER, DONE = range(3)
+ASK, REPLY, DONE = range(3)
 
 
 class _Acks(Protocol):
@@ -49,19 +49,19 @@ class Leaving:
         self.hubs: set[str] = set()
         self._done: set[str] = set()
         # While this hub stops: the peers that have replied.
-        self._answered: set[str] = set()
+        self._replied: set[str] = set()
 
     # This hub stops.
 
     def begin(self) -> None:
         self._cluster.calls.leave()
-        self._tell(ASK)
+        self._broadcast(ASK)
 
     @property
     def is_over(self) -> bool:
         """Whether no more messages can arrive, and none is in flight."""
         out, index = self._cluster.out, self._cluster.core.index
-        if not self._answered >= out.keys() or not self._cluster.receipts.is_settled:
+        if not self._replied >= out.keys() or not self._cluster.receipts.is_settled:
             return False
         if not self._cluster.calls.has_left:
             return False
@@ -74,20 +74,20 @@ class Leaving:
         return all(link.kept_bytes == 0 for link in self._cluster.out.values())
 
     def finish(self) -> None:
-        self._tell(DONE)
+        self._broadcast(DONE)
 
-    def _tell(self, step: int) -> None:
+    def _broadcast(self, step: int) -> None:
         for link in self._cluster.out.values():
             link.send(LeaveFrame(step))
 
     # Another hub stops.
 
-    def heard(self, peer: str, step: int) -> None:
+    def receive(self, peer: str, step: int) -> None:
         if step == ASK:
             self.hubs.add(peer)
-            self._cluster.tell(peer, LeaveFrame(ANSWER))
-        elif step == ANSWER:
-            self._answered.add(peer)
+            self._cluster.tell(peer, LeaveFrame(REPLY))
+        elif step == REPLY:
+            self._replied.add(peer)
         else:
             self._done.add(peer)
 
@@ -97,5 +97,5 @@ class Leaving:
 
     def forget(self, hub: str) -> None:
         """The hub is dead: discard its state. A new hub of the same name is another incarnation."""
-        for hubs in (self.hubs, self._done, self._answered):
+        for hubs in (self.hubs, self._done, self._replied):
             hubs.discard(hub)

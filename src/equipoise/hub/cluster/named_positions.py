@@ -40,7 +40,7 @@ class _Routes(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Positions: ...
+    def position_queries(self) -> _Positions: ...
     @property
     def tags(self) -> _Dependencies: ...
     @property
@@ -77,7 +77,7 @@ class NamedPositions:
             return True
         if stream not in self._asked:
             number = self._asked[stream] = self._cluster.new_ticket()
-            self._cluster.asking.position(
+            self._cluster.position_queries.position(
                 topic.trunk,
                 topic.lane,
                 lambda epoch, n: self._confirm(stream, number, (epoch, n)),

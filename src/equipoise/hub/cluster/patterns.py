@@ -86,7 +86,7 @@ class PatternSync:
             if any(Glob(pattern).matches(topic.name) for pattern in patterns):
                 wait.join(log.waiters)
                 # Make the home open the log: it does so only when needed.
-                self._cluster.core.shell.call_later(0, log.look)
+                self._cluster.core.shell.call_later(0, log.open_log)
 
     def removed(self, peer: str, pattern: bytes) -> None:
         link = self._cluster.out.get(peer)

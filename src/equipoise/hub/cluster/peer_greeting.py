@@ -60,7 +60,7 @@ class PeerGreeting:
         if link is None or link.incarnation != life[1]:
             return
         link.capabilities, before = announcement.capabilities, link.differences
-        cluster.counts.meet(link)
+        cluster.counts.sync(link)
         cluster.failover.introduce(link)
         cluster.failover.greeted(link)
         cluster.trees.greeted(link.hub)

@@ -69,7 +69,7 @@ class PositionQueries:
         self._cluster = cluster
         # By hub and key, the queries without a reply. Each is sent, because the reply to an earlier one may be older
         # than the client's position; replies arrive in order.
-        self._asked: dict[tuple[str, bytes], deque[Query]] = {}
+        self._pending: dict[tuple[str, bytes], deque[Query]] = {}
         # Ended lanes of this hub, by key: the last position, and the time until which it is kept. The oldest first.
         self._ends: dict[bytes, tuple[tuple[int, int], float]] = {}
         # Lanes that have ended here, by topic and hub: the time until which their hubs keep the ends.
@@ -79,7 +79,7 @@ class PositionQueries:
         self, trunk: Topic, stream: bytes, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
     ) -> None:
         """Query the last position of a stream of a topic; replies at once if this hub numbers it."""
-        self._ask(Query(trunk, stream, answer, is_wanted))
+        self._query(Query(trunk, stream, answer, is_wanted))
 
     def await_epoch(
         self, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: Callable[[], bool]
@@ -91,38 +91,38 @@ class PositionQueries:
         """
         deadline, core = self._cluster.core.now() + STALE_S, self._cluster.core
 
-        def look() -> None:
+        def check() -> None:
             if trunk.epoch >= epoch or not trunk.is_home or core.now() >= deadline:
                 answer(0, 0)
             elif is_wanted():
-                core.shell.call_later(AGAIN_S, look)
+                core.shell.call_later(AGAIN_S, check)
 
-        look()
+        check()
 
-    def _ask(self, query: Query) -> None:
+    def _query(self, query: Query) -> None:
         if not query.is_wanted():
             return
         found = self._cluster.tags.find(query.trunk, query.stream)
         if found is None:
-            self._ask_end(query)
+            self._query_end(query)
         elif found.stream is None or found.stream.state.is_home:
             query.answer(found.epoch, found.n)
         elif found.stream.peer is None or found.stream.peer not in self._cluster.out:
-            self._ask_again(query)
+            self._repeat(query)
         else:
-            self._tell(found.stream.peer, found.key, query)
+            self._send(found.stream.peer, found.key, query)
 
-    def _ask_end(self, query: Query) -> None:
+    def _query_end(self, query: Query) -> None:
         """The lane has ended here: query its hub for the last position, if the hub is alive."""
         hub = query.stream.decode("utf-8", "replace")
         key = lane_key(hub, query.trunk.name)
         if hub in self._cluster.out:
-            self._tell(hub, key, query)
+            self._send(hub, key, query)
         else:
             query.answer(*self._end(key))
 
-    def _tell(self, peer: str, key: bytes, query: Query) -> None:
-        self._asked.setdefault((peer, key), deque()).append(query)
+    def _send(self, peer: str, key: bytes, query: Query) -> None:
+        self._pending.setdefault((peer, key), deque()).append(query)
         self._cluster.tell(peer, AskFrame(key))
 
     def streams_of(self, trunk: Topic) -> list[bytes]:
@@ -154,7 +154,7 @@ class PositionQueries:
     def _end(self, key: bytes) -> tuple[int, int]:
         return self._ends[key][0] if key in self._ends else NOWHERE
 
-    def asked(self, peer: str, key: bytes, topic: Topic | None) -> None:
+    def receive_query(self, peer: str, key: bytes, topic: Topic | None) -> None:
         """ASK: a hub queries the position of a stream. It repeats the query if this hub does not number the stream."""
         # A home that still has to send messages of its log has a position beyond the one it shows.
         is_here = topic is not None and topic.is_home and (topic.log is None or topic.log.may_subscribe)
@@ -163,32 +163,32 @@ class PositionQueries:
         at = (topic.epoch, topic.n) if topic is not None else self._end(key)
         self._cluster.tell(peer, AtFrame(key, *at, is_here or (topic is None and at != NOWHERE)))
 
-    def answered(self, peer: str, key: bytes, at: tuple[int, int], *, is_there: bool) -> None:
-        waiting = self._asked.get((peer, key))
+    def receive_reply(self, peer: str, key: bytes, at: tuple[int, int], *, is_there: bool) -> None:
+        waiting = self._pending.get((peer, key))
         if not waiting:
             return
         query = waiting.popleft()
         if not waiting:
-            del self._asked[peer, key]
+            del self._pending[peer, key]
         if is_there:
             query.answer(*at)
         elif self._cluster.tags.find(query.trunk, query.stream) is None:
             query.answer(0, 0)
         else:
-            self._ask_again(query)
+            self._repeat(query)
 
     def peer_gone(self, peer: str) -> None:
         """The hub is dead: repeat its queries elsewhere."""
-        for asked in [asked for asked in self._asked if asked[0] == peer]:
-            for query in self._asked.pop(asked):
-                self._ask_again(query)
+        for key in [key for key in self._pending if key[0] == peer]:
+            for query in self._pending.pop(key):
+                self._repeat(query)
 
     def introduce(self, link: OutLink) -> None:
         """The link has restarted: send its queries again."""
-        for (hub, key), waiting in self._asked.items():
+        for (hub, key), waiting in self._pending.items():
             if hub == link.hub:
                 for _ in waiting:
                     link.send(AskFrame(key))
 
-    def _ask_again(self, query: Query) -> None:
-        self._cluster.core.shell.call_later(AGAIN_S, self._ask, query)
+    def _repeat(self, query: Query) -> None:
+        self._cluster.core.shell.call_later(AGAIN_S, self._query, query)

@@ -82,7 +82,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def lanes(self) -> _Lanes: ...
     @property
-    def named(self) -> _NamedPositions: ...
+    def named_positions(self) -> _NamedPositions: ...
     @property
     def receipts(self) -> ClientAcks: ...
     @property
@@ -267,7 +267,7 @@ class PublishRouting:
     def _may_leave(self, trunk: Topic, way: PublishRoute) -> bool:
         """Whether the dependency on the stream that is left is confirmed."""
         found = None if way.now == way.target else self._cluster.tags.find(trunk, way.now)
-        return found is None or self._cluster.named.are_confirmed(found)
+        return found is None or self._cluster.named_positions.are_confirmed(found)
 
     def _note(self, trunk: Topic, way: PublishRoute) -> None:
         """Record the reached position of the stream that is left, as a dependency."""
@@ -347,7 +347,7 @@ class ClientAcks:
         self._cluster = cluster
         self.accounts: dict[Topic, TopicAcks] = {}
         # By session, the number of its pending `when_acked` calls; no entry of 0.
-        self.asking: dict[Session, int] = {}
+        self.pending: dict[Session, int] = {}
 
     def take(self, topic: Topic, count: int) -> None:
         """`count` messages of clients are about to be submitted to the topic; negative: they were rejected."""

@@ -65,7 +65,7 @@ class LinkSevering:
             if len(asked) == 1:
                 cluster.tell(hub, SeverFrame(link))
 
-    def asked_to_sever(self, peer: str, link: bytes) -> None:
+    def receive_sever(self, peer: str, link: bytes) -> None:
         self._sever_here(link, lambda: self._cluster.tell(peer, SeveredFrame(link)))
 
     def severed(self, peer: str, link: bytes) -> None:

@@ -50,7 +50,7 @@ class _OwnStreams:
     ) -> bytes | Reply:
         return subscribe()
 
-    def heard_by(self, patterns: Sequence[bytes]) -> None: ...
+    def keep_streams_of(self, patterns: Sequence[bytes]) -> None: ...
     def greet(self, session: Session, topic: Topic, kind: Kind) -> None: ...
     def own(self, topic: Topic) -> list[Topic]:
         return [topic]
@@ -91,7 +91,7 @@ class _AtOnce:
     """Acknowledge at once: a message has its position when `publish` returns."""
 
     def __init__(self) -> None:
-        self.asking: dict[Session, int] = {}
+        self.pending: dict[Session, int] = {}
 
     def when_acked(self, topic: Topic, count: int | None, call: Callable[[Tag, bool], object]) -> None:
         call(Tag(TRUNK, topic.epoch, topic.n), False)
@@ -187,11 +187,11 @@ class Standalone:
     def __init__(self, name: str) -> None:
         self.router = _OnlyHub(name)
         self.redirects = _NoRedirects()
-        self.listening = _OwnStreams()
+        self.subscriptions = _OwnStreams()
         self.interests, self.edge = _NoInterests(), _NoEdge()
         self.receipts = _AtOnce()
         self.severing = _NoLinks()
-        self.ways = self.asking = self.named = _OneRoute()
+        self.ways = self.position_queries = self.named_positions = _OneRoute()
         self.limits = _NoLimits()
 
     def can_probe(self, peer: str) -> bool:

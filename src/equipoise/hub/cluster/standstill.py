@@ -85,7 +85,7 @@ class Standstill:
     def start(self) -> None:
         """The hub, or its next incarnation, belongs to a cluster."""
         self.stop()
-        self._look()
+        self._check()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -119,26 +119,26 @@ class Standstill:
             hold(True)
         if self.on_noticed is not None:
             self.on_noticed()
-        self._look_in(LOOK_S)
+        self._check_in(LOOK_S)
 
-    def _look_in(self, delay_s: float) -> None:
+    def _check_in(self, delay_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._core.shell.call_later(delay_s, self._look)
+        self._timer = self._core.shell.call_later(delay_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now, lease = self._core.shell.now(), self._core.lease
         if self._core.awake_until < now and not self.is_holding:
             self.notice()
             return
         if self._woke_at is not None and not lease.is_confirmed(self._woke_at, now):
             self._wait(now, self._woke_at)
-            self._look_in(LOOK_S)
+            self._check_in(LOOK_S)
             return
         if self.is_holding:
             self._release()
         self._core.awake_until = now + lease.term_s
-        self._look_in(lease.term_s / LOOKS_PER_TERM)
+        self._check_in(lease.term_s / LOOKS_PER_TERM)
 
     def _wait(self, now: float, woke_at: float) -> None:
         """Ask the other hubs while the store does not reply; disconnect clients after PATIENCE_S."""

@@ -55,7 +55,7 @@ class _Patterns(Protocol):
 
 class _Cluster(ClusterPort, Protocol):
     @property
-    def asking(self) -> _Positions: ...
+    def position_queries(self) -> _Positions: ...
     @property
     def failover(self) -> _Failover: ...
     @property
@@ -63,7 +63,7 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def lanes(self) -> _Lanes: ...
     @property
-    def listening(self) -> _Subscriptions: ...
+    def subscriptions(self) -> _Subscriptions: ...
     @property
     def merging(self) -> _Relays: ...
     @property
@@ -89,20 +89,20 @@ class StreamGc:
 
     def _steps(self, topics: Sequence[Topic]) -> Iterator[None]:
         for start in range(0, len(topics), TIDY_SLICE):
-            claimed, _ = self._cluster.listening.claimed()
+            claimed, _ = self._cluster.subscriptions.claimed()
             for topic in topics[start : start + TIDY_SLICE]:
-                self._look(topic, is_claimed=topic.name in claimed)
+                self._visit(topic, is_claimed=topic.name in claimed)
             if start + TIDY_SLICE < len(topics):
                 yield
 
     def _rest(self) -> None:
-        _, patterns = self._cluster.listening.claimed()
-        self._cluster.asking.tidy()
+        _, patterns = self._cluster.subscriptions.claimed()
+        self._cluster.position_queries.tidy()
         self._cluster.lanes.settle()
         self._cluster.patterns.tidy(patterns)
         self._timer = self._cluster.core.shell.call_later(self._interval_s, self._begin)
 
-    def _look(self, topic: Topic, *, is_claimed: bool) -> None:
+    def _visit(self, topic: Topic, *, is_claimed: bool) -> None:
         if topic.stream is None and topic.beside is None:
             return
         cluster, index = self._cluster, self._cluster.core.index
@@ -111,7 +111,7 @@ class StreamGc:
         cluster.news.tell(topic)
         stream = topic.stream
         if stream is not None and stream.state is State.REMOTE and not is_claimed:
-            stream.is_kept = cluster.listening.is_kept(topic)
+            stream.is_kept = cluster.subscriptions.is_kept(topic)
             if not stream.is_wanted:
                 cluster.failover.report(stream)
                 cluster.merging.unfollow(stream)

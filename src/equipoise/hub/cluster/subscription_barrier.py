@@ -104,8 +104,8 @@ class SubscriptionBarrier:
         self._claims: dict[Session, PendingSubscription] = {}
         # Whether every hub that was alive when this one joined has introduced itself; and the callbacks that wait for
         # it.
-        self._is_acquainted = False
-        self._strangers: list[Callable[[], None]] = []
+        self._is_introduced = False
+        self._until_introduced: list[Callable[[], None]] = []
 
     def when_ready(
         self,
@@ -153,8 +153,8 @@ class SubscriptionBarrier:
         wait = Wait(later)
         former = self._claims.pop(session, None)
         releases: list[Callable[[], None]] = []
-        if not self._is_acquainted:
-            wait.join(self._strangers)
+        if not self._is_introduced:
+            wait.join(self._until_introduced)
         else:
             for topic, filter in self._wanted(kind, names, filtered):
                 releases.append(self._cluster.interests.hold(topic, filter, wait))
@@ -162,9 +162,9 @@ class SubscriptionBarrier:
                 self._cluster.patterns.want(pattern, wait)
             self._cluster.patterns.await_fills(names if kind.is_pattern else (), wait)
             for topic in self._topics_with_lanes(names) if kind.is_pattern else ():
-                self._stand(topic, wait)
+                self._await_streams(topic, wait)
             for name in (*(request.topic for request in filtered), *(() if kind.is_pattern else names)):
-                self._stand_by_name(session, name, left_out, wait)
+                self._await_streams_by_name(session, name, left_out, wait)
                 self._await_number(name, wait)
                 self._await_home(name, wait, answers)
         if former is not None:
@@ -192,13 +192,13 @@ class SubscriptionBarrier:
                 if any(glob.matches(topic.name) for glob in globs):
                     yield topic, None
 
-    def _stand_by_name(self, session: Session, name: bytes, left_out: LeftOut, wait: Wait) -> None:
+    def _await_streams_by_name(self, session: Session, name: bytes, left_out: LeftOut, wait: Wait) -> None:
         core = self._cluster.core
         found = core.index.topics.get(name) or core.new_topic(session, name)
         # If this is not permitted, the subscription itself fails later.
         absent = None if isinstance(found, str) else left_out(found)
         if not isinstance(found, str) and absent is not None:
-            self._stand(found, wait, absent)
+            self._await_streams(found, wait, absent)
 
     def _await_number(self, name: bytes, wait: Wait) -> None:
         """Wait until the log of a durable topic, if this hub is its home, gives the topic's position."""
@@ -230,7 +230,7 @@ class SubscriptionBarrier:
             claim.wait.cancel()
             _call_all(claim.releases)
 
-    def _stand(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
+    def _await_streams(self, topic: Topic, wait: Wait, left_out: Container[bytes] = ()) -> None:
         """Follow the streams of the topic, and wait for those that are not established here yet."""
         self._cluster.news.tell(topic)
         self._note_dependencies(topic, left_out)
@@ -263,7 +263,7 @@ class SubscriptionBarrier:
         made = [self._cluster.core.make_topic(name) for name in matched]
         return [topic for topic in made if topic is not None]
 
-    def heard_by(self, patterns: Sequence[bytes]) -> None:
+    def keep_streams_of(self, patterns: Sequence[bytes]) -> None:
         """Clients have subscribed to these patterns: keep following the streams of matching topics with lanes."""
         for topic in self._topics_with_lanes(patterns):
             for stream in (topic.stream, *(lane.stream for lane in self._cluster.lanes.of(topic))):
@@ -272,8 +272,8 @@ class SubscriptionBarrier:
 
     def introduced(self) -> None:
         """Every live hub has introduced itself."""
-        self._is_acquainted = True
-        waiters, self._strangers = self._strangers, []
+        self._is_introduced = True
+        waiters, self._until_introduced = self._until_introduced, []
         for proceed in waiters:
             proceed()
 
@@ -303,7 +303,7 @@ class SubscriptionBarrier:
 
     # Patterns, and followed streams.
 
-    def hears(self, name: bytes) -> bool:
+    def has_pattern_for(self, name: bytes) -> bool:
         """Whether a client here has a pattern that matches the topic."""
         return next(self._cluster.core.index.patterns.matching(name), None) is not None
 
@@ -318,7 +318,7 @@ class SubscriptionBarrier:
         if not topic.lane and self._cluster.router.is_follower(name):
             return True
         has_lanes = topic.lane or name in self._cluster.lanes.known or self._cluster.lanes.of(topic)
-        return bool(has_lanes) and self.hears(name)
+        return bool(has_lanes) and self.has_pattern_for(name)
 
     # Subscribers that receive some of a topic's streams from other hubs.
 
@@ -375,7 +375,7 @@ class SubscriptionBarrier:
         content = topic.trunk.content
         filtered = None if content is None else content.spans
         absent = () if topic.beside is None else topic.beside.absent
-        told = [
+        receivers = [
             session
             for session, kinds in topic.members.items()
             if Kind.POSITIONED_NAME in kinds or (Kind.OWN in kinds and session not in absent)
@@ -383,10 +383,10 @@ class SubscriptionBarrier:
         if filtered is not None:
             # First push the positions of the streams: the frame may refer to the next message.
             streams = dict.fromkeys((topic.trunk, *self._cluster.lanes.of(topic.trunk), topic))
-            both = [session for session in told if session in filtered.sessions]
-            told = [session for session in told if session not in filtered.sessions]
+            both = [session for session in receivers if session in filtered.sessions]
+            receivers = [session for session in receivers if session not in filtered.sessions]
             filtered.announce(streams, frame, both)
-        for session in told:
+        for session in receivers:
             session.write(frame)
 
 

@@ -98,7 +98,7 @@ def fsubscribe(core: HubCore, session: Session, command: list[bytes]) -> bytes |
             edge.subscribed(session, number, came_in)
         return b"" if text is None else core.refuse(text)
 
-    return core.cluster.listening.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])
+    return core.cluster.subscriptions.when_ready(session, Kind.FILTERED, [], proceed, filtered=[request])
 
 
 def _session_of(command: list[bytes]) -> tuple[str, int] | str | None:

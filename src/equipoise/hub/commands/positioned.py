@@ -84,9 +84,9 @@ def settle(core: HubCore, session: Session, command: list[bytes]) -> bytes | str
 
     def settled(at: Tag, is_lost: bool) -> None:
         words = (bulk(b"eq.settled"), bulk(name), bulk(at.stream))
-        _tell(core, session, push((*words, integer(at.epoch), integer(at.n)), 3))
+        _push_settled(core, session, push((*words, integer(at.epoch), integer(at.n)), 3))
 
-    if not _may_ask(core, session):
+    if not _may_settle(core, session):
         return _TOO_MANY
     if topic is None:
         settled(Tag(TRUNK, 0, 0), False)
@@ -136,21 +136,21 @@ def sever(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
     return reply
 
 
-def _may_ask(core: HubCore, session: Session) -> bool:
-    asking = core.cluster.receipts.asking
-    if asking.get(session, 0) >= ASKED_MAX:
+def _may_settle(core: HubCore, session: Session) -> bool:
+    pending = core.cluster.receipts.pending
+    if pending.get(session, 0) >= ASKED_MAX:
         return False
-    asking[session] = asking.get(session, 0) + 1
+    pending[session] = pending.get(session, 0) + 1
     return True
 
 
-def _tell(core: HubCore, session: Session, frame: bytes) -> None:
+def _push_settled(core: HubCore, session: Session, frame: bytes) -> None:
     """Push the result of an EQ.SETTLE, if the client is still connected."""
-    asking = core.cluster.receipts.asking
-    if session in asking:
-        asking[session] -= 1
-        if not asking[session]:
-            del asking[session]
+    pending = core.cluster.receipts.pending
+    if session in pending:
+        pending[session] -= 1
+        if not pending[session]:
+            del pending[session]
     if not session.is_closing:
         session.write(frame)
 

@@ -72,10 +72,10 @@ def _subscribe_everywhere(
         if session.redirected is not None and kind is Kind.POSITIONED_NAME:
             core.cluster.redirects.subscribed(session, names)
         if kind.is_pattern:
-            core.cluster.listening.heard_by(others)
+            core.cluster.subscriptions.keep_streams_of(others)
         return b"" if problem is None else core.refuse(problem)
 
-    return core.cluster.listening.when_ready(session, kind, others, proceed, filtered=filtered)
+    return core.cluster.subscriptions.when_ready(session, kind, others, proceed, filtered=filtered)
 
 
 def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> bytes | Reply:

@@ -89,7 +89,7 @@ class _Resumption:
             call()
             return b""
 
-        ready = self._core.cluster.listening.when_ready(self._session, _KIND, [self._name], proceed)
+        ready = self._core.cluster.subscriptions.when_ready(self._session, _KIND, [self._name], proceed)
         if isinstance(ready, Reply):
             self._reply.when_abandoned(ready.forget)
 

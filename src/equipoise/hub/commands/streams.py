@@ -55,11 +55,12 @@ def after(core: HubCore, session: Session, command: list[bytes]) -> bytes | str 
         return topic
     is_named = positions is not None
     if positions is None:
-        positions = dict.fromkeys(core.cluster.asking.streams_of(topic), LATEST)
+        positions = dict.fromkeys(core.cluster.position_queries.streams_of(topic), LATEST)
     left = {
         stream: at
         for stream, at in positions.items()
-        if not core.cluster.named.keep_to(topic, stream, at) or (is_named and _is_replaced(topic, stream, at))
+        if not core.cluster.named_positions.keep_to(topic, stream, at)
+        or (is_named and _is_replaced(topic, stream, at))
     }
     if not left:
         return OK
@@ -89,16 +90,16 @@ def _confirm(core: HubCore, session: Session, topic: Topic, left: dict[bytes, tu
     def is_wanted() -> bool:
         return not session.is_closing
 
-    asking = core.cluster.asking
+    queries = core.cluster.position_queries
     for stream, at in list(left.items()):
 
         def answer(epoch: int, n: int, stream: bytes = stream) -> None:
             confirmed(stream, (epoch, n))
 
         if at is not LATEST and _is_replaced(topic, stream, at):
-            asking.await_epoch(topic, at[0], answer, is_wanted)
+            queries.await_epoch(topic, at[0], answer, is_wanted)
         else:
-            asking.position(topic, stream, answer, is_wanted)
+            queries.position(topic, stream, answer, is_wanted)
     return reply
 
 
@@ -137,20 +138,20 @@ def _subscribe_to_rest(
         topic = core.index.topics.get(name)
         absent = elsewhere
         if topic is not None and absent is None:
-            absent = cluster.listening.not_own(topic)
+            absent = cluster.subscriptions.not_own(topic)
             if absent is None:
                 return core.refuse(_not_home(cluster.router.version))
         if topic is not None:
-            cluster.listening.leave_out(session, topic, absent or [])
+            cluster.subscriptions.leave_out(session, topic, absent or [])
         problem = subscribe(core, session, Kind.OWN, [name])
         if session.redirected is not None:
             cluster.redirects.subscribed(session, [name])
         return b"" if problem is None else core.refuse(problem)
 
     def left_out(topic: Topic) -> list[bytes] | None:
-        return elsewhere if elsewhere is not None else cluster.listening.not_own(topic)
+        return elsewhere if elsewhere is not None else cluster.subscriptions.not_own(topic)
 
-    return cluster.listening.when_ready(session, Kind.OWN, [name], proceed, left_out)
+    return cluster.subscriptions.when_ready(session, Kind.OWN, [name], proceed, left_out)
 
 
 def _not_home(version: int | None) -> str:

@@ -33,14 +33,14 @@ def where(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     if len(command) == 1:
         core.places.asked(session)
     else:
-        problem = _hear(core, session, command[1:])
+        problem = _apply_report(core, session, command[1:])
         if problem is not None:
             return problem
     own = core.places.own
     return null(session.proto) if own is None else bulk(own.to_bytes())
 
 
-def _hear(core: HubCore, session: Session, words: list[bytes]) -> str | None:
+def _apply_report(core: HubCore, session: Session, words: list[bytes]) -> str | None:
     """Apply the client's report; return the error text if it is invalid."""
     if len(words) != 2:
         return _USAGE

@@ -1,7 +1,7 @@
 """Clusters of content topics, their neighbours, and the edges that balance with each other. Pure.
 
-A head with its edges is a cluster. Clusters are neighbours if the head of one follows that of the other; a head without
-edges of its own stands between two clusters as if it were not there.
+A head with its edges is a cluster. Two clusters are neighbours if the head of one follows the head of the other,
+directly or through a head without edges.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = [
     "clusters_of",
 ]
 
-# What an edge calls its own cluster.
+# An edge's name for its own cluster.
 CLUSTER = "content"
-# A hub that has asked an edge for its load gets PIEs for so many of their longest intervals.
+# A hub that has requested an edge's load receives PIEs for so many of their longest intervals.
 LISTENING_PIES = 3
 
 
 class TopicClusters(NamedTuple):
-    """Of one topic, as the plan and the hubs that are alive have it."""
+    """The clusters of one topic, by the plan and the live hubs."""
 
     # By head, the edges that follow it.
     edges: dict[str, frozenset[str]]
@@ -48,7 +48,7 @@ class TopicClusters(NamedTuple):
 
 
 def clusters_of(placement: Placement) -> TopicClusters:
-    """Of a content topic with two homes at least."""
+    """The clusters of a content topic with at least two homes."""
     edges: dict[str, set[str]] = {}
     for hub in placement.edges:
         if hub != placement.homes[0]:
@@ -66,7 +66,7 @@ def clusters_of(placement: Placement) -> TopicClusters:
 
 
 def carried_clusters(router: Router) -> Iterator[tuple[bytes, TopicClusters]]:
-    """By content topic that this hub is a home of, its clusters."""
+    """The content topics of which this hub is a home, with their clusters."""
     for entry in router.replicated:
         placement = router.placement(entry.topic) if entry.mode is Mode.CONTENT else None
         if placement is not None and len(placement.homes) > 1 and router.name in placement.homes:
@@ -80,34 +80,34 @@ def _near(head: str, beside: dict[str, set[str]], clusters: Iterable[str]) -> It
 
 
 class JoinedCluster(NamedTuple):
-    """The cluster that an edge balances with beside its own."""
+    """The cluster that an edge balances with, beside its own."""
 
-    # The edge's head, which said so, and the other one.
+    # The edge's head, which joined the clusters, and the other cluster's head.
     head: str
     cluster: str
-    # When the edge leaves it, should its head not say so.
+    # Time at which the edge leaves it without a message of its head.
     until_s: float
 
 
 class EdgeGroup:
-    """Which hubs an edge balances with, and which heads it tells its load. Owned by a ContentEdge."""
+    """The hubs that an edge balances with, and those that it sends its load. Owned by a ContentEdge."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # By content topic that this hub is a home of.
+        # Clusters by content topic, of the topics of which this hub is a home.
         self.clusters: dict[bytes, TopicClusters] = {}
         self.joined: JoinedCluster | None = None
-        # Hubs that are no edges and have asked for the load of this one, each until when it gets it.
+        # Hubs that are no edges and have requested this hub's load: the time until which they receive it.
         self.listeners: dict[str, float] = {}
 
     @property
     def hubs(self) -> frozenset[str]:
-        """All homes of these topics: other hubs have nothing to say here."""
+        """All homes of these topics, the only hubs whose messages are accepted."""
         return frozenset().union(*(clusters.hubs for clusters in self.clusters.values()))
 
     @property
     def edges(self) -> dict[bytes, frozenset[str]]:
-        """By topic that this hub is an edge of, the others below its head, and those of the joined cluster."""
+        """By topic of which this hub is an edge, the other edges of its cluster and of the joined cluster."""
         found, joined = {}, self.joined
         for topic, clusters in self.clusters.items():
             head = clusters.head_of(self._name)
@@ -124,21 +124,21 @@ class EdgeGroup:
         heads = ((clusters, clusters.head_of(self._name)) for clusters in self.clusters.values())
         return frozenset(head for clusters, head in heads if head and clusters.neighbours[head])
 
-    def told(self, now_s: float) -> frozenset[str]:
-        """Hubs beside other edges that this edge tells its load: its heads, the joined one, and listeners."""
+    def load_receivers(self, now_s: float) -> frozenset[str]:
+        """Hubs, beside other edges, that this edge sends its load: its heads, the joined head, and listeners."""
         self.listeners = {hub: until_s for hub, until_s in self.listeners.items() if now_s < until_s}
         joined = () if self.joined is None else (self.joined.cluster,)
         return self.heads.union(joined, self.listeners)
 
     def is_beside(self, head: str, cluster: str) -> bool:
-        """Whether the head is above this edge, and the other one's cluster beside it."""
+        """Whether `head` is this edge's head, and `cluster` a neighbour of its cluster."""
         return any(
             head == clusters.head_of(self._name) and cluster in clusters.neighbours[head]
             for clusters in self.clusters.values()
         )
 
     def cluster_of(self, edge: str) -> str:
-        """The cluster of an edge that this one balances with, as this one calls it."""
+        """This edge's name for the cluster of another edge."""
         is_own = any(
             edge in clusters.edges.get(clusters.head_of(self._name), ())
             for clusters in self.clusters.values()

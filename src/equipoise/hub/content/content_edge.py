@@ -1,14 +1,14 @@
 """This hub as an edge: it serves subscribers of content topics and balances them with other edges.
 
-The shell of `EdgeBalancer`: it tells it what is measured (`edge_probe`) and what other hubs say (`control_topic`), and
-carries out what it decides: messages to other hubs, samples, subscribers sent elsewhere (`migrations`).
+The shell of `EdgeBalancer`: it passes measurements (`edge_probe`) and messages of other hubs (`control_topic`) to it,
+and executes its effects: messages to other hubs, samples, and migrations of subscribers (`migrations`).
 
-Hubs balance that carry subscribers of one content topic below the same head, or below two heads that have joined their
-clusters (`content_head`). A session is between two of them and concerns all content topics that both carry.
+Edges of one content topic balance with each other if they follow the same head, or two heads that have joined their
+clusters (`content_head`). A session is between two of them and covers all content topics of which both are edges.
 
 Always true:
     a hub that is no edge of a content topic has no balancer, no timer, and measures nothing;
-    a session ends when the other hub dies or is an edge of other topics than when the session began.
+    a session ends when the other hub dies, or when the set of shared topics changes.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ContentEdge"]
 
-# Between two looks at what is due, at most.
+# Longest interval between two turns, in seconds.
 TURN_S = 1.0
-# An edge whose head does not end a joining of two clusters leaves it by itself, so much later than the head would.
+# Seconds after the head's deadline at which an edge leaves a joined cluster by itself.
 PART_SLACK_S = 60.0
 
 
@@ -81,29 +81,28 @@ class ContentEdge:
         self._settings = cluster.core.settings.content
         self._turn_s = min(TURN_S, self._settings.detection_s / 2)
         self.migrations = EdgeMigrations(cluster)
-        self.control = ControlTopic(cluster, self._heard)
+        self.control = ControlTopic(cluster, self._handle)
         self.head = ContentHead(cluster, self.control, self._turn_s)
         self.rooms = EdgeRooms(cluster, self.control, self.migrations)
         self.receive = self.rooms.receive
-        # While this hub is an edge: the balancer, what is measured, and when load was last looked at.
+        # While this hub is an edge: the balancer, the probe, the last load, and the time of the last detection.
         self.balancer: EdgeBalancer | None = None
         self.probe: EdgeProbe | None = None
         self._load: tuple[float, EdgeLoad] = (0.0, EdgeLoad())
         self._detected_at = 0.0
         self._timer: Timer | None = None
         self.group = EdgeGroup(cluster.name)
-        # By content topic that this hub is an edge of, the edges below the same head, and those of a joined cluster,
-        # itself left out.
+        # By content topic of which this hub is an edge, the other edges of its cluster and of the joined cluster.
         self.topics: dict[bytes, frozenset[str]] = {}
         self.subscriptions = EdgeSubscriptions(cluster, self.migrations)
-        # Subscriptions that other edges have sent here; sessions that are over, and subscriptions sent away in them.
+        # Subscriptions migrated here by other edges; completed sessions, and subscriptions migrated away in them.
         self.came = self.sessions = self.moved = 0
         self.outcomes = SessionOutcomes(self._settings.window_s)
 
     # The plan.
 
     def routed(self) -> None:
-        """The plan has changed, or which hubs are alive."""
+        """The plan or the set of live hubs has changed."""
         self.group.clusters = dict(carried_clusters(self._cluster.router))
         self.rooms.routed()
         self.control.peers = self.group.hubs.union(self.rooms.asked)
@@ -118,7 +117,7 @@ class ContentEdge:
             self.control.close()
 
     def _regroup(self) -> None:
-        """Find the edges to balance with, and end what concerned others."""
+        """Update the edges to balance with, and end sessions with others."""
         before, self.topics = self.topics, self.group.edges
         self.subscriptions.topics = self.topics
         peers = frozenset().union(*self.topics.values())
@@ -130,7 +129,7 @@ class ContentEdge:
             is_other = partner and _shared(before, partner) != _shared(self.topics, partner)
             gone = frozenset().union(*before.values()) - peers
             for hub in sorted(gone | ({partner} if is_other else frozenset())):
-                self._carry(self.balancer.lost(self._now, hub))
+                self._execute(self.balancer.lost(self._now, hub))
         if is_needed and self.balancer is None:
             self._begin()
         elif not is_needed and self.balancer is not None:
@@ -141,8 +140,8 @@ class ContentEdge:
                 topic.content.probe = self.probe_of(name)
 
     def _join(self, message: ClusterJoined | ClusterParted) -> None:
-        """The head says with which cluster this one is joined, or no longer."""
-        assert self.balancer is not None, "it was asked before"
+        """The head has joined this cluster with another one, or has parted them."""
+        assert self.balancer is not None, "the caller has checked it"
         joined = self.group.joined
         if isinstance(message, ClusterJoined) and self.group.is_beside(message.hub, message.cluster):
             if joined is not None:
@@ -150,7 +149,7 @@ class ContentEdge:
             until_s = self._now + self._settings.global_s + PART_SLACK_S
             self.group.joined = JoinedCluster(message.hub, message.cluster, until_s)
             self._regroup()
-            self._carry(
+            self._execute(
                 self.balancer.receive(self._now, message, self._measured(), self.subscriptions.covers)
             )
         elif joined is not None and joined[:2] == (message.hub, message.cluster):
@@ -185,35 +184,35 @@ class ContentEdge:
         if self._timer is not None:
             self._timer.cancel()
 
-    # What happens here.
+    # Events.
 
     def probe_of(self, topic: bytes) -> RunProbe | None:
-        """What measures the topic; None unless this hub is an edge of it."""
+        """The probe of the topic; None unless this hub is an edge of it."""
         return self.probe if topic in self.topics else None
 
     def subscribed(self, session: Session, number: bytes, came_in: tuple[str, int] | None) -> None:
-        """A smart client has subscribed by a filter; in which session of two hubs, of how many, if it was sent here."""
+        """A smart client has subscribed by a filter. `came_in`: the session that migrated it here, and its total."""
         if came_in is not None:
-            # One that this hub sent away may come back before it has left.
+            # A subscription that this hub has migrated away may return before it has left.
             self.migrations.left(session, number)
             self.came += 1
             if self.balancer is not None:
-                self._carry(self.balancer.subscriber_came(self._now, *came_in))
+                self._execute(self.balancer.subscriber_came(self._now, *came_in))
         elif self.balancer is not None and self._settings.first_edge and session.redirected is not None:
-            # Behind the answer.
-            self._cluster.core.shell.call_later(0, self._send_on, session, number)
+            # After the reply.
+            self._cluster.core.shell.call_later(0, self._redirect_if_full, session, number)
 
     def unsubscribed(self, session: Subscriber, number: bytes) -> None:
         self.migrations.left(session, number)
 
-    def _send_on(self, session: Session, number: bytes) -> None:
-        """Who comes to a hub that takes no more goes to the edge with most room."""
+    def _redirect_if_full(self, session: Session, number: bytes) -> None:
+        """If this hub is full, redirect a new subscriber to the edge with most room."""
         node = (session.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, number)
         if self.balancer is None or not isinstance(node, TopicFilter) or node.topic not in self.topics:
             return
         hub = self.balancer.first_edge(self._now, self._measured())
         if hub is not None and hub in self.topics[node.topic]:
-            self.migrations.tell(MovingSubscription(session, number, node), hub)
+            self.migrations.push(MovingSubscription(session, number, node), hub)
 
     def _turn(self) -> None:
         balancer, probe, now = self.balancer, self.probe, self._now
@@ -223,7 +222,7 @@ class ContentEdge:
         probe.tick()
         self.migrations.expire(now)
         self.outcomes.poll(now, self._measured())
-        self._carry(balancer.poll(now))
+        self._execute(balancer.poll(now))
         joined = self.group.joined
         if joined is not None and now >= joined.until_s:
             self._part(joined)
@@ -232,13 +231,13 @@ class ContentEdge:
             self._choose(balancer)
         if now - self._detected_at >= self._settings.detection_s:
             self._detected_at = now
-            self._carry(balancer.detect(now, self._measured(), self.subscriptions.covers))
-            self._tell_load(is_urgent=False)
+            self._execute(balancer.detect(now, self._measured(), self.subscriptions.covers))
+            self._send_load(is_urgent=False)
         probe.sampler = balancer.sampler
 
-    def _heard(self, message: ControlMessage) -> None:
-        self.head.heard(message)
-        self.rooms.heard(message)
+    def _handle(self, message: ControlMessage) -> None:
+        self.head.handle(message)
+        self.rooms.handle(message)
         balancer, probe = self.balancer, self.probe
         if balancer is None or probe is None:
             return
@@ -247,15 +246,15 @@ class ContentEdge:
             return
         if isinstance(message, LoadWanted):
             self.group.listeners[message.hub] = self._now + LISTENING_PIES * self._settings.pie_s_max
-            self._tell_load(is_urgent=True)
+            self._send_load(is_urgent=True)
             return
         if not any(message.hub in hubs for hubs in self.topics.values()):
-            # Of a head, or of an edge that this one balances with no longer.
+            # From a head, or from an edge that this edge no longer balances with.
             return
         if isinstance(message, Pie):
             message = msgspec.structs.replace(message, cluster=self.group.cluster_of(message.hub))
         if isinstance(message, SessionRequest) and self._is_full():
-            # It may have become so since its last detection, or have asked others in vain.
+            # This hub may have become full since its last detection, or its own requests may have failed.
             refusal = SessionReply(
                 hub=self._cluster.name, session=message.session, status=HubStatus.UNAVAILABLE
             )
@@ -267,7 +266,7 @@ class ContentEdge:
             return
         if isinstance(message, SessionReply) and message.status is HubStatus.OK:
             message = msgspec.structs.replace(message, load=message.load.with_costs_of(self._measured()))
-        self._carry(balancer.receive(self._now, message, self._measured(), self.subscriptions.covers))
+        self._execute(balancer.receive(self._now, message, self._measured(), self.subscriptions.covers))
         probe.sampler = balancer.sampler
 
     def _is_full(self) -> bool:
@@ -275,11 +274,11 @@ class ContentEdge:
 
     def _choose(self, balancer: EdgeBalancer) -> None:
         candidates = self.subscriptions.candidates(balancer.session[1])
-        self._carry(balancer.choose(self._now, self._measured(), candidates))
+        self._execute(balancer.choose(self._now, self._measured(), candidates))
 
     @property
     def state(self) -> str:
-        """What it is doing, as others are told; empty: this hub is no edge."""
+        """State of this edge, as shown in INFO and sent to other hubs; empty: this hub is no edge."""
         return "" if self.balancer is None else self.balancer.phase.value
 
     @property
@@ -304,7 +303,7 @@ class ContentEdge:
             content_moved=self.moved,
             content_came=self.came,
             content_publishers_moved=self.head.publishers.moved,
-            content_nonsense=self.control.nonsense,
+            content_nonsense=self.control.invalid,
             content_placed=self.rooms.sent,
             content_estimated_input_ratio=estimated.input_ratio,
             content_estimated_output_ratio=estimated.output_ratio,
@@ -314,14 +313,14 @@ class ContentEdge:
             content_realised_delay_s=realised.delay_s,
         )
 
-    # What it decides.
+    # Effects.
 
-    def _carry(self, effects: Iterable[BalancingEffect]) -> None:
+    def _execute(self, effects: Iterable[BalancingEffect]) -> None:
         for effect in effects:
             if isinstance(effect, SendControl):
                 self.control.send(effect.hub, effect.message)
             elif isinstance(effect, Announce):
-                self._tell_load(is_urgent=True)
+                self._send_load(is_urgent=True)
             elif isinstance(effect, MigrateSubscribers):
                 self._migrate(effect)
             elif isinstance(effect, SessionEnded):
@@ -331,11 +330,15 @@ class ContentEdge:
                     self.moved += effect.subscribers
                     self.migrations.end()
 
-    def _tell_load(self, *, is_urgent: bool) -> None:
-        """A PIE to each neighbour and to the heads that compare their clusters, if one is due."""
+    def _send_load(self, *, is_urgent: bool) -> None:
+        """Send a PIE to each edge of the group, its heads and listeners, if one is due."""
         assert self.balancer is not None, "only an edge balances"
         pie = self.balancer.pie(self._now, self._measured(), is_urgent=is_urgent)
-        for hub in sorted(self.group.told(self._now).union(*self.topics.values())) if pie is not None else ():
+        for hub in (
+            sorted(self.group.load_receivers(self._now).union(*self.topics.values()))
+            if pie is not None
+            else ()
+        ):
             assert pie is not None
             self.control.send(hub, pie)
 
@@ -355,7 +358,7 @@ class ContentEdge:
         return self._cluster.core.now()
 
     def _measured(self) -> EdgeLoad:
-        """Anew at most once in a tenth of a second."""
+        """The measured load, updated at most every 0.1 s."""
         at, load = self._load
         if self.probe is not None and not at <= self._now < at + 0.1:
             load = self.probe.load(self.subscriptions.count)

@@ -1,10 +1,10 @@
 """This hub as the head of a cluster: it compares loads with neighbours and starts sessions.
 
 The shell of `HeadBalancer`. Edges send their load to their head; heads send each other the mean. While two clusters are
-joined, the edges of both balance with each other as those of one cluster do. Heads that differ by themselves move
+joined, the edges of both balance with each other like those of one cluster. If the heads' own loads differ, they move
 publishers (`content_publishers`).
 
-Always true: a hub without edges below it, or without a neighbouring cluster, has no such balancer and no timer.
+Always true: a hub without edges that follow it, or without a neighbouring cluster, has no such balancer and no timer.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class ContentHead:
         self._settings = cluster.core.settings.content
         self._turn_s = turn_s
         self.balancer: HeadBalancer | None = None
-        # The edges below this hub, and by neighbouring head those below it.
+        # The edges that follow this hub; and by neighbouring head, its edges.
         self.edges: frozenset[str] = frozenset()
         self.neighbours: dict[str, frozenset[str]] = {}
         self.publishers = ContentPublishers(cluster)
         self._detected_at = 0.0
         self._timer: Timer | None = None
-        # Times that this cluster was joined with another.
+        # Number of times that this cluster was joined with another.
         self.joins = 0
 
     def routed(self, topics: Mapping[bytes, TopicClusters]) -> None:
-        """The plan has changed, or which hubs are alive."""
+        """The plan or the set of live hubs has changed."""
         name, before = self._cluster.name, self.edges.union(self.neighbours)
         self.publishers.routed(topics)
         own = [clusters for clusters in topics.values() if name in clusters.edges]
@@ -59,7 +59,7 @@ class ContentHead:
                 self.neighbours[head] = self.neighbours.get(head, frozenset()) | clusters.edges[head]
         if self.balancer is not None:
             for hub in sorted(before - self.edges.union(self.neighbours)):
-                self._carry(self.balancer.lost(self._now, hub))
+                self._execute(self.balancer.lost(self._now, hub))
         if self.neighbours and self.balancer is None:
             self.balancer = HeadBalancer(name, self._settings)
             self._detected_at = self._now
@@ -75,11 +75,11 @@ class ContentHead:
 
     @property
     def state(self) -> str:
-        """What the cluster is doing; empty: this hub is no head with a neighbour."""
+        """State of the cluster; empty: this hub is no head with a neighbour."""
         return "" if self.balancer is None else self.balancer.phase.value
 
-    def heard(self, message: ControlMessage) -> None:
-        """A message of a hub that shares a topic with this one; what is not for a head changes nothing."""
+    def handle(self, message: ControlMessage) -> None:
+        """Handle a message of a hub that shares a topic with this one; messages not for a head are ignored."""
         if self.balancer is None:
             return
         if isinstance(message, Pie) and not message.is_global:
@@ -87,11 +87,11 @@ class ContentHead:
             if cluster:
                 self.balancer.receive(self._now, msgspec.structs.replace(message, cluster=cluster))
         elif message.hub in self.neighbours:
-            self._carry(self.balancer.receive(self._now, message))
+            self._execute(self.balancer.receive(self._now, message))
 
     def _cluster_of(self, edge: str) -> str:
-        """The cluster of an edge, as this head counts it: its own, or the one it is joined with; empty: another."""
-        assert self.balancer is not None, "it was asked before"
+        """The cluster that this head counts an edge in: its own, or the joined one; empty: another."""
+        assert self.balancer is not None, "the caller has checked it"
         if edge in self.edges:
             return self._cluster.name
         joined = self.balancer.joined
@@ -102,20 +102,20 @@ class ContentHead:
         if balancer is None:
             return
         self._timer = self._cluster.core.shell.call_later(self._turn_s, self._turn)
-        self._carry(balancer.poll(now))
+        self._execute(balancer.poll(now))
         self.publishers.tick(now)
         if now - self._detected_at >= self._settings.detection_s:
             self._detected_at = now
-            self._carry(balancer.detect(now))
+            self._execute(balancer.detect(now))
             self.publishers.look(now, balancer.head_uses)
-            self._tell_load(is_urgent=False)
+            self._send_load(is_urgent=False)
 
-    def _carry(self, effects: Iterable[HeadEffect]) -> None:
+    def _execute(self, effects: Iterable[HeadEffect]) -> None:
         for effect in effects:
             if isinstance(effect, SendControl):
                 self._control.send(effect.hub, effect.message)
             elif isinstance(effect, Announce):
-                self._tell_load(is_urgent=True)
+                self._send_load(is_urgent=True)
             else:
                 is_joined = isinstance(effect, JoinClusters)
                 self.joins += is_joined
@@ -123,8 +123,8 @@ class ContentHead:
                 for edge in sorted(self.edges):
                     self._control.send(edge, kind(hub=self._cluster.name, cluster=effect.cluster))
 
-    def _tell_load(self, *, is_urgent: bool) -> None:
-        """A global PIE to each neighbour, if one is due."""
+    def _send_load(self, *, is_urgent: bool) -> None:
+        """Send a global PIE to each neighbour, if one is due."""
         assert self.balancer is not None, "only a head with neighbours balances"
         pie = self.balancer.pie(self._now, self.publishers.use, is_urgent=is_urgent)
         for head in sorted(self.neighbours) if pie is not None else ():

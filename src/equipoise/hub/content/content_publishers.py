@@ -1,9 +1,9 @@
 """Publishers of content topics at this head: their rates, and the transfer of publishers to other heads.
 
-A smart client that is sent there (`eq.seat`) waits until all that it has published here has its position, then goes:
-its messages stay in order. Plain clients stay.
+A smart client that is redirected (`eq.seat`) waits until all its messages published here have positions, then changes
+heads, so its messages stay in order. Plain clients stay.
 
-Always true: what is remembered is of sessions that have published here since the last look.
+Always true: only sessions that have published here since the last `look` are counted.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class ContentPublishers:
     def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
         self._settings = cluster.core.settings.content
-        # By content topic that this hub is a head of, the neighbouring heads.
+        # By content topic of which this hub is a head, the neighbouring heads.
         self._heads: dict[bytes, frozenset[str]] = {}
-        # Publishes since the last look, by session and topic; one for several messages that came together.
+        # Publishes since the last `look`, by session and topic; messages published together count once.
         self._sent: Counter[tuple[Session, bytes]] = Counter()
         self._looked_at = self._still_until = 0.0
-        # Of the latest seconds: when, the CPU time used until then, and publishes until then.
+        # Samples of the latest seconds: time, CPU time used, and publishes so far.
         self._used: deque[tuple[float, float, int]] = deque()
         self._count = 0
-        # Publishers sent to other heads.
+        # Number of publishers redirected to other heads.
         self.moved = 0
 
     def count_for(self, redirects: TopicRedirects) -> None:
@@ -57,13 +57,13 @@ class ContentPublishers:
             self._used.clear()
 
     def published(self, session: Session, topic: bytes) -> None:
-        """A smart client publishes here to a topic that this hub is a head of."""
+        """A smart client publishes here to a topic of which this hub is a head."""
         self._count += 1
         self._sent[session, topic] += 1
 
     @property
     def use(self) -> HeadUse:
-        """Within the window."""
+        """CPU ratio and publishes per second of this head, within the window."""
         if len(self._used) < 2:
             return HeadUse(ratio=0.0, rate=0.0)
         (began_at, began, before), (now, used, count) = self._used[0], self._used[-1]
@@ -76,7 +76,7 @@ class ContentPublishers:
             self._used.popleft()
 
     def look(self, now: float, others: Mapping[str, HeadUse]) -> None:
-        """Send publishers to a head that differs, if one does, once in a window."""
+        """Redirect publishers to a less loaded head, if one differs enough; at most once per window."""
         passed_s = now - self._looked_at
         if passed_s < self._settings.window_s:
             return

@@ -1,9 +1,10 @@
 """Control messages between hubs about content topics, published to `$at/HUB/content` at each hub.
 
-It is pub/sub like all else: an operator may listen to any hub's, and a hub that is dead hears nothing. Only the link is
-another one (`control_links`): a hub with a long backlog of messages hears these in its next turn.
+They are ordinary pub/sub messages: an operator can subscribe to any hub's, and messages to a dead hub are lost. Only
+the link is a separate one (`control_links`), so that a hub with a long backlog of messages receives these in its next
+turn.
 
-Always true: what is no message of a hub that shares a content topic with this one is counted, and changes nothing.
+Always true: anything but a message of a hub that shares a content topic with this one is counted, and ignored.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ def control_name(hub: str) -> bytes:
 
 
 class ControlTopic:
-    """Owned by a ContentEdge. `hear` is called in a turn of its own for each message of a hub in `peers`."""
+    """Owned by a ContentEdge. `handle` is called in a turn of its own for each message of a hub in `peers`."""
 
-    def __init__(self, cluster: ClusterPort, hear: Callable[[ControlMessage], None]) -> None:
+    def __init__(self, cluster: ClusterPort, handle: Callable[[ControlMessage], None]) -> None:
         self._cluster = cluster
-        self._hear = hear
+        self._handle = handle
         self._reader = hiredis.Reader()
         self._inside: tuple[Topic, Session] | None = None
-        # Hubs that are listened to. Any hub may ask for the load of this one.
+        # Hubs whose messages are accepted. Any serving hub may request the load of this one.
         self.peers: frozenset[str] = frozenset()
-        # Messages sent and heard; and what was none.
-        self.sent = self.heard = self.nonsense = 0
+        # Messages sent and received; and invalid ones.
+        self.sent = self.received = self.invalid = 0
 
     def open(self) -> None:
-        """Listen, unless this hub does: by a session without a connection."""
+        """Subscribe to this hub's control topic, if it is not yet, by a session without a connection."""
         core = self._cluster.core
         topic = None if self._inside is not None else core.make_topic(control_name(self._cluster.name))
         if topic is not None:
@@ -61,7 +62,7 @@ class ControlTopic:
             self._cluster.control.end()
 
     def send(self, hub: str, message: ControlMessage) -> None:
-        """To a hub that is alive; what is lost on the way is sent again by none."""
+        """Send a message to a serving hub; lost messages are not resent."""
         if hub not in self._cluster.router.serving:
             return
         frame = ControlFrame(control_name(hub), [encode(message)])
@@ -69,9 +70,9 @@ class ControlTopic:
             self.sent += 1
 
     def publish(self, frame: ControlFrame) -> None:
-        """Another hub publishes to a topic that lives here."""
+        """Another hub publishes to a control topic whose home is this hub."""
         if self._cluster.router.home(frame.topic) != self._cluster.name or not self._submit(frame):
-            self.nonsense += 1
+            self.invalid += 1
 
     def _submit(self, frame: ControlFrame) -> bool:
         core = self._cluster.core
@@ -81,16 +82,16 @@ class ControlTopic:
         return topic is not None
 
     def _receive(self, data: bytes) -> None:
-        """What the hub writes to a subscriber: whole frames."""
+        """The `write` of the session: decode the frames that the hub writes to a subscriber."""
         self._reader.feed(data)
         while (frame := self._reader.gets()) is not False:
             payload = frame[-1] if isinstance(frame, list) else b""
             message = decode(payload) if isinstance(payload, bytes) else None
             if message is None or not self._is_peer(message):
-                self.nonsense += 1
+                self.invalid += 1
             else:
-                self.heard += 1
-                self._cluster.core.shell.call_later(0, self._hear, message)
+                self.received += 1
+                self._cluster.core.shell.call_later(0, self._handle, message)
 
     def _is_peer(self, message: ControlMessage) -> bool:
         known = self._cluster.router.serving if isinstance(message, LoadWanted) else self.peers

@@ -1,14 +1,14 @@
-"""What an edge measures of its content topics: how long messages take, what they match, what is written of them.
+"""Measurements of an edge's content topics: processing times, matches and output of messages.
 
-The matching delay of a message is from taking it to having written its outputs. Connections gather what a turn writes,
-and send it at the end of the turn: of that time a run has the part that it has of the bytes. Topics of one hub are
-measured, and profiled, together: there a subscription is its filter with the topic as one more constraint, so that
-covers and profiles never mix topics.
+The matching delay of a message is the time from its arrival until its outputs are written. Connections gather the
+output of a turn and send it at the end of the turn; that time is divided among the runs by their bytes. All topics of a
+hub are measured and profiled together: a subscription is represented by its filter with the topic as one more
+constraint, so that covers and profiles never mix topics.
 
-Delays are wall-clock time, so a hub with half a core has twice the delay. CPU time is compared with the part of a core
-that the hub gets while it works: a hub that gets a tenth of a core, and uses all of that, has a CPU ratio of 1.
+Delays are wall-clock time, so a hub with half a core has twice the delay. CPU time is related to the part of a core
+that the hub gets while it works: a hub that gets a tenth of a core, and uses all of it, has a CPU ratio of 1.
 
-Always true: what is measured here concerns topics whose subscribers this hub carries as an edge, and no others.
+Always true: only topics of which this hub is an edge are measured.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 __all__ = ["EdgeProbe", "covers_of", "tagged"]
 
-# The attribute that a topic's name is taken for. No subscriber's filter that asks for it is profiled.
+# The attribute that stands for the topic's name. Subscribers' filters on an attribute of this name are not profiled.
 TOPIC_PATH = "$topic"
-# What a hub can send, where no operator has said: 1 Gbit/s.
+# Default output bandwidth of a hub: 1 Gbit/s.
 BANDWIDTH_BYTES_PER_S = 125e6
-# What a smart subscription with its filter takes of the memory.
+# Memory of a smart subscription with its filter.
 SUBSCRIPTION_BYTES = 2_000
-# A covering set of more filters is not told: finding it would keep the hub for more than 40 ms.
+# The covering set of more filters is not computed: it would block the hub for more than 40 ms.
 COVERED_MAX = 20_000
-# Of work on runs within the window, with less of it nothing is said of the part of a core that the hub gets.
+# Seconds of work on runs within the window below which the hub's part of a core is not estimated.
 WORK_S_MIN = 0.01
 _ALL = 1 << 60
 
 
 def tagged(topic: bytes, filter: Filter) -> Filter | None:
-    """The filter with the topic as one more constraint; None: it has one by that name."""
+    """The filter with the topic as one more constraint; None: it has a constraint on an attribute of that name."""
     if filter.of(TOPIC_PATH) is not None:
         return None
     constraint = Constraint(TOPIC_PATH, ValueType.STRING, (topic.decode("latin-1"),))
@@ -53,7 +53,7 @@ def tagged(topic: bytes, filter: Filter) -> Filter | None:
 
 
 def covers_of(filters: Iterable[Filter]) -> tuple[str, ...]:
-    """The texts of the filters that no other covers; empty, which is no mistake, if there are very many."""
+    """The texts of the covering set of the filters; empty, which is permitted, if there are very many filters."""
     distinct = dict.fromkeys(filters)
     if len(distinct) > COVERED_MAX:
         return ()
@@ -81,7 +81,7 @@ class _MeasuredTopic(Protocol):
 
 
 class _MeasuredRun(NamedTuple):
-    """Of messages that are taken for equal: what one of them took is not known."""
+    """Measurements of a run. Its messages count as equal, because the cost of a single one is unknown."""
 
     messages: int
     work_s: float
@@ -93,7 +93,7 @@ class _MeasuredRun(NamedTuple):
 
 
 class _CpuSample(NamedTuple):
-    """Sums so far: of the processor, of work on runs by the wall clock, and of the processor meanwhile."""
+    """Sums so far: CPU time, wall-clock time of work on runs, and CPU time of work on runs."""
 
     at: float
     cpu_s: float
@@ -102,7 +102,7 @@ class _CpuSample(NamedTuple):
 
 
 class EdgeProbe:
-    """Owned by a ContentEdge, told of each run by the filters of its topics."""
+    """Owned by a ContentEdge; the filters of its topics report each run to it."""
 
     def __init__(
         self, shell: _Shell, settings: BalancingSettings, bandwidth_bytes_per_s: float | None
@@ -117,19 +117,19 @@ class EdgeProbe:
             match_s=None,
         )
         self._run_work_s = self._run_cpu_s = 0.0
-        # Of the latest seconds.
+        # Samples of the latest seconds.
         self._cpu: deque[_CpuSample] = deque([self._cpu_sample()])
-        # Runs of this turn whose outputs are yet to be sent, and what had been sent when it began.
+        # Runs of this turn whose output is not sent yet; and the output sent before the turn.
         self._unsent: list[_MeasuredRun] = []
         self._sent_before = 0.0, 0
-        # Messages since the beginning.
+        # Number of messages measured.
         self.messages = 0
-        # While a session samples.
+        # Set while a session samples.
         self.sampler: PressSampler[Filter] | None = None
         self._keys: dict[tuple[bytes, Filter], Filter | None] = {}
 
     def tick(self) -> None:
-        """Once a second."""
+        """Take a sample of CPU time; called once per turn of the edge."""
         self._cpu.append(self._cpu_sample())
         oldest = self._cpu[-1].at - self._window_s
         while len(self._cpu) > 2 and self._cpu[1].at <= oldest:
@@ -138,7 +138,7 @@ class EdgeProbe:
             self._keys.clear()
 
     def load(self, subscriptions: int) -> EdgeLoad:
-        """`subscriptions`: those of all topics that stay."""
+        """The load of the window. `subscriptions`: the number, over all topics, without those migrating away."""
         memory, now = self._shell.memory_bytes() or 1, self._now()
         options = {
             "subscriptions": subscriptions,
@@ -153,7 +153,7 @@ class EdgeProbe:
         return _CpuSample(self._now(), self._shell.cpu_s(), self._run_work_s, self._run_cpu_s)
 
     def _cpu_ratio(self) -> float:
-        """CPU time over what the hub would get."""
+        """CPU time used, divided by the CPU time that the hub could get."""
         first, last = self._cpu[0], self._cpu[-1]
         if last.at <= first.at:
             return 0.0
@@ -169,7 +169,7 @@ class EdgeProbe:
     def delivered(
         self, filters: TopicFilters, topic: _MeasuredTopic, run: MatchedRun, start: RunStart
     ) -> None:
-        """A run was matched and written."""
+        """Record a run that was matched and written."""
         work_s, bytes_out = self._shell.work_s() - start.work_s, topic.bytes_out - start.bytes_out
         self._run_work_s += work_s
         self._run_cpu_s += self._shell.cpu_s() - start.cpu_s
@@ -194,7 +194,7 @@ class EdgeProbe:
             self._sample(self.sampler, topic.name, run)
 
     def _note_soon(self, run: _MeasuredRun) -> None:
-        """Count the run, once its outputs are sent."""
+        """Count the run, once its output is sent."""
         sent = self._shell.turns.sent()
         if sent is None:
             self._note(run, 0.0)
@@ -205,13 +205,13 @@ class EdgeProbe:
         self._unsent.append(run)
 
     def _note_sent(self) -> None:
-        """The turn is over: what its runs have written is sent."""
+        """The turn is over, and the output of its runs is sent: count them."""
         runs, self._unsent = self._unsent, []
         (before_s, before), (after_s, after) = (
             self._sent_before,
             self._shell.turns.sent() or self._sent_before,
         )
-        # Others have written in this turn, too.
+        # The turn's output includes that of other work.
         gathered = max(after - before, sum(run.bytes_out for run in runs))
         for run in runs:
             self._note(run, (after_s - before_s) * run.bytes_out / gathered if gathered else 0.0)

@@ -1,10 +1,10 @@
-"""This hub as one that is no edge of a content topic: it sends new subscribers by filter to the edge with most room.
+"""At a hub that is no edge of a content topic: redirect new subscribers by filter to the edge with most room.
 
-A hub that a subscriber comes to asks the edges of the topic for their load (`LoadWanted`). They answer with a PIE, and
-send it the next ones, too, for a while. The subscriber is redirected once all edges have answered, or after `reply_s`;
-until then this hub relays. A head prefers its own edges as long as one of them has room.
+When a client subscribes, the hub requests the load of the topic's edges (`LoadWanted`). They reply with a PIE, and send
+the next ones, too, for a while. The subscriber is redirected once all edges have replied, or after `reply_s`; until
+then this hub relays. A head prefers its own edges while one of them has room.
 
-Always true: a subscriber is redirected within `reply_s`, whether or not an edge has answered.
+Always true: a subscriber is redirected within `reply_s`, whether or not an edge has replied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["EdgeRooms"]
 
 
 class _Newcomer(NamedTuple):
-    """A subscription that is still to be redirected."""
+    """A subscription that waits to be redirected."""
 
     client: Session
     number: bytes
@@ -48,34 +48,34 @@ class EdgeRooms:
         self._migrations = migrations
         self._settings = cluster.core.settings.content
         self._first_edge = FirstEdge(self._settings)
-        # By edge, when it was last asked, and the latest PIE that it sent.
+        # By edge, the time of the last request, and its latest PIE.
         self.asked: dict[str, float] = {}
         self._pies: dict[str, Pie] = {}
         self._waiting: list[_Newcomer] = []
         self._timer: Timer | None = None
-        # Subscriptions that were sent to an edge that was chosen here.
+        # Number of subscriptions redirected to an edge chosen here.
         self.sent = 0
 
     def receive(self, client: Session, number: bytes, topic: bytes) -> bool:
-        """Redirect a new subscription, soon; False: others do, this hub is an edge or there is no choice."""
+        """Redirect a new subscription, soon; False: not needed here, as this hub is an edge or there is no choice."""
         edges = self._edges(topic) if self._settings.first_edge else ()
         if len(edges) < 2:
             return False
         self._ask(edges)
         self._waiting.append(_Newcomer(client, number, topic, self._now + self._settings.reply_s))
         if self._timer is None:
-            # Behind the answer to the subscription.
+            # After the reply to the subscription.
             self._timer = self._cluster.core.shell.call_later(0, self._place)
         return True
 
-    def heard(self, message: ControlMessage) -> None:
+    def handle(self, message: ControlMessage) -> None:
         if isinstance(message, Pie) and not message.is_global and message.hub in self.asked:
             self._pies[message.hub] = message
             if self._waiting:
                 self._schedule(0)
 
     def routed(self) -> None:
-        """The plan has changed, or which hubs are alive: what was known of hubs that died is void."""
+        """The plan or the set of live hubs has changed: discard the loads of dead hubs."""
         serving = self._cluster.router.serving
         self.asked = {hub: at_s for hub, at_s in self.asked.items() if hub in serving and self._is_new(at_s)}
         self._pies = {hub: pie for hub, pie in self._pies.items() if hub in self.asked}
@@ -86,7 +86,7 @@ class EdgeRooms:
             self._timer = None
 
     def _edges(self, topic: bytes) -> tuple[str, ...]:
-        """The edges of a content topic; empty: it is none, or this hub is one of them."""
+        """The edges of a content topic; empty: it is no content topic, or this hub is one of its edges."""
         placement = self._cluster.router.placement(topic)
         is_edge = self._cluster.name in placement.edges
         return () if placement.mode is not Mode.CONTENT or is_edge else placement.edges
@@ -105,7 +105,7 @@ class EdgeRooms:
         return self._now - asked_s < LISTENING_PIES * self._settings.pie_s_max
 
     def _place(self) -> None:
-        """Redirect those of whose edges enough is known."""
+        """Redirect the subscriptions whose edges have all replied, or whose time is up."""
         self._timer = None
         now_s, waiting, self._waiting = self._now, self._waiting, []
         for newcomer in waiting:
@@ -117,7 +117,7 @@ class EdgeRooms:
             self._schedule(self._waiting[0].until_s - now_s)
 
     def _redirect(self, newcomer: _Newcomer) -> None:
-        """Tell the client the homes of the topic, and the one that it should be at."""
+        """Push the homes of the topic to the client, and the edge to subscribe at."""
         client, number, topic, _ = newcomer
         if client.is_closing:
             return
@@ -125,10 +125,10 @@ class EdgeRooms:
         node = (client.subscriptions or NO_SUBSCRIPTIONS).get(Kind.FILTERED, number)
         hub = self._choose(topic) if isinstance(node, TopicFilter) and node.topic == topic else None
         if hub is not None and isinstance(node, TopicFilter):
-            self.sent += self._migrations.tell(MovingSubscription(client, number, node), hub)
+            self.sent += self._migrations.push(MovingSubscription(client, number, node), hub)
 
     def _choose(self, topic: bytes) -> str | None:
-        """The edge with most room; None: no edge has told its load, or this hub has become one."""
+        """The edge with most room; None: no edge has sent its load, or this hub has become an edge."""
         edges = self._edges(topic)
         pies = {edge: self._pies[edge] for edge in edges if edge in self._pies}
         own = clusters_of(self._cluster.router.placement(topic)).edges.get(self._cluster.name, ())

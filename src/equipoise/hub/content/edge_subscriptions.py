@@ -1,7 +1,7 @@
-"""The subscriptions by filter of the content topics that this hub is an edge of: their covers, and who can move.
+"""The subscriptions by filter at an edge: their covers, and the ones that can migrate.
 
-In the core a subscription is its filter with the topic as one more constraint (`edge_probe`), so a session covers all
-topics that two edges share.
+The balancer represents a subscription by its filter with the topic as one more constraint (`edge_probe`), so a session
+covers all topics that two edges share.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class EdgeSubscriptions:
     def __init__(self, cluster: ClusterPort, migrations: EdgeMigrations) -> None:
         self._index = cluster.core.index
         self._migrations = migrations
-        # By content topic that this hub is an edge of, the other edges that it balances with.
+        # By content topic of which this hub is an edge, the other edges that it balances with.
         self.topics: Mapping[bytes, frozenset[str]] = {}
 
     @property
     def count(self) -> int:
-        """Those that stay."""
+        """Number of subscriptions that are not migrating away."""
         return sum(content.subscriptions - content.leaving for _, content in self._contents())
 
     def covers(self) -> tuple[str, ...]:
@@ -47,18 +47,18 @@ class EdgeSubscriptions:
         )
 
     def candidates(self, hub: str) -> list[OffloadedSubscription]:
-        """Of topics that the other hub is an edge of, too: by filter, how many can move, and how many stay."""
+        """Of topics shared with the other edge: by filter, the number of subscriptions that can migrate, and cannot."""
         found: list[OffloadedSubscription] = []
         for key, node in self._shared(hub):
             moving = len(self._staying(node))
             fixed = node.subscriptions - moving - node.leaving
             if moving or fixed:
-                # Those that stay count, too: what they match does not go with others.
+                # Those that cannot migrate count too: their messages are still needed here.
                 found.append(OffloadedSubscription(key, moving, fixed))
         return found
 
     def chosen(self, hub: str, chosen: Iterable[ChosenSubscribers]) -> list[MovingSubscription]:
-        """As many of each filter as were chosen, as far as they are still here."""
+        """The chosen number of subscriptions of each filter, as far as they are still here."""
         wanted = {each.filter: each.subscribers for each in chosen}
         moving: list[MovingSubscription] = []
         for key, node in self._shared(hub):

@@ -1,10 +1,10 @@
-"""Filters of a hub's clients: `PSUBSCRIBE '$filter TOPIC FILTER'`, EQ.FSUBSCRIBE, what is allowed of them.
+"""Filters of a hub's clients: `PSUBSCRIBE '$filter TOPIC FILTER'`, EQ.FSUBSCRIBE, and their limits.
 
-A filter is spelled as a pattern so that every Redis client can ask for one, and hears by the very text that it sent. A
-name that begins with `$` is the system's, so no pattern that a client could have meant is lost. Smart clients have a
-command of their own, since they need positions.
+A filter is written as a pattern so that every Redis client can use one; its messages name the text that the client
+sent. Names that begin with `$` are reserved, so no ordinary pattern is mistaken for a filter. Smart clients use a
+command of their own, because they need positions.
 
-Always true: each filter is counted once against `filters_max`, as its first subscriber's user's.
+Always true: each filter is counted once against `filters_max`, for the user of its first subscriber.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FILTER_WORD = b"$filter"
 
 
 def read_request(text: bytes, topic_bytes_max: int) -> FilterRequest | str:
-    """The request, or why it cannot be read, with a byte of the whole text."""
+    """Parse the request; return the error text, with the byte offset of the error, if it is invalid."""
     begin = len(FILTER_WORD) + 1
     try:
         if text[begin - 1 : begin] != b" ":
@@ -69,7 +69,7 @@ class _OtherHubs(Protocol):
 
 
 class _Hub(Protocol):
-    # Replaced when the hub begins a new life.
+    # Replaced when the hub begins a new incarnation.
     quotas: Quotas
     specs: TopicSpecs
 
@@ -87,10 +87,10 @@ class Filtering:
     def __init__(self, core: _Hub) -> None:
         self._core = core
         self.fine_now = core.shell.fine_now
-        # Different filters of all topics, and subscriptions to them.
+        # Number of different filters of all topics, and of subscriptions to them.
         self.filters = 0
         self.subscriptions = 0
-        # Messages looked at, subscriptions that they matched, and seconds of matching.
+        # Messages evaluated, subscriptions that they matched, and seconds of matching.
         self.messages = 0
         self.matches = 0
         self.matching_s = 0.0
@@ -103,7 +103,7 @@ class Filtering:
         return AttributeSource.PAYLOAD if spec is None or spec.attributes is None else spec.attributes
 
     def facts(self) -> dict[str, float]:
-        """For INFO and for the metrics."""
+        """Counters for INFO and metrics."""
         return {
             "filters": self.filters,
             "filter_subscriptions": self.subscriptions,
@@ -115,7 +115,7 @@ class Filtering:
     def objection(
         self, session: Session, requests: Collection[FilterRequest], index: TopicIndex
     ) -> str | None:
-        """Why the session may not subscribe to all of these."""
+        """The error text if the session may not subscribe to all of these; else None."""
         new = 0
         for request in requests:
             if problem := denied(session, request.topic):
@@ -131,7 +131,7 @@ class Filtering:
         return self._core.quotas.objection(Resource.FILTERS, owner_of(session.user), new) if new else None
 
     def _no_room(self, content: TopicFilters, filter: Filter, session: Subscriber) -> str | None:
-        """Why the topic takes no more of what the filter needs: from any user, or from this one."""
+        """The error text if the topic's index has no room for the filter, in total or for this user; else None."""
         if (excess := content.index.objection(filter)) is not None:
             return f"ERR this topic has {excess} already, which is the maximum"
         owner, user_share = owner_of(session.user), self._core.limits.user_share
@@ -152,7 +152,10 @@ class Filtering:
         *,
         is_smart: bool = False,
     ) -> TopicFilter | str:
-        """`text`: what was sent, or the number of a subscription with positions. Or why the topic has no room."""
+        """Add a subscription; return the error text if the topic has no room for it.
+
+        `text`: the text that the client sent, or the number of a subscription with positions.
+        """
         content = topic.content
         if content is None:
             content = TopicFilters(self, lambda: self.source_of(topic))
@@ -160,7 +163,7 @@ class Filtering:
             index.set_content(topic, content)
         node = content.index.get(filter)
         if node is None:
-            # Judged again: one command may bring thousands.
+            # Checked again, because one command may add thousands of filters.
             problem = self._no_room(content, filter, session)
             if problem is not None:
                 return problem
@@ -212,7 +215,7 @@ def streams_of(topic: Topic) -> list[Topic]:
 
 
 def denied(session: Session, topic: bytes) -> str | None:
-    """Why the session may have no filters on the topic."""
+    """The error text if the session may not use filters on the topic; else None."""
     for action in (Action.SUBSCRIBE, Action.FILTER):
         if not session.may(action, topic):
             return denial(session, action, topic)

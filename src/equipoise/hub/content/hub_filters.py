@@ -1,12 +1,12 @@
-"""The filters that other hubs ask of one topic here, and the stage that sends these hubs what matches.
+"""The filters that other hubs have requested for one topic here, and the stage that sends them the matching messages.
 
-A hub that follows by filters gets *spans*: positions that a frame accounts for, and of these the messages it wants.
-What matches nothing is accounted for with the next message that does, or by a frame of its own (`account`), so the hub
-always learns how far the stream is, and a hole is a loss as it is for others.
+A hub that follows by filters receives *spans*: positions that a frame accounts for, with the messages of these that
+match. Messages that do not match are accounted for with the next one that does, or by a frame of its own (`account`).
+So the hub always learns the stream's position, and a hole means a loss as for other hubs.
 
 Always true:
-    for each such hub, `LinkFilters.n` is the last position that it knows of, or that was lost here before;
-    a span that is sent holds no position that was lost on its way here.
+    for each such hub, `LinkFilters.n` is the last position that was accounted for to it, or that was lost here before;
+    a span contains no position that was lost before it reached this hub.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ class _Topic(Protocol):
 
 
 class LinkStats(Protocol):
-    """What is counted of all topics of the hub, and what to call when a hub has yet to learn of messages."""
+    """Counters over all topics of the hub, and the call when coverage is due."""
 
-    # Messages that other hubs did not have to be sent.
+    # Messages that filters kept off links.
     kept_off: int
 
     def fine_now(self) -> float: ...
     def note_matching(self, matching_s: float) -> None: ...
     def note_silence(self, topic: Any) -> None:
-        """Another hub has to learn within a quarter of a second how far the topic is."""
+        """Send the coverage of the topic to other hubs within COVERAGE_S."""
 
 
 class HubFilter(FilterNode):
-    """A filter and the links to the hubs that asked for it."""
+    """A filter and the links to the hubs that have requested it."""
 
     __slots__ = ("links",)
 
@@ -70,17 +70,17 @@ class HubFilter(FilterNode):
 
 
 class LinkFilters:
-    """What one hub has asked for."""
+    """The requests of one hub."""
 
     __slots__ = ("epoch", "filters", "is_narrow", "is_too_much", "n", "takes_all")
 
     def __init__(self, epoch: int, n: int) -> None:
         self.filters: dict[Filter, HubFilter] = {}
-        # Whether it gets spans; and, of a hub that does, whether all messages are wanted: it is to get everything as
-        # soon as this hub does.
+        # Whether the hub receives spans; and whether these contain all messages, until this hub itself receives
+        # everything.
         self.is_narrow = False
         self.takes_all = False
-        # Whether it has asked for more than the topic's index can take, or for what this hub cannot read.
+        # Whether it has requested more filters than the topic's index has room for, or an unknown one.
         self.is_too_much = False
         self.epoch = epoch
         self.n = n
@@ -94,14 +94,14 @@ class HubFilters:
     def __init__(self, stats: LinkStats, source: Callable[[], AttributeSource], bytes_max: int) -> None:
         self._stats = stats
         self._source = source
-        # What one frame may hold of payloads.
+        # Most payload bytes in one frame.
         self._bytes_max = bytes_max
         self.index: FilterIndex[HubFilter] = FilterIndex()
         self.links: dict[OutLink, LinkFilters] = {}
-        # The run of another hub that was numbered last: hubs have to know where it comes from.
+        # The run of another hub that was numbered last, whose origin has to be sent to followers.
         self.origin: Submission | None = None
 
-    # What hubs ask for.
+    # Requests.
 
     def is_narrow(self, link: OutLink) -> bool:
         asked = self.links.get(link)
@@ -113,7 +113,7 @@ class HubFilters:
         return asked is not None and asked.is_narrow and not asked.takes_all
 
     def add(self, link: OutLink, filters: Iterable[Filter]) -> tuple[list[Filter], bool]:
-        """Those that no hub asked for before; and whether all are there: the topic may not be able to take so many."""
+        """Add filters; return the new ones, and whether all were added: the topic's index may have no room."""
         asked = self.links[link]
         new: list[Filter] = []
         for filter in filters:
@@ -129,7 +129,7 @@ class HubFilters:
         return new, True
 
     def remove(self, link: OutLink, filters: Iterable[Filter]) -> list[Filter]:
-        """Those that no hub asks for any more."""
+        """Remove filters; return those that no hub requests any more."""
         asked = self.links[link]
         gone: list[Filter] = []
         for filter in filters:
@@ -141,7 +141,7 @@ class HubFilters:
                     gone.append(filter)
         return gone
 
-    # What they get.
+    # Delivery.
 
     def deliver(self, topic: _Topic, links: Sequence[OutLink], first: int, payloads: Sequence[bytes]) -> None:
         """Send a run of messages to the links, the first of them at position `first`."""
@@ -168,7 +168,7 @@ class HubFilters:
             kept_off += len(payloads) - len(found)
             if found:
                 if self.origin is not None and self.origin.payloads is payloads:
-                    # What the hub does not get it has not seen: see hub/cluster/failover.py.
+                    # The hub counts as having received only the messages sent to it: see hub/cluster/failover.py.
                     name_origin((link,), topic.name, self.origin, found[-1])
                 self._send(topic, link, asked, first, payloads, found)
             is_silent |= not found or found[-1] != len(payloads) - 1
@@ -203,8 +203,8 @@ class HubFilters:
             topic.meter.note_egress(len(chosen), sent)
 
     def account(self, topic: _Topic, only: OutLink | None = None) -> None:
-        """Tell the hubs, or one of them, of all positions up to the present one that they do not know of."""
-        # A hub that has asked and waits to be taken in has been sent nothing.
+        """Send the hubs, or one of them, the span up to the current position, if it is not accounted for."""
+        # A hub that waits to be attached has received nothing.
         for link in topic.relays or ():
             asked = self.links.get(link) if only in (None, link) else None
             if asked is not None and asked.is_narrow and asked.epoch == topic.epoch and asked.n < topic.n:
@@ -212,7 +212,7 @@ class HubFilters:
                 asked.n = topic.n
 
     def jump(self, topic: _Topic, epoch: int, n: int) -> None:
-        """The topic goes on after this position, and what lies between is not known here."""
+        """The topic continues after this position; the messages between were not received here."""
         self.account(topic)
         for asked in self.links.values():
             asked.epoch, asked.n = epoch, n

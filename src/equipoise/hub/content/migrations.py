@@ -1,17 +1,14 @@
-"""Send subscribers by filter from this hub to another edge of their topic.
+"""Migrate subscribers by filter from this hub to another edge of their topic.
 
-A smart client that follows routes is pushed, ahead of all that waits for it,
-
+A smart client that has requested redirects receives the push, ahead of all held output,
     eq.edge number :version address session :total
+and subscribes at that edge. It unsubscribes here once this hub has accounted for the position at which its subscription
+began there (stream/merge.py), so no message is lost or received twice. `session` is the session of two edges, and
+`total` the number of subscriptions that it migrates: the client passes both to the new edge, which counts. Other
+clients stay. Clients receive the push one after another, like redirects after a move (`redirects_per_s`).
 
-and attaches at that edge; it leaves this one when this one has accounted for the position that it was taken in at there
-(stream/merge.py), so nothing is lost and nothing comes twice. `session` names what two hubs have agreed on, and `total`
-how many subscriptions it moves: the client passes both on to the edge, which counts. Clients that know no routes stay.
-
-Many are told one after another, as those that a topic leaves are (`redirects_per_s`).
-
-Always true: `leaving` of a filter, and of all of a topic, counts those that were told and are still here, until they
-are given up.
+Always true: `leaving` of a filter, and of all filters of a topic, counts the subscriptions that were sent away and are
+still here, until their time is up.
 """
 
 from __future__ import annotations
@@ -32,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EdgeMigrations", "MovingSubscription", "movable"]
 
-# How often those that wait are told.
+# Interval between pushes to waiting subscriptions, in seconds.
 TURN_S = 0.05
 
 
 class MovingSubscription(NamedTuple):
-    """One subscription of a client, by filter, that is to go to another edge."""
+    """One subscription of a client, by filter, that migrates to another edge."""
 
     client: Session
     number: bytes
@@ -45,18 +42,18 @@ class MovingSubscription(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """What one subscription is told."""
+    """A waiting push to one subscription."""
 
     moving: MovingSubscription
     hub: str
     session: str
     total: int
-    # When it counts as staying again, if it is still here.
+    # Time from which it counts as staying again, if it is still here.
     until_s: float
 
 
 def movable(node: TopicFilter) -> list[MovingSubscription]:
-    """The subscriptions to a filter that can be sent elsewhere."""
+    """The subscriptions to a filter that can migrate: those of smart clients that follow redirects."""
     found: list[MovingSubscription] = []
     for client, numbers in {} if node.smart is None else node.smart.numbers.items():
         if isinstance(client, Session) and client.redirected is not None and client.proto == 3:
@@ -65,7 +62,7 @@ def movable(node: TopicFilter) -> list[MovingSubscription]:
 
 
 def _number(spelled: bytes) -> bytes:
-    """Of a subscription, of how pushes have it."""
+    """The number of a subscription, from its encoded form in pushes."""
     return spelled[spelled.index(b"\n") + 1 : -2]
 
 
@@ -76,10 +73,10 @@ class EdgeMigrations:
         self._cluster = cluster
         self._turn_max = max(1, round(cluster.core.settings.cluster.redirects_per_s * TURN_S))
         self._waiting: deque[_Order] = deque()
-        # By client and number, those that were told and are still here: until when they count as leaving.
+        # By client and number, subscriptions that were pushed and are still here: the time until they count as leaving.
         self._leaving: dict[tuple[Subscriber, bytes], tuple[TopicFilters, SmartMembers, float]] = {}
         self._timer: Timer | None = None
-        # Pushes so far.
+        # Number of pushes.
         self.count = 0
 
     def close(self) -> None:
@@ -98,29 +95,29 @@ class EdgeMigrations:
         total: int,
         until_s: float,
     ) -> None:
-        """Tell these, one after another, that they are to be at the hub; until then they are no load of this one."""
+        """Migrate these subscriptions to the hub, one push after another; until `until_s` they count as leaving."""
         self._waiting += (_Order(moving, hub, session, total, until_s) for moving in subscriptions)
         if self._timer is None:
             self._turn()
 
     def end(self) -> None:
-        """Those that have not been told stay."""
+        """Drop the waiting pushes: these subscriptions stay."""
         self._waiting.clear()
 
     def left(self, client: Subscriber, number: bytes) -> None:
-        """The subscription has gone."""
+        """The subscription has ended here, or counts as staying again."""
         known = self._leaving.pop((client, number), None)
         if known is not None:
             known[0].leaving -= 1
             known[1].leaving -= 1
 
     def expire(self, now_s: float) -> None:
-        """Who is still here after so long stays, as far as this hub can tell."""
+        """Count subscriptions that are still here after their time as staying."""
         for client, number in [key for key, (*_, until_s) in self._leaving.items() if until_s <= now_s]:
             self.left(client, number)
 
-    def tell(self, moving: MovingSubscription, hub: str, session: str = "", total: int = 0) -> bool:
-        """Whether the client could be told."""
+    def push(self, moving: MovingSubscription, hub: str, session: str = "", total: int = 0) -> bool:
+        """Push `eq.edge` to the client; return whether it was sent."""
         client, number, node = moving
         router, members = self._cluster.router, node.smart
         address = router.address(hub, is_tls=client.is_tls)
@@ -133,15 +130,15 @@ class EdgeMigrations:
         return not client.is_closing
 
     def _turn(self) -> None:
-        """Tell the next few."""
+        """Send the next pushes."""
         self._timer = None
         topics = self._cluster.core.index.topics
         for _ in range(min(self._turn_max, len(self._waiting))):
             moving, hub, session, total, until_s = self._waiting.popleft()
             key = moving.client, moving.number
-            if key not in self._leaving and self.tell(moving, hub, session, total):
+            if key not in self._leaving and self.push(moving, hub, session, total):
                 members, content = moving.filter.smart, topics[moving.filter.topic].content
-                assert members is not None and content is not None, "it was told"
+                assert members is not None and content is not None, "the subscription exists"
                 self._leaving[key] = content, members, until_s
                 members.leaving += 1
                 content.leaving += 1

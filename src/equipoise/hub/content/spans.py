@@ -1,21 +1,18 @@
-"""The subscribers by filter that know positions, and what each push to them accounts for.
+"""Subscribers by filter with positions, and the positions that each push to them accounts for.
 
-Such a subscriber sees holes that are no losses, so each push names the positions that it accounts for, and of these the
-messages that the filter matches:
-
+For such a subscriber a hole in the positions need not be a loss, so each push names the positions that it accounts for,
+with the messages of these that the filter matches:
     eq.fmessage number epoch first count (position payload) …
+Messages that do not match are accounted for with the next one that does, before every push about the topic's streams,
+and on request (EQ.COVER). One encoding serves all subscribers of a filter: a later subscriber ignores positions before
+its own.
 
-What matches nothing is accounted for by the next message that does, ahead of every push that says how the topic's
-streams go on, and when the client asks (EQ.COVER). One encoding serves all subscribers of a filter: who came later has
-passed what comes first.
-
-Where there are many subscribers, they learn what all of them have to in slices (`announce`), each before anything else
-comes to it.
+If there are many subscribers, announcements reach them in slices (`announce`), each before any other push to it.
 
 Always true:
-    `SmartMembers.at` is at or behind the position up to which each of its subscribers knows the stream;
-    a span that is sent holds no position that was lost on its way here;
-    a subscriber gets announcements and messages in the order in which they were made.
+    `SmartMembers.at` is at or behind the position up to which each of its subscribers has the stream;
+    a span contains no position that was lost before it reached this hub;
+    a subscriber receives announcements and messages in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLICE", "FilterSpans", "SmartMembers", "SpannedStream"]
 
-# Subscribers that learn something in one turn: some 5 ms.
+# Subscribers that receive an announcement in one turn: about 5 ms.
 SLICE = 1_000
 
 
@@ -59,39 +56,38 @@ class SmartMembers:
     __slots__ = ("at", "count", "leaving", "numbers")
 
     def __init__(self) -> None:
-        # By session, the numbers of its subscriptions to the filter, as its pushes have them.
+        # By session, the numbers of its subscriptions to the filter, encoded as in pushes.
         self.numbers: dict[Subscriber, tuple[bytes, ...]] = {}
         self.count = 0
-        # Of these, how many were sent to another edge and are still here.
+        # Number of these that migrate to another edge and are still here.
         self.leaving = 0
-        # By stream, up to where they know it.
+        # By stream, the position that was accounted for to all of them.
         self.at: dict[bytes, tuple[int, int]] = {}
 
 
 class _Mark(NamedTuple):
-    """Where a stream stood when something was announced, in the epoch that clients see."""
+    """The position of a stream at an announcement, in the epoch shown to clients."""
 
     lane: bytes
     shown_epoch: int
     n: int
-    # Where its epoch begins here, and what lies behind the last loss, as far as is known.
+    # The position at which its epoch begins here, and the position of the last loss; None: unknown.
     start: tuple[int, int] | None
     floor: tuple[int, int] | None
 
     def base(self, at: tuple[int, int] | None) -> int:
-        """The position of the epoch up to which subscribers who were told up to `at` know the stream, or will find a
-        hole."""
+        """The position up to which subscribers with coverage up to `at` have the stream, or will detect a loss."""
         if at is None or at[0] != self.shown_epoch:
             at = self.start
         if at is None or at[0] != self.shown_epoch:
-            # A stream that has just begun, and no message of which was here, has nothing to account for.
+            # A stream that has just begun, without a message here, has nothing to account for.
             return self.n
         floor = self.floor or at
         return max(at, floor)[1] if floor[0] == self.shown_epoch else at[1]
 
 
 class _Notice(NamedTuple):
-    """What all subscribers learn: how far the streams are, then a frame, if there is one."""
+    """An announcement to all subscribers: the positions of streams, then a frame, if there is one."""
 
     marks: Sequence[_Mark]
     frame: bytes
@@ -115,17 +111,17 @@ class FilterSpans:
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """`call_soon`: call something in the next turn."""
         self._call_soon = call_soon
-        # Those of all filters that have such subscribers; and these, each with the number of its subscriptions.
+        # The members of all filters with such subscribers; and by subscriber, its number of subscriptions.
         self.filters: dict[SmartMembers, None] = {}
         self.sessions: dict[Subscriber, int] = {}
         self._filters_of: dict[Subscriber, dict[SmartMembers, None]] = {}
-        # What has been announced and not reached all; how many notices there were; and by subscriber that has yet to
-        # learn of some, the number of the first of them.
+        # Announcements that have not reached all subscribers; the number of all so far; and by waiting subscriber, the
+        # number of its first pending one.
         self._notices: list[_Notice] = []
         self._made = 0
         self._waiting: dict[Subscriber, int] = {}
-        # By stream: the position behind which its epoch begins here, for those that came before the epoch did; and the
-        # one behind the last loss.
+        # By stream: the position after which its epoch begins here, for earlier subscribers; and the one after the last
+        # loss.
         self._starts: dict[bytes, tuple[int, int]] = {}
         self._floors: dict[bytes, tuple[int, int]] = {}
 
@@ -136,7 +132,7 @@ class FilterSpans:
         number: bytes,
         streams: Iterable[SpannedStream],
     ) -> None:
-        self._tell(session)
+        self._push_pending(session)
         if not members.numbers:
             self.filters[members] = None
             members.at = {stream.lane: (stream.shown_epoch, stream.n) for stream in streams}
@@ -159,7 +155,7 @@ class FilterSpans:
             del self.sessions[session], self._filters_of[session]
             self._waiting.pop(session, None)
 
-    # What they get.
+    # Delivery.
 
     def deliver(
         self,
@@ -169,11 +165,11 @@ class FilterSpans:
         payloads: Sequence[bytes],
         hits: Mapping[SmartMembers, Sequence[int]],
     ) -> None:
-        """A run of messages of the stream, the first at `first`; by filter, which of them match."""
+        """Push a run of messages of the stream, the first at `first`; `hits`: by filter, the indexes that match."""
         self._note_run(stream, first)
         for members, found in hits.items():
             for session in tuple(members.numbers) if self._waiting else ():
-                self._tell(session)
+                self._push_pending(session)
             positions = [first + i for i in found]
             base = self._mark(stream).base(members.at.get(stream.lane))
             backlogs.messages = len(found)
@@ -184,7 +180,7 @@ class FilterSpans:
             _write(stream, members, head, tail)
 
     def _note_run(self, stream: SpannedStream, first: int) -> None:
-        """The first run of an epoch says where the epoch begins here, if nothing has before."""
+        """Record where the epoch begins here, at its first run, unless that is known."""
         start = self._starts.get(stream.lane)
         if start is None or start[0] != stream.shown_epoch:
             self._starts[stream.lane] = (stream.shown_epoch, first - 1)
@@ -192,7 +188,7 @@ class FilterSpans:
     def announce(
         self, streams: Iterable[SpannedStream], frame: bytes, ahead: Iterable[Subscriber] = ()
     ) -> None:
-        """Have all subscribers learn how far the streams are, and then a frame about them; those `ahead` at once."""
+        """Push the positions of the streams to all subscribers, then a frame about them; to `ahead` at once."""
         if len(self.sessions) <= SLICE and not self._waiting:
             for stream in streams:
                 self.account(stream)
@@ -201,10 +197,10 @@ class FilterSpans:
             return
         self._notify(_Notice([self._mark(stream) for stream in streams], frame))
         for session in ahead:
-            self._tell(session)
+            self._push_pending(session)
 
     def account(self, stream: SpannedStream) -> None:
-        """Tell all subscribers of the positions up to the present one that they do not know of."""
+        """Push the span up to the current position to all subscribers, if it is not accounted for."""
         if len(self.sessions) > SLICE or self._waiting:
             self._notify(_Notice([self._mark(stream)], b""))
             return
@@ -226,14 +222,14 @@ class FilterSpans:
         self._made += 1
 
     def _go_on(self) -> None:
-        """Tell the next ones."""
+        """Push to the next slice of subscribers."""
         for session in list(islice(self._waiting, SLICE)):
-            self._tell(session)
+            self._push_pending(session)
         if self._waiting:
             self._call_soon(self._go_on)
 
-    def _tell(self, session: Subscriber) -> None:
-        """What was announced and the subscriber has not been told."""
+    def _push_pending(self, session: Subscriber) -> None:
+        """Push the pending announcements to a subscriber."""
         number = self._waiting.pop(session, None)
         if number is None:
             return
@@ -256,15 +252,15 @@ class FilterSpans:
     def cover(
         self, members: SmartMembers, session: Subscriber, number: bytes, streams: Iterable[SpannedStream]
     ) -> None:
-        """Tell one subscriber."""
-        self._tell(session)
+        """Push the spans of all streams to one subscription."""
+        self._push_pending(session)
         for stream in streams:
             self._account_to(session, members, self._mark(stream), (bulk(number),))
 
     def jump(self, stream: SpannedStream, epoch: int, n: int) -> None:
-        """The stream goes on after this position, and what lies between never came here."""
+        """The stream continues after this position; the messages between were not received here."""
         self.account(stream)
-        # Of a durable topic clients see one epoch.
+        # A durable topic shows one constant epoch to clients.
         shown = epoch if stream.epoch == stream.shown_epoch else stream.shown_epoch
         self._starts[stream.lane] = self._floors[stream.lane] = (shown, n)
 
@@ -280,7 +276,7 @@ def _push(
     positions: Sequence[int] = (),
     payloads: Sequence[bytes] = (),
 ) -> tuple[bytes, bytes]:
-    """What comes before the subscription's number, and what comes behind it."""
+    """The bytes of the push before and after the subscription's number."""
     lane, kind = stream.lane, Kind.FILTERED
     words = 5 + bool(lane) + 2 * len(payloads)
     parts = [bulk(lane)] if lane else []
@@ -291,7 +287,7 @@ def _push(
 
 
 def _write(stream: SpannedStream, members: SmartMembers, head: bytes, tail: bytes) -> None:
-    # A copy: a subscriber that is written to may be cut, and its filters with it.
+    # A copy, because a subscriber may be disconnected by the write, and its filters removed.
     for session, numbers in tuple(members.numbers.items()):
         for number in numbers:
             frame = b"%b%b%b" % (head, number, tail)

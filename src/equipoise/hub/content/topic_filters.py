@@ -1,13 +1,13 @@
 """The filters of one topic at a hub, and the stage that delivers to their subscribers.
 
-Filters are no members of a compiled audience: they come and go by the thousand, and a message goes to few of them. They
-are one stage of it, so that topics without filters do not know of them.
+Filters are not members of a compiled audience: they are added and removed by the thousand, and a message matches few of
+them. They are one stage of the audience, so topics without filters pay nothing for them.
 
-Plain subscribers are written to here; those that know positions in `spans`.
+This module writes to plain subscribers; `spans` writes to those with positions.
 
 Always true:
     each filter here has a subscriber; a topic without filters has no `TopicFilters`;
-    a subscriber gets a message once for each of its filters that match, with the very text that it sent.
+    a subscriber receives a message once for each of its filters that match, with the text that it sent.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = ["FilterStats", "MatchedRun", "RunProbe", "RunStart", "TopicFilter", "
 
 
 class FilterStats(Protocol):
-    """What is counted of matching, for all topics of the hub."""
+    """Counters of matching, over all topics of the hub."""
 
-    # Messages looked at, subscriptions that they matched, and seconds of matching.
+    # Messages evaluated, subscriptions that they matched, and seconds of matching.
     messages: int
     matches: int
     matching_s: float
 
     def fine_now(self) -> float: ...
     def call_soon(self, work: Callable[[], None]) -> object:
-        """Call it in the next turn."""
+        """Call `work` in the next turn."""
 
 
 class _RunNotes(Protocol):
@@ -55,7 +55,7 @@ class _Trunk(Protocol):
 
 
 class _Topic(SpannedStream, Protocol):
-    """The topic, or a lane of it, that a run is of."""
+    """The topic of a run, or a lane of it."""
 
     name: bytes
     delivered: int
@@ -65,7 +65,7 @@ class _Topic(SpannedStream, Protocol):
 
 
 class RunStart(NamedTuple):
-    """The clocks and the counter when a run began: of work and of the processor in seconds, and of bytes written."""
+    """At the start of a run: the clock of work and the CPU time in seconds, and the counter of bytes written."""
 
     work_s: float
     cpu_s: float
@@ -73,7 +73,7 @@ class RunStart(NamedTuple):
 
 
 class RunProbe(Protocol):
-    """Measures what runs of messages cost, while this hub is an edge of the topic."""
+    """Measures the cost of runs of messages, while this hub is an edge of the topic."""
 
     def begin(self, topic: _Topic) -> RunStart: ...
     def delivered(self, filters: TopicFilters, topic: _Topic, run: MatchedRun, start: RunStart) -> None: ...
@@ -84,7 +84,7 @@ class MatchedRun(NamedTuple):
 
     payloads: Sequence[bytes]
     matched: Sequence[tuple[dict[str, Any] | None, Sequence[TopicFilter]]]
-    # Subscriptions that each went to.
+    # Number of subscriptions that each message was delivered to.
     counts: Sequence[int]
 
 
@@ -96,7 +96,7 @@ class TopicFilter(FilterNode):
     def __init__(self, filter: Filter, topic: bytes, owner: str) -> None:
         super().__init__(filter)
         self.topic = topic
-        # The user that subscribed first; the filter counts as this user's until it goes.
+        # The user that subscribed first; the filter counts towards this user's quota until it is removed.
         self.owner = owner
         self.members: dict[Subscriber, tuple[tuple[bytes, bytes], ...]] = {}
         # Its subscribers with positions; None for most.
@@ -112,7 +112,7 @@ class TopicFilter(FilterNode):
 
     @property
     def leaving(self) -> int:
-        """Subscriptions that were sent to another hub and are still here."""
+        """Number of subscriptions that migrate to another hub and are still here."""
         return 0 if self.smart is None else self.smart.leaving
 
     def add(self, session: Subscriber, text: bytes) -> None:
@@ -127,7 +127,7 @@ class TopicFilter(FilterNode):
             del self.members[session]
 
     def renew(self, session: Subscriber) -> None:
-        """The subscriber speaks another version of RESP."""
+        """The subscriber's RESP version has changed: encode the heads of its frames again."""
         if session in self.members:
             texts = [text for text, _ in self.members[session]]
             self.members[session] = tuple((text, _head(session.proto, text, self.topic)) for text in texts)
@@ -150,19 +150,19 @@ class TopicFilters:
 
     def __init__(self, stats: FilterStats, source: Callable[[], AttributeSource]) -> None:
         self._stats = stats
-        # Where messages of the topic have their attributes.
+        # Where messages of the topic carry their attributes.
         self._source = source
         self.index: FilterIndex[TopicFilter] = FilterIndex()
         # Subscribers, each with the number of its subscriptions here.
         self._sessions: dict[Subscriber, int] = {}
-        # What those with positions are told; None while there are none.
+        # Pushes to subscribers with positions; None while there are none.
         self.spans: FilterSpans | None = None
-        # Of the run that was delivered last: how many subscriptions each of its messages matched.
+        # By message of the run that was delivered last, the number of matching subscriptions.
         self.counts: list[int] = []
         self.subscriptions = 0
-        # Of these, how many were sent to another edge and are still here.
+        # Number of these that migrate to another edge and are still here.
         self.leaving = 0
-        # Of a content topic that this hub carries subscribers of.
+        # Set while this hub is an edge of the topic.
         self.probe: RunProbe | None = None
 
     @property
@@ -170,12 +170,12 @@ class TopicFilters:
         return self._sessions.keys()
 
     def plain_sessions(self) -> list[Subscriber]:
-        """Those with a subscription without positions."""
+        """Subscribers with a subscription without positions."""
         smart = {} if self.spans is None else self.spans.sessions
         return [session for session, count in self._sessions.items() if count > smart.get(session, 0)]
 
     def note(self, session: Subscriber, step: int) -> None:
-        """The subscriber has so many subscriptions more."""
+        """Add `step` to the subscriber's number of subscriptions."""
         self.subscriptions += step
         count = self._sessions.get(session, 0) + step
         if count:
@@ -186,7 +186,7 @@ class TopicFilters:
     def add_smart(
         self, node: TopicFilter, session: Subscriber, number: bytes, streams: Iterable[SpannedStream]
     ) -> None:
-        """A subscriber with positions, which is told of these streams from where they are."""
+        """Add a subscriber with positions, which has these streams up to their current positions."""
         if self.spans is None:
             self.spans = FilterSpans(self._stats.call_soon)
         if node.smart is None:
@@ -202,7 +202,7 @@ class TopicFilters:
             self.spans = None
 
     def deliver(self, backlogs: _RunNotes, topic: _Topic, first: int, payloads: Sequence[bytes]) -> None:
-        """`topic` may be a lane of the topic that the filters are for."""
+        """Deliver a run of messages. `topic` may be a lane of the filters' topic."""
         stats, probe = self._stats, self.probe
         start = None if probe is None else probe.begin(topic)
         matched: list[tuple[dict[str, Any] | None, Sequence[TopicFilter]]] = []
@@ -214,7 +214,7 @@ class TopicFilters:
         for i, payload in enumerate(payloads):
             began_at = stats.fine_now()
             attributes = attributes_of(payload, source)
-            # A copy: a subscriber that is written to may be cut, and its filters with it.
+            # A copy, because a subscriber may be disconnected by the write, and its filters removed.
             found = [] if attributes is None else listed(self.index.match(attributes))
             matching_s += stats.fine_now() - began_at
             count = 0
@@ -240,7 +240,7 @@ class TopicFilters:
             probe.delivered(self, topic, MatchedRun(payloads, matched, counts), start)
 
     def count(self, payloads: Sequence[bytes]) -> None:
-        """Count the subscribers that each message matches, unless `deliver` has done so: the home is another hub."""
+        """Count the subscribers that each message matches, if `deliver` has not, because the home is another hub."""
         if len(self.counts) == len(payloads):
             return
         source, counts = self._source(), []
@@ -251,7 +251,7 @@ class TopicFilters:
         self.counts = counts
 
     def replies(self, others: int) -> bytes:
-        """What PUBLISH answers for each message of the last run, with so many receivers beside the filters."""
+        """The replies to PUBLISH for the messages of the last run; `others`: receivers other than by filter."""
         return b"".join([integer(others + count) for count in self.counts])
 
 
@@ -270,6 +270,6 @@ def _write(topic: _Topic, found: list[TopicFilter], payload: bytes) -> int:
 
 
 def _head(proto: int, text: bytes, name: bytes) -> bytes:
-    """What comes before the payload in a `pmessage`."""
+    """The bytes before the payload in a `pmessage`."""
     mark = b">" if proto == 3 else b"*"
     return b"%b4\r\n%b%b%b" % (mark, bulk(b"pmessage"), bulk(text), bulk(name))

@@ -120,13 +120,13 @@ class UnsettledReplies:
         self._replies[replies] = None
         if not self._is_watching:
             self._is_watching = True
-            self._core.shell.call_later(_APART_S, self._look)
+            self._core.shell.call_later(_APART_S, self._check)
         return self._core.now()
 
     def remove(self, replies: GatheredReplies) -> None:
         self._replies.pop(replies, None)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         until = self._core.now() - _APART_S
         for replies in list(self._replies):
             if replies.owed_at > until:
@@ -136,7 +136,7 @@ class UnsettledReplies:
             replies.set_all_apart()
         self._is_watching = bool(self._replies)
         if self._is_watching:
-            self._core.shell.call_later(_APART_S, self._look)
+            self._core.shell.call_later(_APART_S, self._check)
 
 
 def _repeated(reply: bytes, count: int) -> Callable[[], bytes]:

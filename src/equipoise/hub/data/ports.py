@@ -60,10 +60,10 @@ class SharedReply(Protocol):
     (hub/logs/shared_read.py)."""
 
     def set_apart(self, session: Any, /) -> None:
-        """The session has sent more: make its reply an ordinary pending reply, in order."""
+        """The session has sent further commands: make its reply an ordinary pending reply, in order."""
 
     def leave(self, session: Any, /) -> None:
-        """The session has ended."""
+        """The session was closed."""
 
 
 class LinkEnd(Protocol):

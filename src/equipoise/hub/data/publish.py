@@ -65,7 +65,7 @@ def publish_batch(
     return (publish_run(core, session, name, payloads),), None
 
 
-def spelled_out(batch: Publishes | list[Command]) -> list[Command]:
+def as_commands(batch: Publishes | list[Command]) -> list[Command]:
     """The batch as a list of commands."""
     if isinstance(batch, Publishes):
         return [[b"PUBLISH", *message] for message in zip(*batch, strict=True)]
@@ -105,7 +105,7 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
     found = {name: core.topic_to_publish(session, name) for name in runs}
     known = [topic for topic in found.values() if not isinstance(topic, str)]
     is_shared = [not core.audience_of(topic).is_exclusive for topic in known]
-    if sum(is_shared) > 1 or any(_has_own_way(topic) for topic in known):
+    if sum(is_shared) > 1 or any(_is_special(topic) for topic in known):
         return None
     limited = [topic for topic in known if topic.limit is not None]
     if limited and not _take_for_all(core, limited, runs):
@@ -123,7 +123,7 @@ def _publish_grouped(core: SessionHost, session: Session, batch: Publishes) -> b
     return b"".join([replies[name] for name in topics])
 
 
-def _has_own_way(topic: Topic) -> bool:
+def _is_special(topic: Topic) -> bool:
     """Whether the topic's messages may wait for more than tokens, or differ in their replies."""
     if topic.stream is not None or topic.content is not None:
         return True

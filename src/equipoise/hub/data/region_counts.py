@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["PATTERN", "SHARD", "TOPIC", "Key", "RegionCounts", "parse_count", "spell_count"]
+__all__ = ["PATTERN", "SHARD", "TOPIC", "Key", "RegionCounts", "format_count", "parse_count"]
 
 # Kinds of names, as encoded in frames.
 TOPIC, PATTERN, SHARD = b"t", b"p", b"s"
@@ -22,13 +22,13 @@ ENTRIES_MAX = 200_000
 _DIGITS_MAX = 9
 
 
-def spell_count(key: Key, count: int) -> bytes:
+def format_count(key: Key, count: int) -> bytes:
     kind, name = key
     return b"%b%d %b" % (kind, count, name)
 
 
 def parse_count(word: bytes) -> tuple[Key, int]:
-    """Decode a count. Raises ValueError for any input that `spell_count` does not produce."""
+    """Decode a count. Raises ValueError for any input that `format_count` does not produce."""
     kind, (digits, space, name) = word[:1], word[1:].partition(b" ")
     if kind not in (TOPIC, PATTERN, SHARD) or not space or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         raise ValueError("not a count")
@@ -36,7 +36,7 @@ def parse_count(word: bytes) -> tuple[Key, int]:
 
 
 class RegionCounts:
-    """Owned by TopicIndex, which reports its own changes to `note`; counts of other hubs arrive through `heard`."""
+    """Owned by TopicIndex, which reports its own changes to `note`; counts of other hubs arrive through `update`."""
 
     def __init__(self) -> None:
         self._by_hub: dict[str, dict[Key, int]] = {}
@@ -68,7 +68,7 @@ class RegionCounts:
         """The names that have subscribers at other hubs."""
         return (name for other, name in list(self._totals) if other == kind)
 
-    def heard(self, hub: str, counts: Iterable[tuple[Key, int]], *, is_first: bool) -> list[Key]:
+    def update(self, hub: str, counts: Iterable[tuple[Key, int]], *, is_first: bool) -> list[Key]:
         """Apply the counts that a hub sent; `is_first` discards its previous counts. Return the keys that changed."""
         changed = self.forget(hub) if is_first else []
         known = self._by_hub.setdefault(hub, {})

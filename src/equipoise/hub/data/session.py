@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from equipoise.access import User
 from equipoise.hub.data.client_state import ClientState
-from equipoise.hub.data.publish import publish_batch, publish_run, spelled_out
+from equipoise.hub.data.publish import as_commands, publish_batch, publish_run
 from equipoise.hub.data.reply import OwedReplies, Reply, ReplyMode
 from equipoise.hub.data.turns import TURN_S
 from equipoise.resp import Command, Publishes, RequestReader, leading_publishes
@@ -82,7 +82,7 @@ class Session(ClientState):
                 if takes_columns:
                     self._publish(batch)
                 else:
-                    self._execute(spelled_out(batch))
+                    self._execute(as_commands(batch))
             elif batch:
                 if takes_columns and batch[0][0] == b"PUBLISH" and len(batch[0]) == 3:
                     self._publish_then_execute(batch)
@@ -181,7 +181,7 @@ class Session(ClientState):
         self._publish(burst)
         rest = commands[len(burst.topics) :]
         if self._waiting is not None:
-            self._waiting = [*spelled_out(self._waiting), *rest]
+            self._waiting = [*as_commands(self._waiting), *rest]
         elif not self.is_closing:
             self._execute(rest)
 
@@ -350,7 +350,7 @@ class Session(ClientState):
         if isinstance(waiting, Publishes) and self._owed is None:
             self._publish(waiting)
         else:
-            self._execute(spelled_out(waiting))
+            self._execute(as_commands(waiting))
         self._read_on()
         while self._held and self._waiting is None and not self.is_closing:
             self.receive(self._held.pop(0))

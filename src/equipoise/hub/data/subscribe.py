@@ -58,7 +58,7 @@ def subscribe(
                 facts += [integer(topic.shown_epoch), integer(topic.n if since is None else since)]
         session.push(push(facts, session.proto))
         if kind.is_by_name and isinstance(topic, Topic):
-            core.cluster.listening.greet(session, topic, kind)
+            core.cluster.subscriptions.greet(session, topic, kind)
     return None
 
 
@@ -262,9 +262,9 @@ def _detach(core: SessionHost, session: Session, kind: Kind, name: bytes) -> Non
 
 def _own_stream(core: SessionHost, session: Session, topic: Topic) -> list[bytes]:
     """The topic's stream that this hub numbers, its position, and the streams that the session does not receive."""
-    listening = core.cluster.listening
-    streams = listening.own(topic)
-    left_out = map(bulk, listening.left_out(session, topic))
+    subscriptions = core.cluster.subscriptions
+    streams = subscriptions.own(topic)
+    left_out = map(bulk, subscriptions.left_out(session, topic))
     if not streams:
         return [null(3), integer(0), integer(0), *left_out]
     return [bulk(streams[0].lane), integer(streams[0].shown_epoch), integer(streams[0].n), *left_out]

@@ -231,7 +231,7 @@ Form = tuple[int, Kind, bytes | None]
 MIXED_PIECE_BYTES = 64 * 1024
 
 
-class Listeners(Protocol):
+class SubscriberIndex(Protocol):
     """The part of the index of topics that compiling an audience needs."""
 
     @property
@@ -298,7 +298,7 @@ def deliver_to_hubs(topic: Topic, audience: Audience, first: int, payloads: Sequ
         link.write(data)
 
 
-def compile_audience(topic: Topic, index: Listeners) -> Audience:
+def compile_audience(topic: Topic, index: SubscriberIndex) -> Audience:
     forms_of = _forms_by_name(topic)
     if not topic.is_shard:
         index.match(topic)
@@ -360,7 +360,7 @@ def _forms_by_name(topic: Topic) -> dict[Subscriber, list[Form]]:
     return forms_of
 
 
-def _relays(topic: Topic, index: Listeners) -> tuple[list[OutLink], list[OutLink]]:
+def _relays(topic: Topic, index: SubscriberIndex) -> tuple[list[OutLink], list[OutLink]]:
     """Links to the hubs that receive all of the topic; and links to those that receive only what their filters match.
 
     The home also sends the topic to hubs that follow it by a pattern.

@@ -1,12 +1,13 @@
-"""The location of one client, as far as the hub knows it.
+"""The location of one client, as known to its hub.
 
-A smart client tells its coordinate and the round trip that it measured. Of a plain one the kernel knows the round trip
-and the direction is unknown: it is placed behind this hub, by that much higher. Seen from any other hub it is then as
-far as by way of this one: never less than it is, by the triangle inequality, and just what its messages take when their
-topic lives there, since a plain client stays where it is connected and this hub relays.
+A smart client reports its coordinate and its measured round trip. For a plain client only the round trip is known, from
+the kernel: it is placed at the hub's coordinate with that much more height. Its distance from any other hub is then the
+distance through this hub. By the triangle inequality that is never too short; and it is exact for messages of a topic
+with that home, because a plain client stays at its hub and the hub relays.
 
-Not taken: so high that the coordinate's distance to this hub is the round trip. Where hubs have heights themselves,
-others would look nearer than they can be. The client's distance from this hub is kept apart from that, as measured.
+Alternative not taken: a height for which the coordinate's distance to this hub is the round trip. If hubs have heights
+themselves, other hubs would appear nearer than possible. The client's measured distance from this hub is kept
+separately.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from equipoise.coordinates import Coordinate, CoordinateSettings
 
 __all__ = ["HOLDS_S", "Delays", "Place", "RoundTripReading", "Side", "behind"]
 
-# A leg that has changed by less than a twentieth and 50 µs has not changed.
+# A change of a leg by less than a twentieth plus 50 µs is ignored.
 _SAME_RATIO = 0.05
 _SAME_S = 0.000_05
-# Coordinates of clients and hubs that have not settled are off by less than so many times, as a rule.
+# Coordinates that have not converged usually overestimate distances by less than this factor.
 _DOUBT_FACTOR = 4.0
-# What is said holds for six reports of those that there are every 5 s; of a client that says it less often, for three.
+# A report is valid for 30 s, six intervals of 5 s; for a client that reports less often, for three of its intervals.
 HOLDS_S = 30.0
 _REPORTS = 3
 
 
 class Delays(NamedTuple):
-    """One way between this hub and some clients, half of each measured round trip, at quantiles of the clients."""
+    """Quantiles of the one-way delay (half the measured round trip) between this hub and some clients."""
 
     measured: int = 0
     delay_us_p50: int = 0
@@ -41,7 +42,7 @@ class Delays(NamedTuple):
 
     @classmethod
     def of(cls, legs_s: Sequence[float]) -> Delays:
-        """Rounded up, in value and in rank."""
+        """Quantiles of the legs, rounded up in value and in rank."""
         count = len(legs_s)
         if not count:
             return _NOT_MEASURED
@@ -55,7 +56,7 @@ _NOT_MEASURED = Delays()
 
 
 class Side(NamedTuple):
-    """The telemetry's columns of one side of a topic."""
+    """The telemetry columns of one side of a topic, its publishers or its subscribers."""
 
     at: bytes
     located: int
@@ -65,9 +66,9 @@ class Side(NamedTuple):
 
 
 class Place:
-    """One client's coordinate, and one way between it and this hub where that was measured, in seconds.
+    """One client's coordinate, and its one-way delay to this hub in seconds, if measured.
 
-    Compared by identity: as long as a client is where it was, its place is the same object.
+    Compared by identity: while a client's location does not change, its place is the same object.
     """
 
     __slots__ = ("_hub", "_side", "coordinate", "is_reported", "leg_s", "reported_at", "until")
@@ -77,20 +78,20 @@ class Place:
     ) -> None:
         self.coordinate = coordinate
         self.leg_s = leg_s
-        # Whether the client says so itself.
+        # Whether the client has reported it.
         self.is_reported = is_reported
-        # When it was last said, and until when that holds.
+        # Time of the last report, and the time until which it is valid.
         self.reported_at = self.until = 0.0
-        # What `alone` has made, and for which place of the hub.
+        # The cached result of `alone`, and the coordinate of the hub that it was computed for.
         self._hub: Coordinate | None = None
         self._side: Side | None = None
 
     def leg_from_s(self, hub: Coordinate) -> float:
-        """One way between the client and this hub, which is at `hub`."""
+        """One-way delay between the client and this hub, whose coordinate is `hub`."""
         return self.coordinate.distance_s(hub) / 2 if self.leg_s is None else self.leg_s
 
     def alone(self, hub: Coordinate) -> Side:
-        """The side of a topic that has this client only, as most have: made once for all of the client's topics."""
+        """The side of a topic with this client only, as for most topics; computed once for all topics of the client."""
         if self._side is None or self._hub is not hub:
             leg_us = math.ceil(1e6 * self.leg_from_s(hub))
             delays = Delays.of(() if self.leg_s is None else (self.leg_s,))
@@ -98,33 +99,34 @@ class Place:
         return self._side
 
     def is_plausible(self, hub: Coordinate, rtt_s: float, slack_s: float) -> bool:
-        """Whether a client can be there whose round trip to the hub is this, give or take.
+        """Whether the place is consistent with a round trip to the hub of `rtt_s`.
 
-        Only too far is too much to believe: nearer is what the kernel finds where connections end in between.
+        Only a place that is too far is implausible: the kernel measures a shorter round trip if a proxy ends the
+        connection.
         """
         far_s = max(self.coordinate.distance_s(hub), 2 * (self.leg_s or 0.0))
         return far_s <= _DOUBT_FACTOR * rtt_s + slack_s
 
     def said(self, now: float, former: Place | None) -> None:
-        """The client has said so just now, and that it was at `former` before, if anything."""
+        """The client has just reported this place, after the previous report `former`, if any."""
         interval_s = 0.0 if former is None else now - former.reported_at
         self.reported_at, self.until = now, now + max(HOLDS_S, _REPORTS * interval_s)
 
     def is_as(self, other: Place) -> bool:
-        """Whether the difference is not worth a word."""
+        """Whether the places differ by a negligible amount."""
         if self.coordinate != other.coordinate or (self.leg_s is None) != (other.leg_s is None):
             return False
         return _is_same(self.leg_s or 0.0, other.leg_s or 0.0)
 
 
 class RoundTripReading:
-    """What the kernel said of a client's connection, and the place that follows from it."""
+    """The round trip that the kernel measured for a client's connection, and the resulting place."""
 
     __slots__ = ("_hub", "_place", "rtt_s", "until")
 
     def __init__(self) -> None:
         self.rtt_s: float | None = None
-        # When it is time to ask again.
+        # Time of the next read.
         self.until = float("-inf")
         self._hub: Coordinate | None = None
         self._place: Place | None = None
@@ -135,14 +137,14 @@ class RoundTripReading:
             self.rtt_s, self._hub, self._place = rtt_s, None, None
 
     def place(self, hub: Coordinate, settings: CoordinateSettings) -> Place | None:
-        """Seen from the hub's present place; made anew only when that has changed."""
+        """The place, for the hub's current coordinate; computed again only when that has changed."""
         if self._hub is not hub and self.rtt_s is not None:
             self._hub, self._place = hub, behind(hub, self.rtt_s, settings)
         return self._place
 
 
 def behind(hub: Coordinate, rtt_s: float, settings: CoordinateSettings) -> Place:
-    """The place of a client of which only the round trip to the hub is known."""
+    """The place of a client for which only the round trip to the hub is known."""
     return Place(replace(hub.behind(rtt_s), error=settings.error_max), rtt_s / 2, is_reported=False)
 
 

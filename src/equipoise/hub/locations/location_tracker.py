@@ -1,12 +1,12 @@
-"""Refresh the locations of clients of topics in use, within bounds.
+"""Refresh the locations of clients of active topics, within bounds.
 
-Once per window, ahead of its records. A topic has its turn when a client has come or gone, when a client of it has
-moved, and some seconds after its last; how long that is depends on its size. So a window costs what has changed and a
-part of the rest, not all there is. What does not fit into a window has its turn in the next, those first that waited
-longest.
+Runs once per window, before its records. A topic is refreshed when a client has joined or left it, when one of its
+clients has moved, and periodically, at an interval that depends on its size. So the cost of a window depends on the
+changes, plus a part of the rest. Topics that do not fit into a window are refreshed in the next, those that waited
+longest first.
 
-From window to window little changes, so the columns of records made for a slice of topics are given again while they
-hold. Blocks of several windows then share them.
+Little changes from window to window, so the columns of a slice of topics are reused while they are current. Blocks of
+several windows then share them.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LocationTracker"]
 
-# Topics gone through in one go to find those of which something is noted: some 0.1 ms.
+# Topics scanned in one step for recorded activity: about 0.1 ms.
 SLICE = 1_000
-# Clients looked at in a window, each topic counting as two more: some 10 ms, a hundredth of the window.
+# Clients processed in a window, each topic counting as two more: about 10 ms, a hundredth of the window.
 CLIENTS_MAX = 8_000
 _TOPIC_COST = 2
-# The places of so many are remembered to see whether they are still the same: nothing is made anew then.
+# For topics with at most so many clients, their places are kept, so that an unchanged side is not computed again.
 FEW = 8
-# Of a client that moves so many topics are looked at ahead of their turn; a drone or a player has a handful.
+# Most topics of a client that moves that are refreshed early; a drone or a player has a handful.
 MOVED_MAX = 64
-# Names held against the patterns of clients that have moved, in a window: some 5 ms. What is not, is seen at its turn.
+# Most names matched per window with the patterns of clients that have moved: about 5 ms. Others wait for their turn.
 MATCHES_MAX = 10_000
 
 _meter: Callable[[Topic], TopicMeter] = attrgetter("meter")
@@ -69,22 +69,20 @@ class LocationTracker:
         self._core = core
         self._places = places
         self._columns = _Columns()
-        # By the second in which they are due. Each topic is awaited once, where its `second` says; other entries are
-        # void.
+        # Topics by the second in which they are due. The entry under a topic's `second` is valid; others are void.
         self._later: dict[int, deque[Topic]] = {}
-        # What the windows so far have left to be spent; below 0 where a large topic took more.
+        # Remaining budget of clients; negative after a large topic.
         self._left = 0
-        # Clients that have moved since the last window, by number, all of them connected; and patterns that some of
-        # them subscribe to.
+        # Ids of connected clients that have moved since the last window; and patterns that some of them subscribe to.
         self._moved: set[int] = set()
         self._moved_patterns: dict[Pattern, None] = {}
-        # How many names the present window may still hold against those.
+        # Remaining number of names that this window may match with these patterns.
         self._matches_left = MATCHES_MAX
-        # Whether topics may have places: those of clients that are known, or are known no longer.
+        # Whether topics may have places, current ones or ones to remove.
         self._is_stale = False
 
     def clear(self) -> None:
-        """All topics are gone."""
+        """All topics were removed."""
         self._later.clear()
         self._moved_patterns.clear()
 
@@ -92,10 +90,10 @@ class LocationTracker:
         self._moved.discard(session.id)
 
     def moved(self, session: Subscriber) -> None:
-        """A client is elsewhere than before: its topics have a turn in the next window.
+        """A client has moved: refresh its topics in the next window.
 
-        Those that it subscribes to by name are known. Those that it publishes to or subscribes to by pattern are found
-        when the window ends.
+        Topics that it subscribes to by name are marked now. Topics that it publishes to, or subscribes to by pattern,
+        are found at the end of the window.
         """
         now = self._core.now()
         self._moved.add(session.id)
@@ -109,11 +107,11 @@ class LocationTracker:
                     self._see_to(target, target.where, now)
 
     def columns_of(self, topics: Sequence[Topic]) -> dict[str, Values]:
-        """What records of these topics say of where their clients are; nothing while no client's location is known."""
+        """The location columns of records of these topics; none while no client's location is known."""
         return self._columns.of(topics) if self._is_stale else {}
 
     def renew(self, topics: Iterable[Topic]) -> Iterator[None]:
-        """Look at these, the topics in use, where it is time; in steps that each take a moment."""
+        """Refresh those of the active topics that are due, in steps of about a millisecond."""
         self._columns.begin()
         moved, patterns = self._moved, list(self._moved_patterns)
         self._moved, self._moved_patterns, self._matches_left = set(), {}, MATCHES_MAX
@@ -136,7 +134,7 @@ class LocationTracker:
         done = 0
         for topic in self._due(now):
             where = topic.where
-            assert where is not None, "what is due has been noted"
+            assert where is not None, "due topics have locations"
             cost = self._renew_few(topic, where, hub, now) or (yield from self._renew(topic, hub))
             self._left -= cost
             done += cost
@@ -145,14 +143,14 @@ class LocationTracker:
                 yield
 
     def _forget_all(self) -> None:
-        """No client reports a location any more."""
+        """No client's location is known any more: remove all locations."""
         for topic in self._core.index.topics.values():
             topic.where = None
         self._later.clear()
         self._is_stale = False
 
     def _note(self, topics: Sequence[Topic], now: float) -> None:
-        """See to those of which there is anything to note."""
+        """Schedule the topics with recorded activity, and new ones."""
         for topic, meter in zip(topics, map(_meter, topics), strict=True):
             if meter.is_noted or topic.where is None:
                 where = topic.where
@@ -164,7 +162,7 @@ class LocationTracker:
     def _find_moved(
         self, topics: Sequence[Topic], moved: set[int], patterns: Sequence[Pattern], now: float
     ) -> None:
-        """Let those have a turn to which a client publishes that has moved, or subscribes by a pattern."""
+        """Schedule the topics that a moved client publishes to, or subscribes to by a pattern."""
         patterns = patterns[: self._matches_left // len(topics)]
         self._matches_left -= len(topics) * len(patterns)
         for topic in topics:
@@ -176,7 +174,7 @@ class LocationTracker:
                 self._see_to(topic, where, now)
 
     def _see_to(self, topic: Topic, where: TopicLocations, now: float) -> None:
-        """Let the topic have its turn when it is due, if not earlier."""
+        """Schedule the topic for the time at which it is due, unless it is scheduled earlier."""
         due_at = where.due_at
         second = ceil(due_at) if due_at > now else int(now)
         if second < where.second:
@@ -184,7 +182,7 @@ class LocationTracker:
             self._later.setdefault(second, deque()).append(topic)
 
     def _due(self, now: float) -> Iterator[Topic]:
-        """Those that are due, the earliest first, as long as anything is left to be spent."""
+        """The topics that are due, the earliest first, while budget is left."""
         for second in sorted(second for second in self._later if second <= now):
             waiting = self._later[second]
             while waiting:
@@ -193,11 +191,11 @@ class LocationTracker:
                 topic = waiting.popleft()
                 where = topic.where
                 if where is None or where.second != second:
-                    # It has been given an earlier turn since.
+                    # The topic was scheduled earlier since.
                     continue
                 where.second = NEVER
                 if topic.meter is None:
-                    # In use no longer. When it is again, that is noted.
+                    # The topic is idle. Its next activity schedules it again.
                     continue
                 where.note(topic, now)
                 if where.due_at <= now:
@@ -207,9 +205,9 @@ class LocationTracker:
             del self._later[second]
 
     def _renew(self, topic: Topic, hub: Coordinate) -> Generator[None, None, int]:
-        """Make both sides of a topic with many clients anew; what it cost."""
+        """Compute both sides of a topic with many clients, in steps; return the cost."""
         core, where = self._core, topic.where
-        assert where is not None, "what is due has been noted"
+        assert where is not None, "due topics have locations"
         audience = topic.audience or core.audience_of(topic)
         publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
         size = len(publishers) + len(subscribers)
@@ -228,7 +226,7 @@ class LocationTracker:
         return size + _TOPIC_COST
 
     def _renew_few(self, topic: Topic, where: TopicLocations, hub: Coordinate, now: float) -> int:
-        """The same at once, and only as far as anything has changed; 0 if the topic has many clients."""
+        """Compute changed sides of a topic with few clients at once; return the cost, 0 if it has many clients."""
         core = self._core
         audience = topic.audience or core.audience_of(topic)
         publishers, subscribers = where.published_by(core.sessions), subscribed_by(topic, audience)
@@ -291,20 +289,20 @@ _SIDES = {name: attrgetter(name) for name in ("publishers", "subscribers")}
 
 
 class _Columns:
-    """Owned by Renewing. `begin` each window, then `of` slice by slice."""
+    """Owned by LocationTracker. `begin` each window, then `of` slice by slice."""
 
     def __init__(self) -> None:
         self._slice = 0
-        # By the number of the slice and the name of the side: the sides, and the columns that they make.
+        # By slice number and name of the side: the sides, and their columns.
         self._made: dict[tuple[int, str], tuple[list[Side | None], dict[str, Values]]] = {}
 
     def begin(self) -> None:
-        # Slices that the last window did not have are forgotten.
+        # Remove the columns of slices that the last window did not have.
         self._made = {key: made for key, made in self._made.items() if key[0] <= self._slice}
         self._slice = 0
 
     def of(self, topics: Sequence[Topic]) -> dict[str, Values]:
-        """Nothing where nothing is known of any of them."""
+        """The columns of a slice of topics; none if no location is known."""
         self._slice += 1
         known = list(map(_where_of, topics))
         if not any(known):

@@ -1,9 +1,10 @@
 """The locations of this hub and of its clients.
 
-Clients tell their places with EQ.WHERE; the kernel is asked about those that do not, when the location is wanted. One
-that says it is much farther than the kernel finds is taken as one that does not say: it would break any limit at will.
+Clients report their places with EQ.WHERE; for others, the hub reads the round trip from the kernel when it needs the
+location. A client that reports to be much farther than the kernel's measurement is treated as one without a report:
+otherwise it could break any latency limit at will.
 
-Always true: a place that is kept belongs to a session that is connected, so there are no more than connections.
+Always true: each place belongs to a connected session, so there are no more places than connections.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ class Locations:
         self._core = core
         self.settings = CoordinateSettings()
         self.probing = LocationProbes(core, self.settings)
-        # By session, where its client says it is.
+        # By session, the place that its client has reported.
         self._reported: dict[Subscriber, Place] = {}
-        # Those of them that cannot be where they say; what is kept of them is how far they are.
+        # Sessions with an implausible report; only their distance is kept.
         self._doubted: set[Subscriber] = set()
         self._doubt_s = core.settings.coordinates.distance_slack_s
-        # Of those that do not say, what the kernel said of their connections.
+        # For sessions without a report, the kernel's measurement.
         self._readings: dict[Subscriber, RoundTripReading] = {}
         self._tcp_rtt_for = core.settings.coordinates.tcp_rtt_for
-        # Those with a latency limit; none where there is no store to say so.
+        # The specs with a latency limit; empty without a store.
         self._limited = Specs()
         self.renewing = LocationTracker(core, self)
-        # The coordinate that was last asked for as bytes, and its bytes.
+        # The coordinate that was last encoded, and its bytes.
         self._written: tuple[Coordinate, bytes] | None = None
         self._origin = replace(Coordinate.unknown(self.settings), error=0.0)
 
@@ -57,16 +58,16 @@ class Locations:
 
     @property
     def own(self) -> Coordinate | None:
-        """Where this hub is, as others are to know it; None until it has found out.
+        """The announced coordinate of this hub; None until it is known.
 
-        One on its own is at the origin, and sure of it: there is nothing else to be placed by.
+        A hub without other hubs is at the origin, without error: it has no reference points.
         """
         return self.probing.stability.announced or (
             self._origin if self._core.cluster.router.is_only_hub else None
         )
 
     def own_bytes(self) -> bytes | None:
-        """The same as records have it."""
+        """The same, encoded as in records."""
         own = self.own
         if own is None:
             return None
@@ -75,7 +76,7 @@ class Locations:
         return self._written[1]
 
     def home_delays(self, topics: Sequence[Topic]) -> dict[str, Values]:
-        """The column `home_delay_us` of records of these topics; nothing where all of them live here."""
+        """The column `home_delay_us` of records of these topics; none if this hub is the home of all."""
         if self._core.cluster.is_alone or not self.is_known_of_some:
             return {}
         home_of, measured = self._core.cluster.router.home, self.probing.round_trip_s
@@ -89,11 +90,11 @@ class Locations:
     # --- clients
 
     def tell(self, session: Subscriber, place: Place) -> None:
-        """The session's client says where it is."""
+        """The session's client reports its place."""
         reported_s = None if place.leg_s is None else 2 * place.leg_s
         rtt_s = self._core.shell.round_trip_s(session.wire)
         if rtt_s is None:
-            # Where the kernel knows it, that counts: a client may say anything.
+            # The kernel's measurement has precedence, because a client may report anything.
             rtt_s = reported_s
             self._client_at(reported_s)
         elif self._tcp_rtt_for is TcpRttFor.NONE:
@@ -116,7 +117,7 @@ class Locations:
         self._readings.pop(session, None)
 
     def asked(self, session: Subscriber) -> None:
-        """A client measures this hub, and so does the kernel its client."""
+        """A client has requested this hub's coordinate: read its round trip from the kernel."""
         if self._tcp_rtt_for is not TcpRttFor.NONE and not self.probing.is_flat:
             self._client_at(self._core.shell.round_trip_s(session.wire))
 
@@ -131,20 +132,20 @@ class Locations:
         self.renewing.forget(session)
 
     def follow(self, specs: Specs) -> None:
-        """What topics need has changed. A pattern with a limit counts where a nearer one has none; no harm is done."""
+        """The specs have changed. A pattern with a limit counts even if a more specific spec has none (harmless)."""
         self._limited = Specs(spec for spec in specs if spec.latency_ms is not None)
 
     def asks_of(self, topic: bytes) -> bool:
-        """Whether the kernel is asked about clients of the topic."""
+        """Whether to read round trips of the topic's clients from the kernel."""
         if self._tcp_rtt_for is TcpRttFor.LIMITED:
             return len(self._limited) > 0 and self._limited.of(topic) is not None
         return self._tcp_rtt_for is TcpRttFor.ALL
 
     def of(self, session: Subscriber, hub: Coordinate, now: float, *, asks: bool = True) -> Place | None:
-        """Where the session's client is, if known; this hub is at `hub`. `asks`: the kernel, if need be."""
+        """The place of the session's client, if known. `hub`: this hub's coordinate; `asks`: may read TCP_INFO."""
         place = self._reported.get(session)
         if place is not None and now >= place.until:
-            # It reports no more, so it does not know itself, as one that has left its gateway.
+            # The client has stopped reporting, as after it has left its gateway.
             place = None
         if place is not None or not asks or session.is_closing:
             return place
@@ -157,22 +158,22 @@ class Locations:
 
     @property
     def is_known_of_some(self) -> bool:
-        """Whether it may be known of any client at all."""
+        """Whether the location of any client may be known."""
         if self._reported or self._tcp_rtt_for is TcpRttFor.ALL:
             return True
         return self._tcp_rtt_for is TcpRttFor.LIMITED and len(self._limited) > 0
 
     @property
     def located(self) -> int:
-        """Clients that have said where they are."""
+        """Number of clients with a report."""
         return len(self._reported)
 
     @property
     def doubted(self) -> int:
-        """Those of them that are not believed."""
+        """Number of clients with an implausible report."""
         return len(self._doubted)
 
     @property
     def read(self) -> int:
-        """Clients whose round trip the kernel has measured."""
+        """Number of clients whose round trip was read from the kernel."""
         return sum(reading.rtt_s is not None for reading in self._readings.values())

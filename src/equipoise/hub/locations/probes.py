@@ -1,12 +1,13 @@
 """Probe a few peers at a time over open links to find this hub's coordinate.
 
-A round trip is to be the network's and nothing else's. So a probe is sent only where it goes out at once and its answer
-can come back, and a hub that is asked answers only where the answer goes at once. A sample that crossed a reconnection
-of either link waited for that, and is left out; one that waited for a busy loop is what the estimator's median is for.
-A peer has one question at a time, however short rounds are: an answer that is on its way is worth more than another.
+The round trip must be that of the network alone. So a probe is sent only if it can be written at once and its reply can
+be returned, and a hub replies only if the reply can be written at once. A sample during which either link reconnected
+is discarded; delays of a busy loop are filtered by the estimator's median.
 
-Others hear two things. Hubs that probe receive the coordinate as it is at the moment, which the algorithm needs;
-all others get one that changes only when there is news (`coordinates.Stability`).
+A peer has at most one probe in flight, however short the rounds are.
+
+The coordinate is published in two ways. Probing hubs receive the current coordinate, which the algorithm needs; all
+others receive one that changes only when it has moved significantly (`coordinates.Stability`).
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LocationProbes"]
 
-# With more on its way on a link, a probe would rather measure that: some 10 ms of a line of 1 Gbit/s.
+# With more bytes in flight on a link, a probe would measure the queue: about 10 ms at 1 Gbit/s.
 QUIET_BYTES_MAX = 1024 * 1024
-# As long as the own error is above this, rounds come so many times as often: a new hub finds its coordinate sooner.
+# While the hub's own error is above this, rounds are more frequent by the factor, so that a new hub converges sooner.
 UNSURE_ERROR = 0.25
 HURRY_FACTOR = 4.0
-# Round trips of a peer that are remembered: the median of five leaves out two that waited for a busy loop.
+# Round trips kept per peer: the median of five ignores two that were delayed by a busy loop.
 RECENT = 5
-# The near one is drawn among so many, so that not only the nearest is ever asked.
+# The near peer of a round is drawn from so many, so that not only the nearest is probed.
 NEAREST = 4
 
 
 class _Probe(NamedTuple):
-    """A question under way, and which connections of which links it relies on."""
+    """A probe in flight, and the connections of both links that it depends on."""
 
     token: int
     sent_at: float
@@ -52,7 +53,7 @@ class _Probe(NamedTuple):
 
 
 class ProbeHost(Protocol):
-    """What probing needs of the hub."""
+    """The interface of the hub to its probes."""
 
     @property
     def settings(self) -> HubSettings: ...
@@ -70,36 +71,36 @@ class LocationProbes:
         self._settings = settings
         self._draw: Callable[[], float] = float
         self.estimator = Estimator(settings, self._drawn)
-        # Whether clients have shown that this hub is behind no access line.
+        # Whether clients' round trips have shown that this hub has no access line (no height).
         self.is_flat = False
-        # The coordinate for all but the hubs that probe.
+        # The coordinate for all except probing hubs.
         self.stability = Stability()
         self._timer: Timer | None = None
-        self._under_way: dict[str, _Probe] = {}
+        self._in_flight: dict[str, _Probe] = {}
         self._last_token = 0
-        # Where each peer said it was when it was last asked. Exactly those that are alive and have answered.
+        # By peer, the coordinate of its last reply: exactly the live peers that have replied.
         self._peers: dict[str, Coordinate] = {}
-        # Of the same peers, the latest round trips.
+        # By the same peers, the latest round trips.
         self._rtts_s: dict[str, deque[float]] = {}
-        # Whether there is anything to consider since the last round.
+        # Whether the coordinate has changed since the last round.
         self._has_moved = False
-        # Probes sent; answers taken in; answers that were late, lies or no coordinates.
+        # Probes sent; replies used; and replies discarded, because they were late or invalid.
         self.sent = self.answered = self.discarded = 0
 
     @property
     def peers(self) -> int:
-        """Hubs that have answered, and are alive."""
+        """Number of live hubs that have replied."""
         return len(self._peers)
 
     def round_trip_s(self, peer: str) -> float | None:
-        """The round trip to the peer as measured over the links in use; None if the peer has not answered yet."""
+        """The round trip to the peer over the links in use; None if the peer has not replied yet."""
         recent = self._rtts_s.get(peer)
         return None if recent is None else median_low(recent)
 
     def start(self, draw: Callable[[], float]) -> None:
-        """`draw` gives random numbers between 0 and 1."""
+        """Begin to probe. `draw` returns random numbers between 0 and 1."""
         self._draw = draw
-        self._under_way.clear()
+        self._in_flight.clear()
         if self._timer is None:
             self._set_timer()
 
@@ -107,21 +108,21 @@ class LocationProbes:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._under_way.clear()
+        self._in_flight.clear()
 
     def peer_gone(self, peer: str) -> None:
-        """The peer is dead, or has begun another life."""
-        self._under_way.pop(peer, None)
+        """The peer is dead, or has a new incarnation."""
+        self._in_flight.pop(peer, None)
         self._peers.pop(peer, None)
         self._rtts_s.pop(peer, None)
         self.estimator.forget(peer)
 
     def client_at(self, rtt_s: float) -> None:
-        """A client is so far away: shorter than the access line that this hub has placed itself behind?
+        """A client's round trip was measured: if it is shorter than this hub's height, estimate without a height.
 
-        Equal distances between sites are explained as well by long access lines, and among themselves hubs cannot tell.
-        A height stands for a line that all packets pass; a client that is nearer shows that there is none. So
-        the hub begins anew without a height. Its reported coordinate holds until the new one has converged.
+        Equal distances between sites can also be explained by long access lines; hubs alone cannot distinguish the two.
+        A height stands for a line that all packets pass, so a nearer client disproves it. The hub then restarts its
+        estimate without a height. Its announced coordinate stays until the new one has converged.
         """
         own = self.estimator.coordinate
         if not self.is_flat and rtt_s < own.height_s + own.adjustment_s:
@@ -135,7 +136,7 @@ class LocationProbes:
         delay_s = self._core.settings.coordinates.probe_interval_s
         if self.estimator.coordinate.error > UNSURE_ERROR:
             delay_s /= HURRY_FACTOR
-        # Not all hubs at the same moment.
+        # Jitter, so that hubs do not probe at the same time.
         self._timer = self._core.shell.call_later(delay_s * (0.75 + 0.5 * self._draw()), self._round)
 
     def _round(self) -> None:
@@ -144,20 +145,20 @@ class LocationProbes:
             self._has_moved = False
             self.stability.consider(self.estimator.coordinate)
         cluster = self._core.cluster
-        for peer in self._choose([name for name in cluster.out if self._may_ask(cluster, name)]):
+        for peer in self._choose([name for name in cluster.out if self._may_probe(cluster, name)]):
             self._probe(cluster, peer)
 
-    def _may_ask(self, cluster: OtherHubs, peer: str) -> bool:
-        """Whether it can answer, and no answer of it is on its way that would count."""
+    def _may_probe(self, cluster: OtherHubs, peer: str) -> bool:
+        """Whether the peer can reply, and has no probe in flight that is still valid."""
         if not cluster.can_probe(peer):
             return False
-        probe = self._under_way.get(peer)
+        probe = self._in_flight.get(peer)
         if probe is None or not _is_unbroken(probe, cluster, peer):
             return True
         return self._core.shell.fine_now() - probe.sent_at > self._settings.rtt_s_max
 
     def _choose(self, peers: list[str]) -> Iterable[str]:
-        """The peers of one round, each once."""
+        """Choose the peers of one round, each once."""
         settings = self._core.settings.coordinates
         chosen: dict[str, None] = {}
         self._take([peer for peer in settings.seeds if peer in peers], chosen)
@@ -173,13 +174,13 @@ class LocationProbes:
 
     def _nearest(self, peers: list[str]) -> list[str]:
         own, known = self.estimator.coordinate, self._peers
-        heard = [peer for peer in peers if peer in known]
-        return sorted(heard, key=lambda peer: own.distance_s(known[peer]))[:NEAREST]
+        replied = [peer for peer in peers if peer in known]
+        return sorted(replied, key=lambda peer: own.distance_s(known[peer]))[:NEAREST]
 
     def _drawn(self) -> float:
         return self._draw()
 
-    # --- questions and answers
+    # --- probes and replies
 
     def _probe(self, cluster: OtherHubs, peer: str) -> None:
         out, incoming = cluster.out[peer], cluster.incoming[peer]
@@ -187,28 +188,28 @@ class LocationProbes:
             return
         self._last_token += 1
         sent_at = self._core.shell.fine_now()
-        self._under_way[peer] = _Probe(
+        self._in_flight[peer] = _Probe(
             self._last_token, sent_at, out, out.connections, incoming, incoming.connections
         )
         self.sent += 1
         cluster.send_probe(peer, self._last_token)
 
-    def asked(self, cluster: OtherHubs, peer: str, token: int) -> None:
+    def receive_probe(self, cluster: OtherHubs, peer: str, token: int) -> None:
         """A peer probes this hub."""
         out = cluster.out.get(peer)
         if out is not None and _is_quiet(out):
             cluster.send_echo(peer, token, self.estimator.coordinate.to_bytes())
 
-    def heard(self, cluster: OtherHubs, peer: str, token: int, data: bytes) -> None:
-        """A peer answers, and says where it is."""
-        probe = self._under_way.get(peer)
+    def receive_echo(self, cluster: OtherHubs, peer: str, token: int, data: bytes) -> None:
+        """A peer replies with its coordinate."""
+        probe = self._in_flight.get(peer)
         if probe is None or probe.token != token:
             return
-        del self._under_way[peer]
+        del self._in_flight[peer]
         rtt_s = self._core.shell.fine_now() - probe.sent_at
         try:
             if not _is_unbroken(probe, cluster, peer):
-                raise CoordinateError("what waited for a connection is no round trip")
+                raise CoordinateError("a link has reconnected during the probe")
             coordinate = Coordinate.from_bytes(data, self._settings)
             self.estimator.observe(peer, coordinate, rtt_s)
         except CoordinateError:
@@ -219,13 +220,13 @@ class LocationProbes:
         self._rtts_s.setdefault(peer, deque(maxlen=RECENT)).append(rtt_s)
         self._has_moved = True
         if self.stability.announced is None:
-            # The first is announced at once: any coordinate is better than none.
+            # Announce the first coordinate at once: any is better than none.
             self._has_moved = False
             self.stability.consider(self.estimator.coordinate)
 
 
 def _is_quiet(link: OutLink) -> bool:
-    """Whether what is written to the link goes out at once."""
+    """Whether a frame on the link would be sent at once."""
     return link.is_connected and not link.is_paused and link.kept_bytes <= QUIET_BYTES_MAX
 
 

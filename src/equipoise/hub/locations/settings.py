@@ -20,7 +20,7 @@ class TcpRttFor(StrEnum):
 
 
 class CoordinatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where hubs and clients are in the network, for placing topics by latency."""
+    """Network coordinates of hubs and clients, for placing topics by latency."""
 
     seeds: Annotated[
         tuple[str, ...],

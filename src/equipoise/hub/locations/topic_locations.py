@@ -1,10 +1,10 @@
 """The clients of one topic and their locations, summarised in constant space.
 
-A publisher counts for a while after its last message: one that publishes every few seconds would come and go with every
-record otherwise, and the topic's place with it.
+A publisher counts for a while after its last message: otherwise one that publishes every few seconds would alternate
+from record to record, and the topic's centroid with it.
 
-Many clients become one side, by ePulsar 3.2 (`coordinates.centroid`). Ten thousand take some 25 ms to look at, so it is
-done in steps that each take a moment. What is rounded is rounded up: deviations and legs are bounds.
+Many clients are summarised as one side, by ePulsar 3.2 (`coordinates.centroid`). Ten thousand take about 25 ms, so this
+is done in steps. Deviations and legs are rounded up, because they are bounds.
 """
 
 from __future__ import annotations
@@ -43,23 +43,24 @@ __all__ = [
     "subscribed_by",
 ]
 
-# The place of one client, those of a few, or nothing: of none, or of many. One is not in a tuple, since the garbage
-# collector would have to look at all of these.
+# The place of one client, a tuple of a few, or None: of no client, or of many. A single place is not in a tuple,
+# because the garbage collector would have to visit all these tuples.
 Few: TypeAlias = "Place | tuple[Place, ...] | None"
 
-# Clients tell where they are every 5 s (ePulsar 3.2); looking more often finds little that is new.
+# Interval of refreshes in seconds. Clients report every 5 s (ePulsar 3.2); refreshing more often finds little new.
 REFRESH_S = 5.0
-# Those of which only the kernel knows stay where they are, by and large.
+# Interval for topics whose clients do not report: these rarely move.
 PLAIN_REFRESH_S = 10.0
-# Who published within this time is a publisher: longer than that, since a lone publisher is noted only at a refresh.
+# A client is a publisher for so many seconds after its last message: longer than the interval of refreshes, at which a
+# single publisher is recorded.
 LATELY_S = 15.0
-# No client is looked at more often than this allows, whatever changes: at most 2,000 clients of a topic in a second.
+# Least seconds per client between refreshes of a topic, whatever changes: at most 2,000 clients of a topic per second.
 PER_CLIENT_S = 0.0005
 NEVER = float("inf")
 
 
 class TopicLocations:
-    """Owned by Renewing; lives as long as its topic, once the topic was used while locations could be known."""
+    """Owned by LocationTracker. Created at the topic's first activity while locations are known."""
 
     __slots__ = (
         "_published",
@@ -78,32 +79,32 @@ class TopicLocations:
     )
 
     def __init__(self) -> None:
-        # By the session's number, when it was last seen to have published.
+        # By session id, the time of its last recorded publish.
         self._publishers: dict[int, float] = {}
-        # The topic's count of messages when that was noted.
+        # The topic's counter of messages at the last `note`.
         self._published = -1
-        # What the two sides were made from: the audience; the hub's own place; those of publishers and subscribers,
-        # where they are few.
+        # The inputs of the two sides: the audience; the hub's coordinate; the places of publishers and of subscribers,
+        # if they are few.
         self.audience: Audience | None = None
         self.hub: Coordinate | None = None
         self.inward: Few = None
         self.outward: Few = None
         self.publishers: Side | None = None
         self.subscribers: Side | None = None
-        # When they were made, when they are due again, and of how many clients.
+        # Time at which the sides were computed, time at which they are due again, and number of clients.
         self.renewed_at = self.until = float("-inf")
         self.size = 0
-        # Whether a client has come, gone or moved since.
+        # Whether a client has joined, left or moved since.
         self.is_changed = True
-        # The second in which it has its next turn.
+        # The second of its next refresh.
         self.second = NEVER
 
     def note(self, topic: Topic, now: float) -> None:
-        """Take in who has published in the present window, and forget who has not for long."""
+        """Record the publishers of the current window, and remove those without a message for LATELY_S."""
         publishers, meter = self._publishers, topic.meter
         has_published = self._has_published(topic)
         if meter is not None and meter.seen is None and topic.publisher in publishers and has_published:
-            # So it is with most topics most of the time.
+            # The usual case: one publisher, the same as before.
             publishers[topic.publisher] = now
             self.is_changed |= self.audience is not topic.audience
             if len(publishers) == 1:
@@ -121,7 +122,7 @@ class TopicLocations:
             self.is_changed |= len(self._publishers) != len(publishers)
 
     def _has_published(self, topic: Topic) -> bool:
-        """Whether the topic's publisher has, since that was asked last; in the present window at first."""
+        """Whether the topic's publisher has published since the last call; at the first call, in the current window."""
         meter, before = topic.meter, self._published
         self._published = topic.published
         if meter is None:
@@ -138,7 +139,7 @@ class TopicLocations:
         return [session for number in self._publishers if (session := sessions.get(number)) is not None]
 
     def is_published_by(self, sessions: AbstractSet[int]) -> bool:
-        """Whether one of these sessions, by their numbers, is among the publishers; takes as long as the fewer."""
+        """Whether one of these session ids is among the publishers."""
         return not self._publishers.keys().isdisjoint(sessions)
 
     def renewed(self, size: int, now: float, refresh_s: float) -> None:
@@ -147,7 +148,7 @@ class TopicLocations:
 
 
 def subscribed_by(topic: Topic, audience: Audience) -> list[Subscriber]:
-    """The clients that get the topic here, or one of its lanes."""
+    """The clients that receive the topic here, or one of its lanes."""
     if topic.beside is None and len(audience.groups) == 1 and not audience.stages:
         return audience.groups[0][1]
     audiences = [audience]
@@ -157,16 +158,16 @@ def subscribed_by(topic: Topic, audience: Audience) -> list[Subscriber]:
     return sessions if len(audiences) == 1 else list(dict.fromkeys(sessions))
 
 
-# How far a client is from the mean, and where it is.
+# A client's deviation from the mean, and its coordinate.
 Away: TypeAlias = "tuple[float, Coordinate]"
-# Clients looked at in one go: half a millisecond, and no more than one where the kernel has to be asked about each.
+# Clients processed in one step: half a millisecond, at most one if each is read from the kernel.
 STEP = 250
 
 
 def places_of(
     sessions: Sequence[Subscriber], some_of: Callable[[Sequence[Subscriber]], Sequence[Place]]
 ) -> Generator[None, None, list[Place]]:
-    """Of those of whom it is known. Yields between steps."""
+    """The known places of the sessions. Yields between steps."""
     places: list[Place] = []
     for start in range(0, len(sessions), STEP):
         if start:
@@ -176,7 +177,7 @@ def places_of(
 
 
 def side_of(places: Sequence[Place], hub: Coordinate) -> Generator[None, None, Side | None]:
-    """Yields between steps; returns None if there is no client."""
+    """Summarise places as one side; None if there are none. Yields between steps."""
     if len(places) <= 1:
         return places[0].alone(hub) if places else None
     mean = yield from _centroid(places)
@@ -206,7 +207,7 @@ def _steps(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
 
 
 def _centroid(places: Sequence[Place]) -> Generator[None, None, Coordinate]:
-    """As `coordinates.centroid_of`, in steps."""
+    """The same as `coordinates.centroid_of`, in steps."""
     sums: list[tuple[float, ...]] = []
     for start in range(0, len(places), STEP):
         if start:

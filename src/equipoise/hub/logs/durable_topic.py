@@ -1,15 +1,16 @@
 """Topics with a durable spec: channel and log are one stream.
 
-PUBLISH, EQ.PUBLISH and XADD append to the log and are answered after the commit. Subscribers get what is committed,
-and only that, in the order of the log. A message of PUBLISH is an entry with the one field `payload`; to subscribers an
-entry of XADD is the value of that field if it is the only one, else all fields and values as an array in RESP.
+PUBLISH, EQ.PUBLISH and XADD append to the log and are acknowledged after the commit. Subscribers receive committed
+entries only, in the order of the log. A message of PUBLISH is an entry with the one field `payload`. Of an entry of
+XADD subscribers receive the value of that field if it is the only one, else all fields and values as an array in RESP.
 
-The position of a message is the number of its entry, at every hub and for ever. The channel's home sends what the log
-of its own commits; where the log was opened after a move or a crash, it first sends what is in the log and has not come
-to its subscribers. A hub that follows the topic and misses numbers, whichever hub was lost with them, asks the owner of
-the log for the messages behind the last one that it has, and takes nothing else until it has got them.
+The position of a message is the number of its entry, at every hub, and never changes. The home of the channel sends
+entries when its log commits them; after it has opened the log, in a move or after a crash, it first sends the entries
+that its subscribers have not received. A hub that follows the topic and misses numbers, whatever the cause, requests
+the messages after its last one from the owner of the log, and delivers no others until they have arrived.
 
-Always true: a hub gives its subscribers each number once, in rising order, without a hole within what the log keeps.
+Always true: a hub delivers each number to its subscribers once, in ascending order, without a gap within the retained
+part of the log.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableCore", "DurableTopic"]
 
-# How long subscribers wait for the log to say where the topic stands, in seconds; then they begin without.
+# How long subscribers wait for the topic's position from the log, in seconds; then they begin without it.
 PATIENCE_S = 2.0
-# How soon the owner is asked again for what is missing.
-_AGAIN_S = 0.1
+# The delay, in seconds, before missing messages are requested again, or the log is opened again.
+_RETRY_S = 0.1
 
 
 class DurableCore(Protocol):
-    """What durable topics need of the hub."""
+    """The parts of the hub that durable topics use."""
 
     @property
     def specs(self) -> TopicSpecs: ...
@@ -77,30 +78,30 @@ class DurableCore(Protocol):
 
 
 class DurableTopic:
-    """The channel of one topic on its log. `Topic.log` is one for durable topics."""
+    """The channel of one durable topic, on its log: `Topic.log`."""
 
     def __init__(self, core: DurableCore, topic: Topic, logs: HubLogs) -> None:
         self._core = core
         self._topic = topic
         self._logs = logs
-        # Whether `Topic.n` is the number of the last message that subscribers here have got, or need not get.
+        # Whether `Topic.n` is the number of the last message that subscribers here have received, or need not receive.
         self.is_numbered = False
-        # Who waits for that, since when the home came here; and whether they have waited for long enough.
+        # Called once `is_numbered` is true, or the timeout is over: of subscribers that need the position.
         self.waiters: list[Callable[[], None]] = []
-        self._patience: Timer | None = None
+        self._timeout: Timer | None = None
         self._is_overdue = False
-        # Whether it will be looked soon whether the log is open here.
-        self._is_looking = False
+        # Whether `open_log` will be called soon.
+        self._is_opening = False
         # The epoch of the log as it was last opened here, and the number up to which its entries were sent.
         self._log_epoch = self._sent = 0
-        # Whether missing messages have been asked for, and the greatest number heard of meanwhile.
+        # Whether missing messages have been requested, and the highest number received meanwhile.
         self._is_reading = False
-        self._heard = 0
+        self._highest = 0
 
-    # Publishing.
+    # --- publishing
 
     def publish(self, payloads: Sequence[bytes]) -> bytes | Reply:
-        """The replies to all messages, once they are committed."""
+        """Append the messages; the replies to all of them, once they are committed."""
         name, logs = self._topic.name, self._logs
         if logs.elsewhere is None:
             outcome = self.publish_here(logs.of(name), payloads)
@@ -111,7 +112,7 @@ class DurableTopic:
     def publish_here(self, live: LiveLog, payloads: Sequence[bytes]) -> bytes | Reply:
         def work(log: TopicLog) -> bytes:
             self._add(log, payloads)
-            # At all hubs, as of a second ago, as for every topic.
+            # Counted at all hubs, up to one second old, as for every topic.
             return self._core.audience_of(self._topic).common_reply * len(payloads)
 
         return live.submit(work, sum(map(len, payloads)))
@@ -119,7 +120,7 @@ class DurableTopic:
     def publish_positioned(
         self, payloads: Sequence[bytes], receipt: Callable[[int, int, int], bytes]
     ) -> bytes | Reply:
-        """`receipt` makes the reply of epoch, position and receivers, once the messages are committed."""
+        """`receipt` makes the reply from epoch, position and receivers, once the messages are committed."""
         if self._logs.elsewhere is None:
             return self.publish_positioned_here(self._logs.of(self._topic.name), payloads, receipt)
         name = self._topic.name
@@ -137,7 +138,7 @@ class DurableTopic:
         return live.submit(work, sum(map(len, payloads)))
 
     def publish_numbered(self, words: Sequence[bytes]) -> bytes | Reply:
-        """Publisher, run, number of the first message, and messages, which are in the log once if sent again."""
+        """`words`: publisher, run, number of the first message, messages. Messages sent again are stored once."""
         name = self._topic.name
         return self._logs.submit(name, LogRequest(PUBLISH_NUMBERED, [b"eq.append", name, *words]))
 
@@ -149,32 +150,32 @@ class DurableTopic:
         return live.submit(work, sum(map(len, words)))
 
     def take_in(self, payloads: Sequence[bytes], done: Callable[[tuple[int, int]], object]) -> None:
-        """A hub without logs brings messages; `done` with a position once they are committed, NOWHERE if they are not.
+        """Append the messages of a hub without logs; `done` with a position once committed, NOWHERE if they are not.
 
-        Such a hub sends some of them again when their home dies: they are there at least once.
+        Such a hub sends some of them again when their home fails: they are stored at least once.
         """
 
-        def tell() -> None:
+        def acknowledge() -> None:
             reply = outcome if isinstance(outcome, bytes) else b"".join(outcome.pieces or ())
             done(NOWHERE if reply[:1] in (b"-", b"") else (self._topic.epoch, self._topic.n))
 
         outcome = self.publish(payloads) if payloads else b""
         if isinstance(outcome, Reply) and outcome.pieces is None:
-            outcome.owe(tell, 0.0, is_muted=False)
+            outcome.owe(acknowledge, 0.0, is_muted=False)
         else:
-            tell()
+            acknowledge()
 
     def _add(self, log: TopicLog, payloads: Sequence[bytes]) -> None:
         now_ms = self._logs.now_ms()
         for payload in payloads:
             add_entry(log, payload_body(payload), now_ms)
 
-    # The home, which sends what its log has.
+    # --- the home, which sends the entries of its log
 
     def deliver(self, live: LiveLog, added: Sequence[EntryAdded]) -> None:
-        """These entries, the last that are committed, go to subscribers if the channel's home is here."""
+        """Send these entries, the last that are committed, to subscribers if the channel's home is here."""
         topic = self._topic
-        self._meet(live, live.committed_number - len(added))
+        self._note_opened(live, live.committed_number - len(added))
         if topic.n + len(added) == live.committed_number and topic.is_home and self.is_numbered:
             self._core.publish(topic, [payload_of(entry.body) for entry in added])
             self._sent = topic.n
@@ -182,11 +183,11 @@ class DurableTopic:
             self.align(live)
 
     def align(self, live: LiveLog) -> None:
-        """Send what is committed in the log and has not come to subscribers; then the channel stands where it does."""
+        """Send the committed entries that subscribers have not received: the channel catches up with the log."""
         topic, last = self._topic, live.committed_number
         if live.stage is not LogStage.OPEN:
             return
-        self._meet(live, last)
+        self._note_opened(live, last)
         if not topic.is_home:
             return
         if not self.is_numbered:
@@ -196,27 +197,28 @@ class DurableTopic:
             found = [
                 (n, payload_of(body_of(piece))) for n, piece in live.log.entries.behind(topic.n) if n <= last
             ]
-            self._pass_on(found, last)
+            self._deliver_found(found, last)
         self._sent = topic.n
         self._logs.filled(topic)
 
-    def _meet(self, live: LiveLog, committed: int) -> None:
+    def _note_opened(self, live: LiveLog, committed: int) -> None:
         """Note how many entries the log had when this hub opened it.
 
-        Its home may get here later than the log. Later entries are sent then: subscribers by pattern wait for them.
+        The channel's home may move here after the log. Entries added between are sent then: pattern subscribers wait
+        for them.
         """
         if self._log_epoch != live.epoch:
             self._log_epoch, self._sent = live.epoch, committed
 
     def take_over(self, end: int) -> int:
-        """The channel's home is here from now on, the former one ended at this number, 0 if unknown; where it goes on.
+        """Become the channel's home, after number `end` of the former home (0: unknown). Returns the last number.
 
-        What the log has behind that is sent once it is open here.
+        Later entries of the log are sent once it is open here.
         """
-        self._end_patience()
+        self._cancel_timeout()
         self._is_overdue = False
         if not self._topic.has_followers:
-            # What this hub knows is of the time when it last followed.
+            # The number is outdated: of the time when this hub last followed the topic.
             self.is_numbered = False
         if not self.is_numbered and end:
             self._topic.n = end
@@ -224,35 +226,35 @@ class DurableTopic:
         if self.is_numbered:
             self.home_lost()
         elif self.waiters:
-            self._be_patient()
-        self._look_later(0)
+            self._start_timeout()
+        self._open_later(0)
         return self._topic.n
 
     def home_lost(self) -> None:
-        """The log may have what has not come here: who subscribes by pattern waits for that, and does not get it."""
+        """The log may have entries that were not delivered here: new pattern subscribers wait until they are."""
         self._logs.await_fill(self._topic, self, PATIENCE_S)
 
-    def look(self) -> None:
-        """Open the log, if it is to be here and subscribers may miss messages of it."""
+    def open_log(self) -> None:
+        """Open the log, if this hub should own it and subscribers may miss messages of it."""
         topic = self._topic
-        self._is_looking = False
+        self._is_opening = False
         if topic.log is self and topic.is_home and (self.waiters or self._core.audience_of(topic).is_heard):
             live = self._logs.open_here(topic.name)
             if live is None or live.is_sealing:
-                # It is on its way to another hub, or will be: look whether the channel follows.
-                self._look_later(_AGAIN_S)
+                # The log is moving to another hub, or will be: check later whether the channel moved there, too.
+                self._open_later(_RETRY_S)
             else:
                 self.align(live)
 
-    def _look_later(self, delay_s: float) -> None:
-        if not self._is_looking:
-            self._is_looking = True
-            self._logs.call_later(delay_s, self.look)
+    def _open_later(self, delay_s: float) -> None:
+        if not self._is_opening:
+            self._is_opening = True
+            self._logs.call_later(delay_s, self.open_log)
 
-    # Hubs that follow it.
+    # --- hubs that follow the topic
 
     def relay(self, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        """Another hub brings messages, the first of this number; without any: it goes on from there."""
+        """Another hub sent messages, the first with number `first`; without any: the next one has that number."""
         topic = self._topic
         if epoch > topic.epoch:
             topic.jump(epoch, topic.n)
@@ -263,39 +265,39 @@ class DurableTopic:
             first, payloads = first + skip, payloads[skip:]
         last = first - 1 + len(payloads)
         if self._is_reading or first > topic.n + 1:
-            self._heard = max(self._heard, last)
+            self._highest = max(self._highest, last)
             self._read()
         elif payloads:
             self._core.publish(topic, payloads, first)
             self._logs.filled(topic)
 
     def _read(self) -> None:
-        """Ask the owner of the log for what is missing."""
+        """Request the missing messages from the owner of the log."""
         if self._is_reading:
             return
         self._is_reading = True
         name = self._topic.name
         outcome = self._logs.submit(name, LogRequest(SINCE, [b"eq.since", name, b"%d" % self._topic.n]))
         if isinstance(outcome, bytes):
-            self._logs.call_later(0, lambda: self._got(outcome))
+            self._logs.call_later(0, lambda: self._receive_missing(outcome))
             return
-        outcome.owe(lambda: self._got(b"".join(outcome.pieces or ())), 0.0, is_muted=False)
+        outcome.owe(lambda: self._receive_missing(b"".join(outcome.pieces or ())), 0.0, is_muted=False)
         self._logs.call_later(REPLY_S, lambda: outcome.expire() if outcome.is_wanted else None)
 
-    def _got(self, reply: bytes) -> None:
+    def _receive_missing(self, reply: bytes) -> None:
         self._is_reading = False
         topic, found = self._topic, unpack_since(reply)
         if topic.log is not self:
             return
         if topic.is_home:
-            self.look()
+            self.open_log()
             return
         if found is not None:
-            self._pass_on([each for each in found.messages if each[0] > topic.n], found.reaches)
-        if topic.n < self._heard and topic.has_followers:
+            self._deliver_found([each for each in found.messages if each[0] > topic.n], found.reaches)
+        if topic.n < self._highest and topic.has_followers:
             if found is None:
                 self._is_reading = True
-                self._logs.call_later(_AGAIN_S, self._read_again)
+                self._logs.call_later(_RETRY_S, self._read_again)
             else:
                 self._read()
         elif topic.stream is not None:
@@ -307,8 +309,8 @@ class DurableTopic:
         if self._topic.log is self and not self._topic.is_home:
             self._read()
 
-    def _pass_on(self, messages: Sequence[tuple[int, bytes]], reaches: int) -> None:
-        """Give subscribers these messages, with the numbers that they have; others up to `reaches` are gone."""
+    def _deliver_found(self, messages: Sequence[tuple[int, bytes]], reaches: int) -> None:
+        """Deliver these messages, with their numbers; other numbers up to `reaches` no longer exist."""
         topic, run = self._topic, list[bytes]()
         for i, (n, payload) in enumerate(messages):
             run.append(payload)
@@ -319,53 +321,53 @@ class DurableTopic:
         self._skip_to(reaches)
 
     def _skip_to(self, n: int) -> None:
-        """Numbers up to this one are trimmed or deleted."""
+        """The entries up to number `n` were trimmed or deleted: count them as lost for subscribers."""
         topic = self._topic
         if n > topic.n:
             if topic.has_subscribers:
                 self._core.losses.count(topic.name, n - topic.n)
             topic.jump(topic.epoch, n)
 
-    # Who has to know where it stands.
+    # --- subscribers that need the position
 
     @property
     def may_begin(self) -> bool:
-        """Whether a subscriber may be told where the topic stands; else `waiters` are called when it may."""
+        """Whether a subscriber may begin, with the position if it is known; else `waiters` are called when it may."""
         is_known = self.is_numbered or self._is_overdue
         if not is_known:
-            self._look_later(0)
-            self._be_patient()
+            self._open_later(0)
+            self._start_timeout()
         return is_known
 
     @property
     def may_subscribe(self) -> bool:
-        """The same for a client of the home, which also waits until the home has sent what its log has.
+        """The same for a client of the home, which also waits until the home has sent the entries of its log.
 
-        A client of the former home may have received that, and come here: it must not receive it again.
+        A client that reconnects from the former home may have received these entries: it must not receive them twice.
         """
         if not self.may_begin:
             return False
         if self._topic in self._logs.unfilled:
-            self._look_later(0)
+            self._open_later(0)
             return False
         return True
 
     def _number(self) -> None:
         self.is_numbered = True
-        self._end_patience()
+        self._cancel_timeout()
         self.wake()
 
-    def _be_patient(self) -> None:
-        if self._patience is None:
-            self._patience = self._logs.call_later(PATIENCE_S, self._give_up)
+    def _start_timeout(self) -> None:
+        if self._timeout is None:
+            self._timeout = self._logs.call_later(PATIENCE_S, self._time_out)
 
-    def _end_patience(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _cancel_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
-    def _give_up(self) -> None:
-        self._patience = None
+    def _time_out(self) -> None:
+        self._timeout = None
         self._is_overdue = True
         self.wake()
 

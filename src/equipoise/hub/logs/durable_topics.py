@@ -1,6 +1,6 @@
-"""The durable topics of this hub, by spec, and publishes to the logs that it owns.
+"""The durable topics of this hub, according to their specs, and publishes to the logs that this hub owns.
 
-Always true: a topic has a DurableTopic while its spec says that it is durable, and none otherwise.
+Always true: a topic has a DurableTopic while its spec makes it durable, and none otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["DurableTopics"]
 
 
 def _receipt(epoch: int, n: int, receivers: int) -> bytes:
-    """The answer to EQ.PUBLISH: the trunk, the position in it, and receivers."""
+    """The reply to EQ.PUBLISH: the stream (empty: the trunk), epoch, position and receivers."""
     return array((bulk(b""), integer(epoch), integer(n), integer(receivers)))
 
 
@@ -37,7 +37,7 @@ class DurableTopics:
         self._logs = logs
 
     def adopt(self, topic: Topic) -> None:
-        """A topic is new at this hub, or the specs have changed."""
+        """A topic is new at this hub, or the specs have changed: add or remove its DurableTopic."""
         spec = self._core.specs.of(topic)
         is_durable = spec is not None and spec.durability is not None and not topic.is_shard
         if is_durable != (topic.log is not None):
@@ -46,24 +46,24 @@ class DurableTopics:
             topic.audience = None
             for subscriber, kinds in list(topic.members.items()):
                 if any(kind.is_positioned for kind in kinds):
-                    # Its positions mean nothing any more: it comes again, and is told.
+                    # Its positions are no longer valid: it reconnects, and receives new ones.
                     reason = "durability of its topic has changed"
                     self._core.cut_subscriber(subscriber, reason, is_slow=False)
             if is_durable:
-                # Published before this hub knew: they are not in the log, and have not been acknowledged.
+                # Messages published before this hub received the spec are not in the log, and not yet acknowledged.
                 self._core.cluster.ways.refuse_waiting(topic)
             elif topic.is_home:
                 topic.jump(self._core.new_epoch(), 0)
 
     def follow(self, topics: Iterable[Topic]) -> None:
-        """The specs have changed."""
+        """The specs have changed: apply them to these topics, and notify smart clients."""
         for topic in topics:
             self.adopt(topic)
         for session in list(self._core.links.values()):
             self._core.specs.tell_durable(session.proto, session.write)
 
     def perform(self, live: LiveLog, request: LogRequest) -> bytes | Reply:
-        """Publish for a client of another hub, or of this one, to the log that this hub owns."""
+        """Publish to a log that this hub owns, for a client of this hub or another."""
         topic = self._core.make_topic(live.name)
         if topic is None:
             return no_topic_room(live.name)
@@ -82,6 +82,7 @@ class DurableTopics:
             topic.log.align(live)
 
     def committed(self, live: LiveLog, records: Sequence[LogRecord]) -> None:
+        """These records of the log were committed: deliver their entries to subscribers."""
         spec = self._core.specs.of_name(live.name)
         if spec is None or spec.durability is None:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from equipoise.hub.data.reply import LATE, REPLY_S, Reply
+from equipoise.hub.data.reply import REPLY_S, Reply
 from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogStage, RollLog
 from equipoise.hub.logs.log_counters import LogCounters
 from equipoise.hub.logs.log_request import PUBLISHES, LogRequest
@@ -299,22 +299,35 @@ class HubLogs:
 def combined(
     parts: Sequence[bytes | Reply], now: float, join: Callable[[list[bytes]], bytes]
 ) -> bytes | Reply:
-    """One reply out of several, once all of them are complete."""
+    """One reply out of several, once all of them are complete. When its time is up, what has not been run never is."""
     owed = [part for part in parts if isinstance(part, Reply) and part.pieces is None]
+    left = len(owed)
 
-    def joined() -> bytes:
-        return join([part if isinstance(part, bytes) else b"".join(part.pieces or ()) for part in parts])
+    def answers() -> list[bytes]:
+        return [part if isinstance(part, bytes) else b"".join(part.pieces or ()) for part in parts]
+
+    def expired() -> bytes:
+        nonlocal left
+        left = 0
+        for part in owed:
+            part.expire()
+        found = answers()
+        # Each of them says of itself whether it was run.
+        return join(found) if all(answer[:1] == b"-" for answer in found) else error(_NOT_ALL)
+
+    def abandoned() -> None:
+        for part in owed:
+            part.forget()
 
     if not owed:
-        return joined()
-    whole = Reply(expired=lambda: error(_NOT_ALL))
-    left = len(owed)
+        return join(answers())
+    whole = Reply(expired=expired, abandoned=abandoned)
 
     def completed() -> None:
         nonlocal left
         left -= 1
         if left == 0 and whole.is_wanted:
-            whole.complete(joined())
+            whole.complete(join(answers()))
 
     for part in owed:
         part.owe(completed, now, is_muted=False)
@@ -325,12 +338,21 @@ def for_each(outcome: bytes | Reply, count: int) -> bytes | Reply:
     """The outcome of several messages, with an error as often as there are messages."""
     if isinstance(outcome, bytes):
         return outcome * count if outcome[:1] == b"-" else outcome
-    whole = Reply(expired=lambda: error(LATE) * count)
+
+    def answers() -> bytes:
+        answer = b"".join(outcome.pieces or ())
+        return answer * count if answer[:1] == b"-" else answer
+
+    def expired() -> bytes:
+        # What has not been run never is.
+        outcome.expire()
+        return answers()
+
+    whole = Reply(expired=expired, abandoned=outcome.forget)
 
     def complete() -> None:
-        answer = b"".join(outcome.pieces or ())
         if whole.is_wanted:
-            whole.complete(answer * count if answer[:1] == b"-" else answer)
+            whole.complete(answers())
 
     outcome.owe(complete, 0.0, is_muted=False)
     if outcome.pieces is not None:

@@ -9,10 +9,10 @@ __all__ = ["LogCounters"]
 
 @dataclass(slots=True)
 class LogCounters:
-    """What became of the appends of all logs of a hub, since it started."""
+    """Results of the appends to all logs of a hub, since it started."""
 
     commits: int = 0
-    # From the append to its confirmation, in seconds, summed up.
+    # The sum of the times from an append to its confirmation, in seconds.
     commit_s: float = 0.0
-    # How often a log was thrown away after a failed append, and folded anew.
+    # How often a log was discarded after a failed append, and read again from its ledger.
     failures: int = 0

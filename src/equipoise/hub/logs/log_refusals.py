@@ -45,7 +45,7 @@ def not_reached(topic: bytes, problem: str) -> bytes:
 
 
 def no_topic_room(topic: bytes) -> bytes:
-    """The home counts as many topics as it may."""
+    """The home has reached `limits.topics_max`."""
     text = "its home has no room for another topic (limits.topics_max); nothing is stored: repeat it later"
     return error(f"TRYAGAIN topic {shown(topic)}: {text}")
 

@@ -1,6 +1,6 @@
 """One client's command on one log, in the form sent to the owner of the log.
 
-Who may run it has been judged at the client's own hub.
+The client's hub has checked the permissions of the client.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = [
     "unpack_since",
 ]
 
-# The last id of a log, for reads that begin behind it.
+# The last id of a log, for reads that begin after it.
 LAST_ID = "last-id"
-# The messages behind a number: for hubs whose subscribers miss some, and for clients that come back.
+# The messages after a number: for hubs whose subscribers miss some, and for clients that reconnect.
 SINCE = "eq.since"
-# What one answer to that brings at most, once it has a message.
+# The most bytes of entries in one reply to SINCE; a reply has at least one message.
 _SINCE_BYTES = 1024 * 1024
-# To a durable topic: see durable_topic.
+# Publishes to a durable topic: see durable_topic.
 PUBLISH, PUBLISH_POSITIONED, PUBLISH_NUMBERED = "publish", "eq.publish", "eq.append"
 PUBLISHES = frozenset((PUBLISH, PUBLISH_POSITIONED, PUBLISH_NUMBERED))
 _NAMES = frozenset(LOG_COMMANDS) | PUBLISHES | {"xread", "xreadgroup", "eq.readgroup", LAST_ID, SINCE}
@@ -60,27 +60,27 @@ _READS = frozenset(
 
 
 class MessagesSince(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to SINCE: messages with their numbers; what is not among them, up to `reaches`, is gone."""
+    """The reply to SINCE: messages with their numbers; other numbers up to `reaches` no longer exist."""
 
     reaches: int
     messages: list[tuple[int, bytes]]
 
 
 class LogRequest(msgspec.Struct, frozen=True, array_like=True):
-    """`name` is that of LOG_COMMANDS, or of a read without waiting (`xread` and its kin), or LAST_ID."""
+    """`name`: a key of LOG_COMMANDS, a read that does not block (`xread` and similar), a publish, LAST_ID or SINCE."""
 
     name: str
     words: list[bytes]
     # The RESP version of the reader.
     proto: int = 2
-    # Why the client may not make the log, if there is none; empty: it may.
+    # The error if the log does not exist and the client may not create it; empty: the client may.
     refusal: str = ""
-    # Whether it belongs to the same transaction as the one before.
+    # Whether the request belongs to the same transaction as the request before it.
     is_joined: bool = False
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing, so that it may be run twice."""
+        """Whether the request changes nothing, so that it may be run twice."""
         return self.name in _READS
 
     @property
@@ -88,7 +88,7 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True):
         return sum(map(len, self.words))
 
     def run(self, log: TopicLog, now_ms: int) -> bytes:
-        """The reply, due once what it rests on is committed. Raises LogCommandError."""
+        """The reply, to be sent once the changes before it are committed. Raises LogCommandError."""
         if self.name == LAST_ID:
             return bulk(spell_id(log.last))
         if self.name == SINCE:

@@ -18,17 +18,17 @@ __all__ = ["has_news", "watch_log"]
 def watch_log(
     live: LiveLog, since: bytes, group: bytes | None, wake: Callable[[], None], shell: Shell
 ) -> Callable[[], None]:
-    """Call `wake` once, later, when there may be something to read, or the log moves; what is returned ends that."""
+    """Call `wake` once, later, when there may be something to read, or the log moves. Returns a function to cancel."""
     watcher = object()
 
-    def look() -> None:
+    def check() -> None:
         now_ms = int(shell.wall_time() * 1_000)
         if live.is_sealing or has_news(live.log, since, group, now_ms):
             live.readers.pop(watcher, None)
             wake()
 
-    live.readers[watcher] = look
-    shell.call_later(0, lambda: look() if watcher in live.readers else None)
+    live.readers[watcher] = check
+    shell.call_later(0, lambda: check() if watcher in live.readers else None)
 
     def end() -> None:
         live.readers.pop(watcher, None)
@@ -37,7 +37,7 @@ def watch_log(
 
 
 def has_news(log: TopicLog, since: bytes, group: bytes | None, now_ms: int) -> bool:
-    """Whether a read would find an entry, or that its group is gone."""
+    """Whether a read would find an entry, or fail because its group was deleted."""
     at = parse_id(since) if group is None else None
     if group is not None:
         known = log.groups.get(group)
@@ -47,6 +47,6 @@ def has_news(log: TopicLog, since: bytes, group: bytes | None, now_ms: int) -> b
         if due_ms is not None and due_ms <= now_ms:
             return True
         at = known.last
-    assert at is not None, "of a group or as given"
+    assert at is not None, "the id of the group or of the read"
     start = after(at)
     return start is not None and log.last > at and next(log.entries.range(start), None) is not None

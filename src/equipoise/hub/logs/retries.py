@@ -1,9 +1,10 @@
 """Redeliver entries when they are due; move entries over the delivery limit to the dead-letter topic.
 
-What is due, and when, is state of the log (log/consumer_group.py). Here is the clock: reads that wait are woken when an
-entry is due, and an entry that is due for the last time is appended to the dead-letter topic, wherever that lives, with
-the reason; then it is acknowledged for its group. If the hub is lost in between the next owner does it again, under the
-same token of the same producer, so the dead-letter topic has it once, as long as it remembers the token.
+Which entries are due, and when, is state of the log (log/consumer_group.py). This module has the timers: blocked reads
+are woken when an entry is due. An entry that is due for the last time is appended to the dead-letter topic, which
+another hub may own, with the reason; then it is acknowledged for its group. If the hub fails in between, the next owner
+repeats the append with the same producer and token, so the dead-letter topic stores the entry once, as long as it keeps
+the token.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LogRetries"]
 
-# How soon a log is looked at again, at least: an entry on its way to its dead-letter topic stays due.
+# The shortest delays until a log is checked again, in seconds. The longer one is for logs with an entry on its way to
+# the dead-letter topic: such an entry stays due.
 _LEAST_S = 0.02
-_AGAIN_S = 0.5
-# A timer of days is set anew in between.
+_MOVING_LEAST_S = 0.5
+# The longest delay: an entry that is due later is checked more than once.
 _MOST_S = 60.0
 
 
 class _Logs(Protocol):
-    """What it needs of HubLogs."""
+    """What LogRetries needs of HubLogs."""
 
     @property
     def by_name(self) -> dict[bytes, LiveLog]: ...
@@ -50,13 +52,13 @@ class LogRetries:
 
     def __init__(self, logs: _Logs) -> None:
         self._logs = logs
-        # By log, when it is looked at next.
+        # By log: the time of its next check in milliseconds, and the timer.
         self._timers: dict[bytes, tuple[int, Timer]] = {}
-        # Log, group and id of what is on its way to its dead-letter topic.
+        # Log, group and id of the entries on their way to a dead-letter topic.
         self._moving: set[tuple[bytes, bytes, EntryId]] = set()
 
     def follow(self, live: LiveLog) -> None:
-        """The log was opened, or has changed: look at it when an entry of it is due."""
+        """The log was opened, or has changed: check it when an entry of it is due."""
         due_ms = live.log.next_due_ms() if live.log.groups else None
         if due_ms is None:
             return
@@ -65,22 +67,22 @@ class LogRetries:
             if known[0] <= due_ms:
                 return
             known[1].cancel()
-        least_s = _AGAIN_S if any(name == live.name for name, _, _ in self._moving) else _LEAST_S
+        least_s = _MOVING_LEAST_S if any(name == live.name for name, _, _ in self._moving) else _LEAST_S
         delay_s = min(max(least_s, (due_ms - self._logs.now_ms()) / 1_000), _MOST_S)
-        self._timers[live.name] = due_ms, self._logs.call_later(delay_s, partial(self._look, live.name))
+        self._timers[live.name] = due_ms, self._logs.call_later(delay_s, partial(self._check, live.name))
 
-    def _look(self, name: bytes) -> None:
+    def _check(self, name: bytes) -> None:
         self._timers.pop(name, None)
         live = self._logs.by_name.get(name)
         if live is None or live.stage is not LogStage.OPEN or live.is_sealing:
             return
-        # What is not committed may never have been delivered.
+        # A delivery that is not committed may never have reached a consumer.
         live.when_committed(lambda is_committed: self._send_dead_letters(live) if is_committed else None)
         live.append_now()
         self.follow(live)
 
     def _send_dead_letters(self, live: LiveLog) -> None:
-        """Give what is due for the last time to the dead-letter topics."""
+        """Append the entries that are due for the last time to the dead-letter topics."""
         for group in live.log.groups.values():
             for at, entry in group.dying(self._logs.now_ms()):
                 piece, place = live.log.entries.get(at), (live.name, group.name, at)
@@ -120,7 +122,7 @@ def _acknowledge(group: bytes, at: EntryId, log: TopicLog) -> bytes:
 def _letter(
     topic: bytes, group: ConsumerGroup, at: EntryId, entry: PendingEntry, piece: bytes
 ) -> list[bytes]:
-    """XADD of the entry, and of what became of it, to the dead-letter topic."""
+    """The XADD to the dead-letter topic: the fields of the entry, and why, from where and after how many deliveries."""
     producer = hashlib.blake2b(b"%d %b%b" % (len(topic), topic, group.name), digest_size=16).hexdigest()
     reason = entry.reason or b"not acknowledged within %d ms" % group.policy.ack_timeout_ms
     facts = {

@@ -1,13 +1,13 @@
 """One XREAD BLOCK for all sessions with the same request: one watch, one pass, one reply.
 
-Readers that follow a log wait at the same id. They differ in nothing but the connection and the time at which the wait
-ends, so a session that sends the request of a read that waits already joins it. `hub/shell/_sockets.c` compares the
-bytes of the request, and joins without parsing them.
+Readers that follow a log block at the same id. Their reads differ only in the connection and in the time at which the
+block ends, so a session joins a blocked read if it sends the same request. `hub/shell/_sockets.c` compares the bytes of
+the requests, and lets the session join without parsing.
 
 Always true:
-    a session joins only while the read is watched for: between a wake-up and the reply no session joins, so every
-    member gets what its own read would have found;
-    a member is owed this reply and no other (`Session.gathered`), or it is set apart, and is owed a `Reply`.
+    a session joins only while the read watches its logs: between a wake-up and the reply no session joins, so every
+    member receives what its own read would have found;
+    a member waits for this reply and no other (`Session.gathered`), or it is set apart, and waits for a `Reply`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedRead"]
 
-# Timers count milliseconds, and differences of times are inexact: a wait that ends within this time has ended.
+# Timers have a resolution of milliseconds, and differences of times are inexact: a wait that ends within this time
+# counts as ended.
 TICK_S = 0.001
 
 
@@ -59,9 +60,9 @@ class SharedRead:
         denial: Callable[[Session], str | None],
         stats: Stats,
     ) -> None:
-        """`key`: the request as clients spell it, then the RESP version. `denial`: why a member may not read any more.
+        """`key`: the bytes of the request, then the RESP version. `denial`: why a member may no longer read, or None.
 
-        The caller has found that the read would wait.
+        The caller has checked that the read would block.
         """
         self.key = key
         # When each session began to wait, the earliest first.
@@ -71,7 +72,7 @@ class SharedRead:
         self._stats = stats
         self._nothing = assemble([], proto)
         self._wait_s = (read.block_ms or 0) / 1_000
-        # Replies of members that have sent more: of which session, and since when it waits.
+        # Replies of members that have sent further commands: the session, and since when it waits.
         self._apart: dict[Reply, tuple[Session, float]] = {}
         # Runs while a member waits for a limited time.
         self._timer: Timer | None = None
@@ -89,21 +90,21 @@ class SharedRead:
         return len(self.members) + len(self._apart)
 
     def join(self, session: Session) -> None:
-        """The session has sent the request. It is owed nothing."""
+        """The session has sent the request, and waits for no earlier reply."""
         session.gathered = self
         self.members[session] = session.last_at
         if self._wait_s and self._timer is None:
             self._timer = self._logs.call_later(self._wait_s, self._expire)
 
     def leave(self, session: Session) -> None:
-        """The session has ended."""
+        """The session was closed."""
         if session.gathered is self:
             session.gathered = None
             self.members.pop(session, None)
             self._end_if_alone()
 
     def set_apart(self, session: Session) -> None:
-        """The session has sent more, which waits behind this reply."""
+        """The session has sent further commands, whose replies must follow this one."""
         reply = Reply(wait_s=None)
         reply.when_abandoned(lambda: self._left(reply))
         self._apart[reply] = session, self.members.pop(session)
@@ -112,7 +113,7 @@ class SharedRead:
         session.fence([])
 
     def _left(self, reply: Reply) -> None:
-        """A member that was set apart has ended."""
+        """The session of a member that was set apart was closed."""
         if self._apart.pop(reply, None) is not None:
             self._end_if_alone()
 
@@ -122,9 +123,9 @@ class SharedRead:
             self._waiting.reply.forget()
 
     def _expire(self) -> None:
-        """Answer the members that have waited for long enough. What a pass that is under way finds is their reply."""
+        """Reply to the members whose block time is over; during a pass they receive the result of the pass."""
         self._timer = None
-        if self._waiting.is_asking:
+        if self._waiting.is_passing:
             return
         until = self._logs.now() - self._wait_s + TICK_S
         for session, since in list(self.members.items()):
@@ -140,7 +141,7 @@ class SharedRead:
             self._timer = self._logs.call_later(min(began) - until + TICK_S, self._expire)
 
     def _judge(self) -> str | None:
-        """Access rules have changed: end the wait of members that may not read any more."""
+        """Access rules have changed: reply with an error to members that may no longer read."""
         for session in list(self.members):
             if (problem := self._denial(session)) is not None:
                 self._write(session, error(problem))
@@ -153,7 +154,7 @@ class SharedRead:
     # --- the log
 
     def _watched(self, is_watched: bool) -> None:
-        """From now on sessions may join, or not."""
+        """Sessions may join while the read watches its logs."""
         if is_watched:
             self._logs.shared.setdefault(self.key, self)
             if self._wait_s and self._timer is None:
@@ -182,7 +183,7 @@ class SharedRead:
             self._timer = None
 
     def _write(self, session: Session, answer: bytes) -> None:
-        """The member waits no more."""
+        """Send the reply to a member and remove it."""
         del self.members[session]
         session.gathered = None
         if not session.is_closing:
@@ -190,7 +191,7 @@ class SharedRead:
             session.write(answer)
 
     def _complete(self, reply: Reply, answer: bytes) -> None:
-        """The same of a member that was set apart."""
+        """Send the reply to a member that was set apart and remove it."""
         del self._apart[reply]
         if reply.is_wanted:
             reply.complete(answer)

@@ -1,10 +1,10 @@
-"""One XREAD, XREADGROUP or EQ.READGROUP over logs at several hubs, which may move while it waits.
+"""One XREAD, XREADGROUP or EQ.READGROUP over logs at several hubs; logs may move to other hubs while it blocks.
 
-It asks each log once, without waiting (a pass). If none has anything it has itself woken when one of them may have, and
-asks again. A log that moves, or whose owner is lost, wakes it too. `$` and `+` are resolved before the first pass: what
-is added after that is found, wherever the log is by then.
+In a pass the command reads each log once, without blocking. If no log has entries, the command watches the logs, and
+starts another pass when one of them may have an entry, moves, or loses its owner. `$` and `+` are resolved before the
+first pass: entries added after that are found, whichever hub then owns the log.
 
-Always true: at most one pass is under way, so an entry that a group was given is in the answer.
+Always true: at most one pass is under way, so an entry that was delivered to a group is in the reply.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["WaitingRead"]
 
-# In Redis's words.
+# The error texts of Redis.
 _NO_LOG = error("UNBLOCKED the stream key no longer exists")
 _NO_GROUP = error("NOGROUP the consumer group this client was blocked on no longer exists")
 
 
 class _Logs(Protocol):
-    """What it needs of HubLogs, which finds each log wherever it is."""
+    """What a WaitingRead needs of HubLogs, which sends each request to the owner of the log."""
 
     def submit(self, key: bytes, request: LogRequest) -> bytes | Reply: ...
     def at_hand(self, key: bytes) -> LiveLog | None: ...
@@ -44,7 +44,7 @@ class _Logs(Protocol):
 
 
 class WaitingRead:
-    """From when the command came to when it is answered. Owned by HubLogs."""
+    """One command, from its arrival to its reply. Owned by HubLogs."""
 
     def __init__(
         self,
@@ -56,26 +56,26 @@ class WaitingRead:
         may_wait: bool,
         watched: Callable[[bool], None] = lambda is_watched: None,
     ) -> None:
-        """`watched`: called when it begins to wait for a wake-up, and when it is woken."""
+        """`watched`: called with True when the read begins to watch its logs, and with False when it is woken."""
         self._logs = logs
         self._read = read
         self._proto = proto
         self._is_allowed = is_allowed
         self._may_wait = may_wait and read.block_ms is not None
         self._watched = watched
-        # Part of a transaction: it is run before what follows.
+        # Part of a transaction: the read is complete before the next command runs.
         self._is_joined = not may_wait
-        # From where on each log is read, as it is asked for next.
+        # The id after which the next pass reads each log.
         self._starts = dict(zip(read.keys, read.starts, strict=True))
-        # Those to begin with from the second pass on.
+        # For keys read from `+`: the start from the second pass on.
         self._later: dict[bytes, bytes] = {}
         self._watches: list[Callable[[], None]] = []
         self._timer: Timer | None = None
         # Whether a pass is under way.
-        self.is_asking = False
+        self.is_passing = False
         # Woken at least once.
         self._has_waited = False
-        # The time to wait is over: what the pass under way brings is the answer.
+        # The block time is over: the result of the pass under way is the reply.
         self._is_late = False
         self.reply = Reply(wait_s=None, abandoned=self._end)
 
@@ -87,9 +87,9 @@ class WaitingRead:
             self._check(self._read.group)
             return
         unresolved = [key for key, start in self._starts.items() if start in (b"$", b"+")]
-        # Who does not wait gets nothing behind `$`, and what `+` means when the log is asked.
+        # A read that does not block finds nothing after `$`; the owner of the log resolves `+`.
         if not unresolved or not self._may_wait:
-            self._ask()
+            self._start_pass()
             return
 
         def resolved(replies: list[bytes]) -> None:
@@ -99,31 +99,31 @@ class WaitingRead:
                     self._starts[key] = last
                 else:
                     self._later[key] = last
-            self._ask()
+            self._start_pass()
 
         self._gather([(key, LogRequest(LAST_ID, [], self._proto)) for key in unresolved], resolved)
 
     def begin_watching(self) -> None:
-        """Begin without a pass: the caller knows that it would find nothing. The caller ends the wait, too."""
+        """Begin without a pass: the caller has checked that it would find nothing. The caller also ends the wait."""
         self._logs.begins_to_wait(self)
         self._watch()
 
     def _check(self, group: bytes) -> None:
-        """Refuse a read of several logs before one of them has delivered anything to the consumer."""
+        """Check the group at all logs first, so that a read that fails has delivered nothing to the consumer."""
         at_hand = [self._logs.at_hand(key) for key in self._starts]
         logs = [live.log for live in at_hand if live is not None and live.is_open]
         if len(logs) < len(at_hand):
             if self._is_joined or len(at_hand) == 1:
-                self._ask()
+                self._start_pass()
             else:
                 self._check_elsewhere(group)
             return
         for (key, start), log in zip(self._starts.items(), logs, strict=True):
             if group not in log.groups or _problem_of(start) is not None:
-                # Its error is the answer.
-                self._gather([(key, self._request(key))], self._asked)
+                # The error of this log is the reply.
+                self._gather([(key, self._request(key))], self._complete_pass)
                 return
-        self._ask()
+        self._start_pass()
 
     def _check_elsewhere(self, group: bytes) -> None:
         def checked(replies: list[bytes]) -> None:
@@ -133,9 +133,9 @@ class WaitingRead:
                 if problem is not None or reply[:1] == b"-":
                     self._answer(reply if problem is None else error(problem.text))
                     return
-            self._ask()
+            self._start_pass()
 
-        # Changes nothing, and every release of hubs knows it.
+        # XPENDING changes nothing, and hubs of every release support it.
         requests = [
             (key, LogRequest("xpending", [b"xpending", key, group], self._proto)) for key in self._starts
         ]
@@ -143,14 +143,14 @@ class WaitingRead:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it waits for entries."""
+        """Whether the read watches its logs for entries."""
         return bool(self._watches)
 
-    # Passes.
+    # --- passes
 
-    def _ask(self) -> None:
+    def _start_pass(self) -> None:
         if self.reply.is_wanted:
-            self._gather([(key, self._request(key)) for key in self._starts], self._asked)
+            self._gather([(key, self._request(key)) for key in self._starts], self._complete_pass)
 
     def _request(self, key: bytes) -> LogRequest:
         read = self._read
@@ -164,11 +164,11 @@ class WaitingRead:
         words += [b"streams", key, self._starts[key]]
         return LogRequest(words[0].decode(), words, self._proto)
 
-    def _asked(self, replies: list[bytes]) -> None:
+    def _complete_pass(self, replies: list[bytes]) -> None:
         nothing = assemble([], self._proto)
         found = [reply for reply in replies if reply != nothing]
         if found:
-            # Each is a list, or a map, of one log.
+            # Each reply is a list, or a map, with one log: combine them.
             mark = found[0][:1]
             self._answer(b"%b%d\r\n%b" % (mark, len(found), b"".join(one[4:] for one in found)))
             return
@@ -185,19 +185,19 @@ class WaitingRead:
         self._watched(True)
 
     def _woken(self) -> None:
-        if not self.is_asking:
+        if not self.is_passing:
             self._watched(False)
             self._unwatch()
             self._has_waited = True
-            self._ask()
+            self._start_pass()
 
-    def _ended(self, key: bytes) -> None:
-        """The group is gone that the client waited with, and perhaps the log: say which."""
+    def _fail_without_group(self, key: bytes) -> None:
+        """The group of the read was deleted, or its whole log: reply with the error of Redis for that case."""
 
-        def looked(replies: list[bytes]) -> None:
+        def checked(replies: list[bytes]) -> None:
             self._answer(_NO_LOG if replies[0] == b":0\r\n" else _NO_GROUP)
 
-        self._gather([(key, LogRequest("exists", [b"exists", key], self._proto))], looked)
+        self._gather([(key, LogRequest("exists", [b"exists", key], self._proto))], checked)
 
     def _gather(
         self,
@@ -206,8 +206,8 @@ class WaitingRead:
         *,
         takes_errors: bool = False,
     ) -> None:
-        """Run all of them; `done` with the replies, unless one is an error that is not taken: then it is the answer."""
-        self.is_asking = True
+        """Run all requests and call `done` with the replies; unless `takes_errors`, the first error is the reply."""
+        self.is_passing = True
         outcomes = [self._logs.submit(key, request) for key, request in requests]
         left = 1 + sum(isinstance(outcome, Reply) and outcome.pieces is None for outcome in outcomes)
 
@@ -216,12 +216,12 @@ class WaitingRead:
             left -= 1
             if left:
                 return
-            self.is_asking = False
+            self.is_passing = False
             replies = [o if isinstance(o, bytes) else b"".join(o.pieces or ()) for o in outcomes]
             problem = next((reply for reply in replies if reply[:1] == b"-"), None)
             if problem is not None and self._has_waited and problem.startswith(b"-NOGROUP"):
                 self._has_waited = False
-                self._ended(requests[replies.index(problem)][0])
+                self._fail_without_group(requests[replies.index(problem)][0])
             elif problem is not None and not takes_errors:
                 self._answer(problem)
             elif self.reply.is_wanted:
@@ -233,10 +233,10 @@ class WaitingRead:
                 self._logs.call_later(REPLY_S, outcome.expire)
         one_less()
 
-    # The end.
+    # --- the end
 
     def judge(self) -> None:
-        """Access rules have changed."""
+        """Access rules have changed: reply with an error if the client may no longer read."""
         problem = self._is_allowed()
         if problem is not None:
             self._answer(b"-%b\r\n" % problem.encode())
@@ -244,7 +244,7 @@ class WaitingRead:
     def _time_is_up(self) -> None:
         self._timer = None
         self._is_late = True
-        if not self.is_asking:
+        if not self.is_passing:
             self._answer(assemble([], self._proto))
 
     def _answer(self, answer: bytes) -> None:
@@ -266,7 +266,7 @@ class WaitingRead:
 
 
 def _problem_of(start: bytes) -> LogCommandError | None:
-    """What is wrong with where a consumer is to read from."""
+    """The error if `start` is no valid start of a read by a consumer, else None."""
     try:
         group_start(start)
     except LogCommandError as problem:

@@ -21,12 +21,12 @@ log = logging.getLogger("equipoise.hub")
 
 
 class AcceptedConnection(asyncio.Protocol):
-    """Glue between a transport and its session. The transport calls the session's `receive` directly."""
+    """Connects a transport to its session. The transport calls the session's `receive` directly."""
 
     __slots__ = ("_address", "_core", "data_received", "session")
 
     def __init__(self, core: HubCore, *, is_on_wire: bool = False) -> None:
-        """`is_on_wire`: the transport knows the session itself."""
+        """`is_on_wire`: the transport is a compiled wire, which has a reference to the session."""
         self._core = core
         self.session: Session = core.open_session()
         self._address: str | None = None
@@ -47,7 +47,7 @@ class AcceptedConnection(asyncio.Protocol):
         self._address = address
         is_served = core.admission.admit(address, session.proceed)
         session.address = _format_address(transport.get_extra_info("peername"))
-        # Shared by all connections that came the same way.
+        # One string, shared by all connections to the same address.
         session.local_address = sys.intern(_format_address(transport.get_extra_info("sockname")))
         session.is_tls = transport.get_extra_info("ssl_object") is not None
         _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
@@ -60,9 +60,9 @@ class AcceptedConnection(asyncio.Protocol):
             self._address = None
 
     def eof_received(self) -> bool:
-        """A client that closes its side is served no longer: it may be gone, and would be sent messages for ever.
+        """The client has closed its side: stop serving it, because it may not read any more.
 
-        It gets what it is owed, as far as it takes it within a moment.
+        Its pending output is sent, as far as it reads that within LINGER_S.
         """
         self._core.leave(self.session)
         return False
@@ -83,7 +83,7 @@ def _common_names(transport: asyncio.Transport) -> Sequence[str]:
 
 
 def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
-    """Find dead peers: probe silent ones, and give up on unacknowledged data after as long."""
+    """Set TCP keepalive and the timeout for unacknowledged data, to detect dead peers."""
     if sock is None:
         return
     try:

@@ -1,8 +1,8 @@
 """Listen for clients, on the event loop's transports or on compiled wires.
 
-Wires (`_sockets.c`) are compiled, and cost a client that publishes one by one, or waits, half of what the loop's
-transports do. They are used where they have been built, on Linux, for connections without TLS, on
-uvloop; everywhere else, and with EQUIPOISE_PURE=1 in the environment, the loop's own server listens.
+Wires (`_sockets.c`) are compiled transports, with half the CPU cost of the loop's transports for clients that publish
+single messages or wait. They are used if they were built, on Linux with uvloop, for connections without TLS; otherwise,
+and with EQUIPOISE_PURE=1 in the environment, the loop's own server listens.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ except (AttributeError, TypeError) as _stale:
     log.warning("connections are served in Python: _sockets.c has changed since it was built (%s)", _stale)
     wires = None  # type: ignore[assignment]  # as if not built
 
-# Connections waiting in the kernel to be accepted; as Redis asks for.
+# Connections waiting in the kernel to be accepted, as in Redis.
 ACCEPT_BACKLOG = 511
-# Accepted in one turn, so that those that are served already do not wait for a crowd.
+# Most connections accepted in one turn, so that connected clients do not wait for many new ones.
 _ACCEPTS = 64
-# How long accepting rests when the process has no descriptor left, as in asyncio.
+# Seconds without accepting after the process ran out of descriptors, as in asyncio.
 _REST_S = 1.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class ListeningPort(Protocol):
-    """Where clients connect. `close` lets no more in; connections stay."""
+    """A listening port. `close` accepts no more connections; existing ones stay."""
 
     @property
     def port(self) -> int: ...
@@ -143,7 +143,7 @@ class WirePort:
         self._end_if_done()
 
     def ended(self) -> None:
-        """One of the connections is no more."""
+        """One of the connections has closed."""
         self._connections -= 1
         self._end_if_done()
 
@@ -186,7 +186,7 @@ class WirePort:
 
 
 class WireConnection(AcceptedConnection):
-    """A connection on a wire, which its listener counts."""
+    """A connection on a wire, counted by its listener."""
 
     __slots__ = ("_port",)
 

@@ -1,10 +1,10 @@
 """Claims of logs: which hub owns a topic's log, by compare-and-set on the topic's node; and releases.
 
-In a move the next owner prepares while the former one serves: it waits for its turn, makes the next ledger, and folds
-what is acknowledged. Then it asks for the release. The former owner answers over their link as soon as the store has
-the release, so neither looks at the store in between. A hub that cannot be asked is watched in the store instead.
+During a move the next owner prepares while the former one serves: it waits for its turn, creates the next ledger, and
+folds the acknowledged entries. Then it requests the release. The former owner replies over their link as soon as the
+store has the release, so neither polls the store. If the request cannot be sent, the next owner watches the node.
 
-Always true: a log whose owner is alive is not claimed. A claim that was not released keeps the topic from other hubs.
+Always true: a log whose owner is alive is not claimed. A claim that is not released keeps other hubs from the topic.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from equipoise.store.records.topic_logs import LogNode, StoredLog, TopicLogsStor
 __all__ = ["LogClaims", "OwnedElsewhereError", "Taking"]
 
 _RELEASE_AGAIN_S = 0.2
-# How long a claim waits for the present owner to release the topic, once it was asked; and how often it looks whether
-# the owner is still alive.
+# How long a claim waits for the current owner to release the topic after the request, in seconds; and the interval of
+# the check whether the owner is still alive.
 _RELEASED_S = 3.0
 _LOOK_S = 0.5
 
@@ -41,7 +41,7 @@ class OwnedElsewhereError(WorldError):
 
 @dataclass(slots=True)
 class Taking:
-    """One attempt to open a log: its turn, and what is prepared while another hub still owns the log."""
+    """One attempt to open a log: its turn, and its preparation while another hub still owns the log."""
 
     turn: AsyncExitStack
     fold: LogFold
@@ -54,7 +54,7 @@ class Taking:
     patient_until: float = math.inf
 
     def take_spare(self, epoch: int) -> OpenLedger | None:
-        """The ledger that was made for this epoch."""
+        """The prepared ledger, if it was created for this epoch."""
         if self.epoch != epoch:
             return None
         spare, self.spare = self.spare, None
@@ -82,21 +82,21 @@ class LogClaims:
         self._incarnation = incarnation
         self._is_alive = is_alive
         self._quorum_of = quorum_of
-        # Of all claims: a later one is always told from those before it.
+        # The greatest epoch of all claims: each claim has a greater one than those before it.
         self._last_epoch = 0
-        # The nodes of the logs that are open here, as they were set last.
+        # The nodes of the logs that are open here, as they were last written.
         self.listed: dict[bytes, StoredLog] = {}
         self._turns = LogTurns()
-        # Logs whose owner was asked to release them.
+        # By log with a pending release request, the future of the reply.
         self._awaited: dict[bytes, asyncio.Future[StoredLog | None]] = {}
-        # Ask a hub to release a log; False: it cannot be asked. And who is told that one was released here.
+        # Requests a hub to release a log; False: the request cannot be sent. And the call after a release here.
         self.request_release: Callable[[bytes, str], bool] = lambda topic, hub: False
         self.on_released: Callable[[bytes, StoredLog], object] | None = None
 
     async def claim(self, live: LiveLog, taking: Taking) -> StoredLog:
-        """Own the topic, or be about to: where no hub owns it, the list of its ledgers is set together with the claim.
+        """Claim the topic. If no hub owns it, the claim is written later, together with the list of its ledgers.
 
-        An owner that is alive is given some time to release the topic: in a move it is about to.
+        A live owner gets some time to release the topic, as it does during a move.
         """
         known: StoredLog | None = None
         while True:
@@ -109,7 +109,7 @@ class LogClaims:
             if live.is_sealing:
                 raise OwnedElsewhereError("another hub is to own the topic")
             live.owner.found("")
-            # Noted first: where the reply is lost the claim may stand all the same.
+            # Recorded first: if the reply is lost, the claim may have succeeded.
             live.claimed = taking.epoch if taking.epoch > node.epoch else self._next_epoch(node)
             claim = msgspec.structs.replace(
                 node, owner=self._hub, incarnation=self._incarnation(), epoch=live.claimed
@@ -126,7 +126,7 @@ class LogClaims:
         return self._last_epoch
 
     async def _await_release(self, live: LiveLog, known: StoredLog, taking: Taking) -> StoredLog | None:
-        """The node that the owner has released, or None: look again."""
+        """The node that the owner has released; None: load the node again."""
         topic, owner, now = live.name, known.node.owner, asyncio.get_running_loop().time()
         live.owner.found(owner)
         if live.is_sealing or now >= taking.patient_until:
@@ -148,7 +148,7 @@ class LogClaims:
                 return None
             await asyncio.wait([told], timeout=_LOOK_S)
         finally:
-            # The log may have been given up and be opened again meanwhile.
+            # The log may have been released and requested again meanwhile.
             if self._awaited.get(topic) is told:
                 del self._awaited[topic]
         released = told.result() if told.done() else None
@@ -158,13 +158,13 @@ class LogClaims:
         return released
 
     async def _prepare(self, live: LiveLog, known: StoredLog, taking: Taking) -> None:
-        """What can be done while the owner still serves: the next ledger, and most of the fold. Raises LedgerError."""
+        """Prepare while the owner still serves: create the next ledger, and do most of the fold. Raises LedgerError."""
         epoch = self._next_epoch(known.node)
         create = self._ledgers.create(live.name, epoch, self._quorum_of(live.name))
         ahead = taking.fold.read_ahead(known.node.ledgers)
         spare, problem = await asyncio.gather(create, ahead, return_exceptions=True)
         if isinstance(problem, WorldError):
-            # The owner may have changed its list; if not, it comes to light once more.
+            # The owner may have changed its list. If not, the complete fold raises the problem again.
             taking.fold = LogFold(self._ledgers, live.name)
         elif problem is not None:
             raise problem
@@ -173,22 +173,22 @@ class LogClaims:
         taking.spare, taking.epoch = spare, epoch
 
     def hurry(self, live: LiveLog) -> None:
-        """The log is not wanted here any more."""
+        """The log is no longer needed here: its attempt need not wait for a turn."""
         self._turns.hurry(live)
 
     def released(self, topic: bytes, released: StoredLog | None) -> None:
-        """The former owner says so: its last ledger is closed if that has an end here. None: look in the store."""
+        """The former owner has released the topic. Its last ledger is closed if it has an end. None: load the node."""
         told = self._awaited.get(topic)
         if told is not None and not told.done():
             told.set_result(released)
 
     async def release(self, live: LiveLog, ledger: OpenLedger | None, incarnation: int) -> None:
-        """Close the ledger and let another hub claim the topic; until that is done, or need not be."""
+        """Close the ledger and release the topic. Retries until that has succeeded or is not necessary."""
         topic, last, released = live.name, -1, None
         listed, closing = self.listed.pop(topic, None), None
         if ledger is not None:
             closing = asyncio.create_task(_close(ledger))
-            # The store carries requests out in their order: whoever sees the release finds the ledger closed.
+            # The store executes requests in order: a hub that reads the release also reads the ledger as closed.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         if listed is not None and live.claimed and self._incarnation() == incarnation:
@@ -200,7 +200,7 @@ class LogClaims:
             try:
                 stored = await self._records.load(topic)
                 if not self._is_mine(stored.node, live, incarnation):
-                    # Another hub has it, or this one wants it again.
+                    # Another hub owns the topic, or this hub has claimed it again.
                     break
                 released = await self._save_released(live, stored, incarnation)
             except StoreError:
@@ -220,7 +220,7 @@ class LogClaims:
 
 
 async def _close(ledger: OpenLedger) -> int:
-    """Its last entry; -1 if it is not known to be closed: the next owner recovers it."""
+    """Close a ledger; return its last entry, -1 if the close is uncertain: the next owner then recovers it."""
     try:
         return await ledger.close()
     except (StoreError, LedgerError):
@@ -228,7 +228,7 @@ async def _close(ledger: OpenLedger) -> int:
 
 
 def _with_end(released: StoredLog, ledger: OpenLedger | None, last: int) -> StoredLog:
-    """A node for the next owner, which need not ask for the end of the last ledger."""
+    """The node with the end of the last ledger, which the next owner then need not query."""
     ledgers = released.node.ledgers
     if ledger is None or last < 0 or not ledgers or ledgers[-1].ledger != ledger.ledger:
         return released

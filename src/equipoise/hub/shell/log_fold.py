@@ -1,9 +1,9 @@
-"""The fold of a topic's ledgers into the state of its log, in as many steps as there are occasions.
+"""The fold of a topic's ledgers into the state of its log, in several steps.
 
-A move folds the closed ledgers, and what is acknowledged of the open one, while the former owner still serves. What is
-left to read after the release is the end of that one ledger.
+During a move, the closed ledgers and the acknowledged entries of the open one are folded while the former owner still
+serves. After the release, only the end of the last ledger remains to be read.
 
-Always true: `state` is the fold of all entries of `closed`, and of the entries below `_next` of the ledger behind them.
+Always true: `state` is the fold of all entries of `closed`, and of the entries below `_next` of the ledger after them.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ __all__ = ["LogFold", "closed_ledger"]
 
 T = TypeVar("T")
 
-# Ledgers of one log whose first entries are read together. A log that has moved often has many short ones.
+# Most ledgers of one log that are read concurrently. A log that has moved often has many short ones.
 _LEDGERS_AT_ONCE = 8
 
 
 class LogFold:
-    """Owned by one attempt to open a log. After an error it is of no use any more."""
+    """Owned by one attempt to open a log. Unusable after an error."""
 
     def __init__(self, ledgers: Ledgers, topic: bytes) -> None:
         self.state = TopicLog()
-        # The ledgers that are folded to their ends.
+        # The ledgers that are folded completely.
         self.closed: list[LogLedger] = []
         self._ledgers = ledgers
         self._topic = topic
-        # Of the ledger behind them: its number, and the first entry that is not folded.
+        # The ledger after them: its number, and its first entry that is not folded.
         self._open = -1
         self._next = FIRST_ENTRY
 
     def is_start_of(self, parts: Sequence[LogLedger]) -> bool:
-        """Whether a log with these ledgers begins with what is folded."""
+        """Whether a log with these ledgers begins with the folded ones."""
         folded = [part.ledger for part in self.closed]
         if self._open >= 0:
             folded.append(self._open)
         return [part.ledger for part in parts[: len(folded)]] == folded
 
     async def read_ahead(self, parts: Sequence[LogLedger]) -> None:
-        """Fold the ledgers before the last one, and what is acknowledged of that. Nothing is fenced."""
+        """Fold the ledgers before the last one, and the acknowledged entries of the last. Fences no ledger."""
         if not parts:
             return
         *before, last = parts
-        # One that is not known to be closed is for the owner to recover.
+        # A ledger that is not known to be closed has to be recovered by the owner.
         if any(part.last < 0 for part in before):
             return
         await self._add(before, [])
@@ -62,9 +62,9 @@ class LogFold:
             self._apply(last.ledger, await self._ledgers.read(last.ledger, self._next, confirmed))
 
     async def complete(self, parts: Sequence[LogLedger], *, is_closed: bool) -> None:
-        """Fold what is left of the ledgers. `is_closed`: the former owner has closed the last one, at its `last`.
+        """Fold the rest of the ledgers. `is_closed`: the former owner has closed the last one, at its `last`.
 
-        Otherwise the last one, and each that is not known to be closed, is recovered. Raises LedgerError, StoreError.
+        Otherwise the last one is recovered, as is each that is not known to be closed. Raises LedgerError, StoreError.
         """
         left = parts[len(self.closed) :]
         recovered = [part for part in left if part.last < 0 or (part is parts[-1] and not is_closed)]
@@ -80,7 +80,7 @@ class LogFold:
                 self._open, self._next = -1, FIRST_ENTRY
 
     async def _begin_reading(self, part: LogLedger, *, is_recovered: bool) -> tuple[int, list[bytes]]:
-        """The last entry of a ledger, and the first of those that are not folded."""
+        """The last entry of a ledger, and the payloads of its first entries that are not folded."""
         last = await self._ledgers.recover(part.ledger) if is_recovered else part.last
         first = self._next if part.ledger == self._open else FIRST_ENTRY
         if last < first - 1:
@@ -107,7 +107,7 @@ def closed_ledger(part: LogLedger, last: int, last_id: EntryId) -> LogLedger:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results, once all are there; the first problem, once all have ended."""
+    """The results of all coroutines. Raises the first problem, after all have ended."""
     found = await asyncio.gather(*work, return_exceptions=True)
     problems = [each for each in found if isinstance(each, BaseException)]
     if problems:

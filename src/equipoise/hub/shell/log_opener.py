@@ -1,25 +1,25 @@
 """Open a topic's log: claim the topic, fence the former owner, fold the entries, create a ledger.
 
-In this order, each step after the one before has succeeded:
+The steps, in order, each after the success of the previous one:
 
-    claim     set the topic's node, by compare-and-set, to this hub and a higher epoch
-    fence     recover the last ledger: from then on its writer is acknowledged nothing more
+    claim     set the topic's node, by compare-and-set, to this hub and a greater epoch
+    fence     recover the last ledger: from then on its writer gets no more acknowledgements
     fold      read all ledgers of the log
-    begin     create a ledger, write a snapshot of the state first into it
-    list      put it into the topic's node, by compare-and-set
+    begin     create a ledger, with a snapshot of the state as its first entry
+    list      add it to the topic's node, by compare-and-set
 
-A topic that its owner has released needs no claim of its own: no hub writes to its ledgers, so the list is set together
-with the claim. In a move most of the work is done before the release (`log_claims`).
+A topic that its owner has released needs no separate claim: no hub writes to its ledgers, so the list is written
+together with the claim. During a move most of the work is done before the release (`log_claims`).
 
-A ledger that has grown long is followed by another in the same epoch: closed, then the last two steps. Ledgers whose
-entries have all been trimmed or deleted leave the list with the same compare-and-set, and are deleted after it.
+A long ledger is replaced by another one in the same epoch: it is closed, then the last two steps follow. Ledgers whose
+entries have all been trimmed or deleted are removed from the list with the same compare-and-set, and deleted after it.
 
-A hub that loses a compare-and-set, or crashes between two steps, has changed nothing that a later owner could not take
-over. The epoch is in the node, above its last and above all that this hub has heard of.
+If a hub loses a compare-and-set, or crashes between two steps, a later owner can still take over. The epoch in the node
+is greater than the node's previous one and than all epochs that this hub has received.
 
-A hub that gives a log away closes its last ledger and takes its name out of the node: then the next home need not wait
-until this life of the hub is over. So it does with a claim after which the log could not be opened, or whose reply was
-lost: a claim that nobody releases keeps the topic from all other hubs for as long as this one lives.
+A hub that hands a log over closes its last ledger and removes its name from the node, so that the next home need not
+wait for the end of this incarnation. It does the same with a claim after which the log could not be opened, or whose
+reply was lost: an unreleased claim keeps all other hubs from the topic while this hub is alive.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ log = logging.getLogger("equipoise.hub")
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
-    """An open log: its state, and the ledger that goes on."""
+    """An open log: its state, and the ledger for further entries."""
 
     log: TopicLog
     ledger: OpenLedger
     epoch: int
-    # Those before it.
+    # The ledgers before it.
     closed: tuple[int, ...] = ()
 
 
 class LogOpener:
-    """Owned by the hub's shell. `open` is given to HubLogs."""
+    """Owned by the hub's shell. HubLogs calls `open`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LogOpener:
         is_alive: Callable[[str, int], Awaitable[bool]],
         quorum_of: Callable[[bytes], Quorum],
     ) -> None:
-        """`is_alive`: whether that incarnation of a hub is. `new_epoch`: above all that this hub has heard of."""
+        """`is_alive`: whether an incarnation of a hub is alive. `new_epoch`: an epoch greater than all known ones."""
         self._records = TopicLogsStore(store, tree)
         self._ledgers = ledgers
         self._hub = hub
@@ -105,7 +105,7 @@ class LogOpener:
             quorum_of=quorum_of,
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        # Whether this hub is to own a log, and who is told when a ledger of one was rolled.
+        # Whether this hub may own a log; and the call after a ledger of a log has rolled.
         self.may_open: Callable[[bytes], Awaitable[bool]] | None = None
         self.on_rolled: Callable[[bytes], object] | None = None
 
@@ -113,7 +113,7 @@ class LogOpener:
         self._start(self._open(live))
 
     def release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
-        """Let another hub claim the topic; `done` once it may, or need not ask."""
+        """Release the topic, so that another hub can claim it; then call `done`."""
         self.claims.hurry(live)
         self._start(self._release(live, ledger, done))
 
@@ -121,7 +121,7 @@ class LogOpener:
         self._start(self._roll(live, ledger, snapshot))
 
     def note_released(self, topic: bytes, version: int, node: bytes) -> None:
-        """What the former owner says of its release; an empty node: there is none."""
+        """The former owner has replied to the release request; an empty node: it does not own the log."""
         found = unpack_node(node)
         self.claims.released(topic, None if found is None else StoredLog(found, version))
 
@@ -147,14 +147,14 @@ class LogOpener:
             if live.problem != str(problem):
                 log.warning("log of topic %r not opened: %s", live.name, problem)
             if live.is_sealing:
-                # It was released before this attempt was over, which may have claimed it again.
+                # The log was released during this attempt, which may have claimed it again.
                 await self.claims.release(live, None, self._incarnation())
             live.not_opened(str(problem))
         else:
             if live.is_sealing:
                 await self.claims.release(live, found.ledger, self._incarnation())
             live.opened(found)
-            # They may be at the site of a former owner.
+            # The closed ledgers may be at the site of a former owner.
             self._ledgers.relocate(found.closed, partial(_is_owned, live, found.epoch))
 
     async def _release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
@@ -170,14 +170,14 @@ class LogOpener:
             tell([name for names in found for name in names])
 
     async def find(self, live: LiveLog) -> FoundLog:
-        """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if what is stored cannot be read."""
+        """Open the log of a topic. Raises StoreError or LedgerError; DamagedError if stored data cannot be read."""
         async with AsyncExitStack() as turn:
             taking = Taking(turn, LogFold(self._ledgers, live.name))
             try:
                 return await self._take(live, taking)
             finally:
                 if taking.spare is not None:
-                    # A ledger that no topic lists: its only entry is the header.
+                    # Delete the prepared ledger, which no topic lists: its only entry is the header.
                     with suppress(StoreError, LedgerError):
                         await self._ledgers.delete(taking.spare.ledger)
 
@@ -220,7 +220,7 @@ class LogOpener:
         snapshot: LogSnapshot,
         spare: OpenLedger | None = None,
     ) -> OpenLedger:
-        """A new ledger behind the closed ones that are still needed: its snapshot committed, and the node set."""
+        """Create a ledger after the closed ones that are still needed: commit its snapshot, and write the node."""
         node = stored.node
         ledger = spare or await self._ledgers.create(topic, node.epoch, self._quorum_of(topic))
         await _append(ledger, snapshot)
@@ -242,7 +242,7 @@ async def _append(ledger: OpenLedger, snapshot: LogSnapshot) -> None:
     written: asyncio.Future[int | LedgerError] = asyncio.get_running_loop().create_future()
 
     def complete(outcome: int | LedgerError) -> None:
-        # Nothing waits for it any more if the hub has stopped meanwhile.
+        # The future is cancelled if the hub has stopped meanwhile.
         if not written.done():
             written.set_result(outcome)
 
@@ -253,7 +253,7 @@ async def _append(ledger: OpenLedger, snapshot: LogSnapshot) -> None:
 
 
 async def _settled(live: LiveLog) -> bool:
-    """Whether all that was appended to the ledger has been committed."""
+    """Wait for all appends to the ledger; return whether all were committed."""
     settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def settle(is_committed: bool) -> None:
@@ -265,14 +265,14 @@ async def _settled(live: LiveLog) -> bool:
 
 
 def _is_owned(live: LiveLog, epoch: int) -> bool:
-    """Whether the log is still open here, in that epoch, and to stay."""
+    """Whether the log is still open here in that epoch, and is not being sealed."""
     return live.epoch == epoch and live.stage is LogStage.OPEN and not live.is_sealing
 
 
 def opener_of(
     core: HubCore, store: Store, tree: Tree, ledgers: Ledgers, quorum: Callable[[], Quorum]
 ) -> LogOpener:
-    """What opens the logs of a hub; `quorum` of logs whose topic has no durable spec."""
+    """The LogOpener of a hub. `quorum`: for logs whose topic has no durable spec."""
 
     def quorum_of(topic: bytes) -> Quorum:
         spec = core.specs.of_name(topic)
@@ -282,7 +282,7 @@ def opener_of(
         return Quorum(wanted.ensemble, wanted.write_quorum, wanted.ack_quorum)
 
     async def is_alive(hub: str, incarnation: int) -> bool:
-        # As the store has it, not as this hub last heard: a needless failover would cost clients their certainty.
+        # Read from the store, not from this hub's view: a needless failover would make clients' writes UNCERTAIN.
         seen = await hubs.look(hub)
         return seen is not None and seen.alive is not None and seen.facts.incarnation == incarnation
 
@@ -300,7 +300,7 @@ def opener_of(
 
 
 def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambda: "") -> HubLogs:
-    """The logs of a hub. `missing`: why none can be kept; empty: they can."""
+    """The logs of a hub. `missing`: the reason why there is no storage; empty: there is."""
     logs = HubLogs(
         core.shell,
         opener.open,

@@ -1,7 +1,7 @@
-"""Turns of logs that this hub takes over: only a few are between two owners at a time.
+"""Turns of logs that this hub takes over: only a few change owners at a time.
 
-A log that waits for its turn stays open at its former owner, which runs its commands. A log whose owner has given it up
-is open nowhere, and does not wait.
+A log that waits for its turn stays open at its former owner, which runs its commands. A log that its owner has released
+is open at no hub, and does not wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 __all__ = ["TAKEN_AT_ONCE", "LogTurns"]
 
-# A log is released and opened in some tens of milliseconds, most of them CPU time that several logs only share.
+# Releasing and opening a log takes some tens of milliseconds, most of it CPU time, so more at once would not be faster.
 TAKEN_AT_ONCE = 2
 
 
@@ -33,7 +33,7 @@ class LogTurns:
 
     @asynccontextmanager
     async def turn(self, live: object) -> AsyncIterator[None]:
-        """Wait for a turn, or until there is no need to wait (`hurry`)."""
+        """Wait for a turn, or until `hurry` is called."""
         waiter = self._waiting[live] = _Waiter()
         try:
             self._call_next()
@@ -46,7 +46,7 @@ class LogTurns:
                 self._call_next()
 
     def hurry(self, live: object) -> None:
-        """The log is open nowhere, or not wanted here any more: go on without a turn."""
+        """The log is open at no hub, or no longer needed here: continue without a turn."""
         waiter = self._waiting.get(live)
         if waiter is not None and not waiter.called.done():
             waiter.called.set_result(None)

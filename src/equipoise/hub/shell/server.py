@@ -46,12 +46,12 @@ from equipoise.store.tree import Tree
 
 log = logging.getLogger("equipoise.hub")
 
-# How long a hub that stops lets its clients read what they are owed, in seconds.
+# How long a stopping hub waits for clients to read their pending output, in seconds.
 STOP_S = 1.0
 
 
 class Hub:
-    """One hub. `start`, then `port` says where it listens; `stop` ends it."""
+    """One hub. After `start`, `port` is its listening port; `stop` ends it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Hub:
         executor: Executor | None = None,
         process: Process | None = None,
     ) -> None:
-        """`process`: what telemetry says of the hub's own use, where this is not a process of its own."""
+        """`process`: measures resources for telemetry, if the hub does not have a process of its own."""
         self.settings = settings
         self.port = 0
         self.tls_port: int | None = None
@@ -80,11 +80,11 @@ class Hub:
         self._login: Login = None
         self._opener: LogOpener | None = None
         self._dialer: Dialer | None = None
-        # Called when the hub has begun another life, for the membership to make it known.
+        # Called when the hub has begun a new incarnation, which the membership then registers.
         self.on_renewed: Callable[[], None] | None = None
-        # Called when a connection to another hub has ended, or could not be made.
+        # Called when a connection to another hub has ended or failed.
         self.on_link_lost: Callable[[Life], object] = lambda life: None
-        # Of logs, where there are other hubs: whether this one is to own it, and what follows when a ledger was rolled.
+        # In a cluster: whether this hub may own a log; and the call after a ledger has rolled.
         self.may_open_log: Callable[[bytes], Awaitable[bool]] | None = None
         self.on_log_rolled: Callable[[bytes], object] | None = None
 
@@ -117,7 +117,7 @@ class Hub:
         try:
             self.port = self.core.port = await self._listen(settings.port, {})
             if settings.tls.port is not None:
-                # No other timer covers a client that does not shake hands in time, or does not say goodbye.
+                # No other timer covers clients that are slow in the TLS handshake or shutdown.
                 tls = {
                     "ssl": context,
                     "ssl_handshake_timeout": settings.limits.unauthenticated_timeout_s,
@@ -129,9 +129,9 @@ class Hub:
             raise
 
     def join_cluster(self, login: Login = None) -> Cluster:
-        """Become one hub among others; who they are is for the caller to tell, by views.
+        """Become part of a cluster; the caller then applies routings with the other hubs.
 
-        `login`: who this hub is at the others, where they have users.
+        `login`: this hub's user and password at the other hubs, if they have users.
         """
         core = self.core
         self._dialer = Dialer(core, login, self._rng, self.renew, self._link_lost)
@@ -152,9 +152,9 @@ class Hub:
         quorum: Callable[[], Quorum],
         missing: Callable[[], str] = lambda: "",
     ) -> None:
-        """Keep logs of topics: their owners and ledgers in the store, what is in them in ledgers of this quorum.
+        """Store logs of topics: their owners and lists of ledgers in the store, their entries in ledgers.
 
-        `missing`: why no log can be kept; empty: they can.
+        `missing`: the reason why there is no storage; empty: there is.
         """
         core = self.core
         self._opener = opener_of(core, store, tree, ledgers, quorum)
@@ -165,14 +165,14 @@ class Hub:
             core.logs.elsewhere = self.cluster.calls
 
     def follow_specs(self, specs: Specs, version: int) -> None:
-        """Specs of a hub that runs alone: topics are durable, or no longer, from now on."""
+        """Apply specs at a hub that runs alone: topics become durable, or no longer are."""
         core = self.core
         core.specs.follow(specs, version)
         if core.logs is not None and core.logs.durable is not None:
             core.logs.durable.follow(core.index.topics.values())
 
     def renew(self) -> None:
-        """The others have declared this hub dead while it was out of reach: end this life and begin another."""
+        """The other hubs have declared this hub dead while it was unreachable: begin a new incarnation."""
         log.warning(
             "hub %s was declared dead: it restarts as a new incarnation and closes its connections",
             self.settings.name,
@@ -188,7 +188,7 @@ class Hub:
         self.on_link_lost((link.hub, link.incarnation))
 
     async def _listen(self, port: int, options: dict[str, Any]) -> int:
-        """Accept connections; the port, which is another one if `port` is 0."""
+        """Accept connections; return the port, a free one if `port` is 0."""
         host = self.settings.host
         try:
             server = await listen(self.core, host, port, options)
@@ -200,25 +200,25 @@ class Hub:
         return server.port
 
     def reload_certificate(self) -> None:
-        """Use the certificate and key that the files hold now, for connections from now on. Raises SettingsError."""
+        """Load the certificate and key again, for new connections. Raises SettingsError."""
         if self._tls_context is not None:
-            # Tried apart first: a context with half a pair would refuse everything.
+            # Tested with a separate context first: one with a wrong pair would fail all handshakes.
             tls_context(self.settings.tls)
             self._tls_context.load_cert_chain(self.settings.tls.certificate, self.settings.tls.key)
 
     def reload_login(self, login: Login) -> None:
-        """Log in at other hubs as this from now on; links that are connected stay."""
+        """Use this login at other hubs from now on; connected links stay."""
         self._login = login
         if self._dialer is not None:
             self._dialer.login = login
 
     def reload_users(self, users: Users) -> None:
-        """Apply new access rules to all clients, connected or not."""
+        """Apply new access rules to all clients, connected and new ones."""
         self._users = users
         self.core.reload_users(users)
 
     def end_clients(self) -> None:
-        """Stop listening, and end the connections of clients; those of other hubs stay."""
+        """Stop listening, and close the connections of clients; those of other hubs stay."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -226,9 +226,9 @@ class Hub:
             self.core.leave(session)
 
     async def stop(self) -> None:
-        """Stop listening, then end every connection once its replies are sent, or after a moment.
+        """Stop listening, then close every connection once its replies are sent, or after STOP_S.
 
-        Nothing is left when it returns: no connection, no timer, no task.
+        When it returns, there is no connection, timer or task left.
         """
         for server in self._servers:
             server.close()
@@ -256,7 +256,7 @@ async def _end_connections(core: HubCore) -> None:
 
 
 class LoopShell:
-    """The world, as the running loop and the operating system present it."""
+    """The Shell of a running event loop and the operating system."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class LoopShell:
         self.resident_bytes = process.resident_bytes
         self.round_trip_s = round_trip_s
         self.has_hung_up = has_hung_up
-        # Where connections are wires, the poller.
+        # The poller, if connections are wires.
         self.turns: OutputTurns = UngatheredTurns()
 
     def memory_bytes(self) -> int:
@@ -288,7 +288,7 @@ class OwnProcess:
     def cpu_s(self) -> float:
         return time.process_time()
 
-    # Asked with each frame of another hub: without a call of Python's.
+    # Read with each frame of another hub, so not a Python function.
     work_s = staticmethod(time.perf_counter)
 
     def resident_bytes(self) -> int:

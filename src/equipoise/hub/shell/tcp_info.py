@@ -1,15 +1,15 @@
 """Read the round trip of a connection from the kernel.
 
-Linux keeps two numbers for every connection, made from when its segments were acknowledged: a smoothed round trip, and
-the shortest of the last five minutes (`net.ipv4.tcp_min_rtt_wlen`). Neither is the way as it is now. The second is that
-long late when the way becomes longer. The first has waits in it: a receiver that is about to send something lets its
-acknowledgement go with that, for up to 40 ms. On loopback a client that publishes 30 times a second looks 33 ms away,
-give or take 0.4; so a small deviation proves nothing.
+Linux keeps two values per connection, computed from acknowledgements: a smoothed round trip, and the minimum of the
+last five minutes (`net.ipv4.tcp_min_rtt_wlen`). Neither is the current round trip of the network. The minimum is up to
+five minutes late when the path becomes longer. The smoothed value includes delayed acknowledgements: a receiver that is
+about to send data delays its acknowledgement by up to 40 ms. On loopback a client that publishes 30 times a second
+appears to be 33 ± 0.4 ms away; so a small deviation proves nothing.
 
-But a client that sends nothing has nothing to wait for: Linux acknowledges what is read from then on, and a client that
-only listens looks as near as it is. So the smoothed number is believed of a client that was silent for a while in which
-it was sent enough, if it has come to rest; and only where it is above the least by less than the shortest timer of
-those that other systems acknowledge by, whichever side sends. Of all others counts what no such wait explains.
+But a client that sends nothing does not delay: Linux then acknowledges data when it is read, and the smoothed value of
+a pure subscriber is correct. So the smoothed value is used for a client that was silent for a while, in which enough
+data was sent to it, if the value is stable; and only if it exceeds the minimum by less than the shortest timer for
+delayed acknowledgements of other systems. For all other clients, the part that such delays can explain is subtracted.
 """
 
 from __future__ import annotations
@@ -31,38 +31,39 @@ _LAST_HEARD_AT = 52
 _RTT_AT = 68
 _MIN_RTT_AT = 148
 _BYTES = 152
-# As tcpi_min_rtt: none was measured.
+# Value of tcpi_min_rtt without a measurement.
 _NONE_US = 0xFFFFFFFF
 # The kernel's TCP_DELACK_MIN, and the timer of Windows; others wait longer.
 _DELAYED_US = 40_000
-# A client is silent if it has sent nothing for so long, and was sent something ten times as lately: a smoothed number
-# forgets what was before with about as many acknowledgements.
+# A client is silent if it has sent nothing for so long, and for ten times as long as the time since data was last sent
+# to it: about that many acknowledgements replace a smoothed value.
 _SILENT_MS = 1_000
 _SENT_AS_OFTEN = 10
-# At rest: so many mean deviations, as in the kernel's own time-out of retransmission, do not explain the difference.
+# A value is stable if its difference from the minimum exceeds so many mean deviations, as in the kernel's
+# retransmission timeout.
 _DEVIATIONS = 4
 
 
 class Times(NamedTuple):
-    """What the kernel knows of one connection."""
+    """The kernel's measurements of one connection."""
 
-    # The smoothed round trip, its mean deviation, and the least of late.
+    # The smoothed round trip, its mean deviation, and the recent minimum.
     smoothed_us: int
     deviation_us: int = 0
     least_us: int = _NONE_US
-    # How long ago something was sent to the other end, and received from it, acknowledgements apart.
+    # Time since data was last sent to the other end, and received from it, without acknowledgements.
     sent_ms: int = 0
     heard_ms: int = 0
 
 
 def has_hung_up(wire: Wire) -> bool:
-    """Whether a FIN or RST has come, which a transport whose reading is paused does not notice."""
+    """Whether a FIN or RST has arrived, which a transport with paused reading does not report."""
     info = _tcp_info(wire)
     return info is not None and len(info) > 0 and info[0] != _ESTABLISHED
 
 
 def round_trip_s(wire: Wire) -> float | None:
-    """None where it is not known: no TCP, no Linux, nothing measured yet, or the connection is gone."""
+    """The round trip; None if unknown: no TCP, not Linux, not measured yet, or the connection is closed."""
     info = _tcp_info(wire)
     if info is None or len(info) < _RTT_AT + 8:
         return None
@@ -81,13 +82,13 @@ def _tcp_info(wire: Wire) -> bytes | None:
     try:
         info: bytes = sock.getsockopt(socket.IPPROTO_TCP, option, _BYTES)
     except (OSError, ValueError):
-        # What uvloop says of a connection that is gone.
+        # The connection is closed (uvloop raises ValueError).
         return None
     return info
 
 
 def believed_us(times: Times) -> int:
-    """The round trip as far as it is sure; 0 if nothing was measured."""
+    """The round trip, as far as it is certain; 0 if nothing was measured."""
     if times.least_us == _NONE_US:
         return times.smoothed_us
     above_us = times.smoothed_us - times.least_us

@@ -1,8 +1,8 @@
 """TLS contexts of a hub, and diagnostics of failed handshakes.
 
-An event loop closes a connection whose handshake fails without telling its server. So the context's own objects tell,
-once per reason and while: a client that speaks plain text to the TLS port, or does not trust the hub's certificate,
-would otherwise leave no trace here.
+An event loop closes a connection whose handshake fails without notifying its server. So the SSL objects of the context
+report failures, logged at most once a minute per reason: otherwise a client that sends plain text to the TLS port, or
+does not trust the hub's certificate, would leave no trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["FailedHandshakes", "tls_context"]
 
 log = logging.getLogger("equipoise.hub")
 
-# Between two lines about one reason: a client that tries again and again is logged once a minute.
+# Least interval between two log lines about one reason, in seconds.
 _QUIET_S = 60.0
 _LEFT = "LEFT"
 _REASONS = {
@@ -38,12 +38,12 @@ _REASONS = {
 
 
 class FailedHandshakes:
-    """Owned by one Hub. Counts, and logs each reason now and then."""
+    """Owned by one Hub. Counts failed handshakes, and logs each reason at most once per _QUIET_S."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.count = 0
-        # By reason, when it was last logged, and how often it has come since.
+        # By reason, the time of its last log line, and the number of failures since.
         self._logged: dict[str, tuple[float, int]] = {}
 
     def note(self, reason: str) -> None:
@@ -59,7 +59,7 @@ class FailedHandshakes:
 
 
 def tls_context(tls: Tls, failed: FailedHandshakes | None = None) -> ssl.SSLContext:
-    """Raises SettingsError that names the file at fault. `failed`: hears of handshakes that fail."""
+    """The TLS context of the settings. Raises SettingsError that names the file at fault. `failed`: counts failures."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -81,7 +81,7 @@ def tls_context(tls: Tls, failed: FailedHandshakes | None = None) -> ssl.SSLCont
 
 def _telling(failed: FailedHandshakes) -> type[ssl.SSLObject]:
     class TellingHandshake(ssl.SSLObject):
-        # Whether it has begun and neither succeeded nor failed.
+        # Whether the handshake has begun and neither succeeded nor failed.
         _is_open = False
 
         def do_handshake(self) -> None:
@@ -97,7 +97,7 @@ def _telling(failed: FailedHandshakes) -> type[ssl.SSLObject]:
             self._is_open = False
 
         def __del__(self) -> None:
-            # Many clients that do not accept a certificate just hang up, and the loop lets go of this object then.
+            # Many clients that reject a certificate just disconnect; the loop then releases this object.
             if self._is_open:
                 failed.note(_LEFT)
 

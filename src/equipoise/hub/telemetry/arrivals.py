@@ -1,15 +1,15 @@
 """Record arrivals on profiled topics: time, publisher, count; never payloads.
 
-Messages that come together are one record. Arrivals are noted where the publisher is connected, which is the one hub
-that can tell publishers apart. Publishers appear under pseudonyms: a hash with a key of the recording, which the
-operator gives to all hubs, or with one that no client knows and that ends with this life of the hub.
+Messages published together are one record. The publisher's hub records them, because only that hub can distinguish
+publishers. Publishers appear under pseudonyms: a hash with a key of the recording, which the operator gives to all
+hubs, or with a secret key of this incarnation of the hub.
 
-A hub that has more to record than it may leaves whole publishers out, those with the greatest pseudonyms: half of all
-that there could be, then half of the rest. So hubs that are given the same key leave out the same ones, and a reader
-can leave them out from the beginning (`kept`).
+A hub with more arrivals than the limit omits whole publishers, those with the greatest pseudonyms: half of all possible
+ones, then half of the rest. So hubs with the same key omit the same publishers, and a reader can omit them from the
+beginning (`kept`).
 
-Always true: at most `arrivals_topics_max` topics are watched, each for `arrivals_duration_s` unless asked for again;
-a window holds at most its share of `arrivals_per_s_max`, and what is left out is counted.
+Always true: at most `arrivals_topics_max` topics are watched, each for `arrivals_duration_s` after the last request;
+a window holds at most its share of `arrivals_per_s_max`, and omitted messages are counted.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY_BYTES", "Arrivals"]
 
-# Records made in one go: a millisecond.
+# Records built in one step: a millisecond.
 SLICE = 1_000
 KEY_BYTES = 32
-# All links of a client begin with its own name.
+# Bytes at the start of a link's id that identify the client.
 CLIENT_BYTES = 16
 
 
 def _is_kept(publisher: int, share: float) -> bool:
-    """Whether the publisher is among the least so many of all pseudonyms that there could be."""
+    """Whether the publisher's pseudonym is within the lowest `share` of all possible pseudonyms."""
     return publisher + 2**63 < share * 2**64
 
 
 class _Run(NamedTuple):
-    """Messages that came together."""
+    """Messages that were published together."""
 
     time_us: int
     topic: bytes
@@ -65,29 +65,30 @@ class _Hub(Protocol):
 
 
 class Arrivals:
-    """Owned by Metering."""
+    """Owned by TelemetryRecorder."""
 
     def __init__(self, core: _Hub) -> None:
         self._core = core
         self._settings = core.settings.telemetry
         self._per_window = max(1, int(self._settings.arrivals_per_s_max * self._settings.window_s))
-        # When the watch of each topic ends, and the key of its pseudonyms.
+        # By watched topic, the time at which the watch ends; and the key of its pseudonyms.
         self.until: dict[bytes, float] = {}
         self._keys: dict[bytes, bytes] = {}
         self._key = b""
         self.runs: list[_Run] = []
         self._noted = 0
-        # Messages that were not recorded; and the share of all possible publishers that is, while any topic is watched.
+        # Messages that were not recorded; and the recorded share of all possible pseudonyms, while any topic is
+        # watched.
         self.left_out = 0
         self.kept = 1.0
 
     @property
     def topics(self) -> int:
-        """How many are watched."""
+        """Number of watched topics."""
         return len(self.until)
 
     def watch(self, name: bytes, randbytes: Callable[[int], bytes], key: bytes = b"") -> str | None:
-        """Record the topic's arrivals from now on, under pseudonyms by this key; or why not."""
+        """Record the topic's arrivals from now on, under pseudonyms by this key; return the error text on failure."""
         most = self._settings.arrivals_topics_max
         if name not in self.until and len(self.until) >= most:
             return (
@@ -108,12 +109,12 @@ class Arrivals:
             self._mark(name, is_watched=False)
 
     def adopt(self, topic: Topic) -> None:
-        """A topic may be made, or made again, after an operator asked for it."""
+        """Watch a topic that was created, or created again, after the request."""
         topic.is_watched = topic.name in self.until
         topic.gate()
 
     def clear(self) -> None:
-        """This life of the hub is over: no topic is watched, and pseudonyms begin anew."""
+        """This incarnation of the hub has ended: watch no topic, and use a new key."""
         for name in list(self.until):
             self.unwatch(name)
         self._key = b""
@@ -121,7 +122,7 @@ class Arrivals:
         self._noted = 0
 
     def note(self, topic: Topic, payloads: Sequence[bytes]) -> None:
-        """Its last publisher publishes these."""
+        """The topic's last publisher publishes these messages."""
         session = self._core.sessions.get(topic.publisher or 0)
         publisher = None if session is None else self._pseudonym(session, topic.name)
         if session is None or publisher is None or not _is_kept(publisher, self.kept):
@@ -139,14 +140,14 @@ class Arrivals:
         self.runs.append(_Run(time_us, topic.name, publisher, group, len(payloads), sum(map(len, payloads))))
 
     def _leave_out_more(self) -> None:
-        """Half of the publishers, with what this window has of them."""
+        """Omit half of the recorded publishers, also from this window."""
         self.kept /= 2
         kept = [run for run in self.runs if _is_kept(run.publisher, self.kept)]
         self.left_out += sum(run.messages for run in self.runs) - sum(run.messages for run in kept)
         self.runs, self._noted = kept, len(kept)
 
     def take(self, now: float) -> Iterator[Block]:
-        """What has come since the last call, in blocks that each take a moment to make."""
+        """The arrivals since the last call, in blocks that each take about a millisecond to build."""
         for name in [name for name, until in self.until.items() if now > until]:
             self.unwatch(name)
         runs, self.runs, self._noted = self.runs, [], 0
@@ -154,11 +155,11 @@ class Arrivals:
             yield _block(runs[start : start + SLICE])
 
     def _pseudonym(self, session: Session, topic: bytes) -> int | None:
-        """The same for all connections of a client, as far as it names its links; None: the topic is not watched."""
+        """The pseudonym, the same for all connections of a client with named links; None: the topic is not watched."""
         key = self._keys.get(topic)
         if key is None:
             return None
-        # Connections are numbered anew at every hub; its own key tells hubs apart.
+        # Connection numbers are local to a hub, so the hub's own key is part of the name.
         who = session.link[:CLIENT_BYTES] if session.link is not None else b"%b %d" % (self._key, session.id)
         return pseudonym(who, key)
 

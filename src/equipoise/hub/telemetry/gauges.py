@@ -1,7 +1,7 @@
 """Gauges of the hub: CPU, memory, loop lag, bandwidth, connections.
 
-The loop's lag is how late a timer runs that is set ten times a second: whatever keeps the loop keeps every client's
-messages as well. The shell reports what the process uses, for only it knows what it runs on.
+The loop's lag is the delay of a timer that is set ten times a second: whatever blocks the loop also delays every
+client's messages. The shell measures the resources of the process.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 
 __all__ = ["PROBE_S", "SPIKE_S", "Gauges", "LagSpikes", "Process", "reply_bytes"]
 
-# Between two looks at the loop's lag: a stall of 50 ms is seen every other time, and looking costs 0.01 %.
+# Interval of the probe of the loop's lag, in seconds: every other stall of 50 ms is detected, for 0.01 % of CPU time.
 PROBE_S = 0.1
-# `:1\r\n`.
+# Length of `:1\r\n`, the usual reply to PUBLISH.
 PUBLISHED_BYTES = 4
-# A view is of ten seconds.
+# Windows in a view.
 LOAD_WINDOWS = 10
-# Topics looked at per window to find out how many live here: some 0.4 ms.
+# Topics checked per window to count those whose home is this hub: about 0.4 ms.
 HOMES_SLICE = 5_000
-# A lag that is worth keeping, and how many are kept, as in Redis.
+# Least lag that is recorded, in seconds, and number of spikes kept, as in Redis.
 SPIKE_S = 0.01
 SPIKES_MAX = 160
 
 
 class Process(Protocol):
-    """What the hub runs in."""
+    """Measures the process of the hub."""
 
     def cpu_s(self) -> float:
         """CPU time used so far."""
 
     def work_s(self) -> float:
-        """A clock that tells how long work takes, waiting for the processor included."""
+        """Clock for the duration of work, including waits for the CPU."""
 
     def resident_bytes(self) -> int:
-        """0 where it is unknown."""
+        """Resident memory in bytes; 0 where it is unknown."""
 
     def memory_bytes_max(self) -> int:
-        """What it may take, what it has included; 0 where it is unknown."""
+        """Memory that the process may use, including what it uses; 0 where it is unknown."""
 
     def network_bytes_per_s(self) -> float:
-        """How fast its network is; 0 where that is unknown."""
+        """Speed of the network in bytes per second; 0 where it is unknown."""
 
 
 class _Places(Protocol):
@@ -81,7 +81,7 @@ class _Hub(Protocol):
 
 
 class Gauges:
-    """Owned by Metering."""
+    """Owned by TelemetryRecorder."""
 
     def __init__(self, core: _Hub, process: Process) -> None:
         self._core = core
@@ -89,17 +89,17 @@ class Gauges:
         self._cpu_s = process.cpu_s()
         self._reply_bytes = reply_bytes(core.stats)
         self._lags_s: list[float] = []
-        # Those of the latest windows, as many as a view is of.
+        # Lags of the latest windows, as many as in a view.
         self._recent_lags_s: deque[float] = deque(maxlen=round(LOAD_WINDOWS / PROBE_S))
         self._homes = _Homes()
         limits = core.settings.telemetry
         self._out_bytes_per_s_max = limits.out_bytes_per_s_max or process.network_bytes_per_s() or None
-        # The latest windows, as many as a view is of: the length, and CPU, loop lag, bytes and deliveries per second.
+        # The latest windows, as many as in a view: length, and CPU ratio, loop lag, bytes and deliveries per second.
         self._windows: deque[tuple[float, tuple[float, float, float, float]]] = deque(maxlen=LOAD_WINDOWS)
 
     @property
     def load_ratio(self) -> float:
-        """How full the hub is, by the one definition there is; 0 before the first window."""
+        """The hub's load ratio (telemetry/load.py) over the latest windows; 0 before the first window."""
         if not self._windows:
             return 0.0
         covered_s = sum(window_s for window_s, _ in self._windows)
@@ -167,8 +167,8 @@ class Gauges:
 
 
 def _edge_columns(edge: EdgePlace) -> dict[str, Values]:
-    """What an edge of content topics measures, and how its latest session turned out; little of heads, nothing of other
-    hubs."""
+    """Columns of an edge of content topics: its measurements, and its latest compared session. One column for a head;
+    none for other hubs."""
     if not edge.state:
         return {"content_publishers_moved": edge.facts.content_publishers_moved} if edge.cluster_state else {}
     columns: dict[str, Values] = {
@@ -184,12 +184,12 @@ def _edge_columns(edge: EdgePlace) -> dict[str, Values]:
 
 
 def reply_bytes(stats: Stats) -> int:
-    """All replies so far. Those to publishes are not measured but taken as four bytes each, which most of them have."""
+    """Bytes of all replies so far. Replies to PUBLISH are not measured, but counted as four bytes each."""
     return stats.reply_bytes + PUBLISHED_BYTES * stats.commands
 
 
 class _Homes:
-    """How many topics live here, counted over several windows where there are many."""
+    """Counts the topics whose home is this hub, over several windows if there are many topics."""
 
     def __init__(self) -> None:
         self._left: Iterator[Topic] | None = None
@@ -209,10 +209,10 @@ class _Homes:
 
 
 class LagSpikes:
-    """When the loop's timers were late, and by how much. Noted by the probe of `recorder`."""
+    """Times and durations of the loop's delays. Recorded by the probe of `recorder`."""
 
     def __init__(self) -> None:
-        # Of each spike the time in whole seconds and the lag in milliseconds; the worst of a second.
+        # Per spike, the time in whole seconds and the lag in milliseconds; only the worst spike of a second.
         self.latest: deque[tuple[int, int]] = deque(maxlen=SPIKES_MAX)
         self.worst_ms = 0
 
@@ -226,7 +226,7 @@ class LagSpikes:
         self.latest.append((at_s, lag_ms))
 
     def clear(self) -> bool:
-        """Whether there was something to clear."""
+        """Remove all spikes; return whether there were any."""
         had = bool(self.latest)
         self.latest.clear()
         self.worst_ms = 0

@@ -1,4 +1,4 @@
-"""The text of INFO: Redis's sections with the fields that mean something here, and three of our own."""
+"""The text of INFO: Redis's sections with the fields that apply to a hub, and three sections of Equipoise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Totals
 
-# Topics with cuts that INFO lists, the worst first; the rest is in the sums.
+# Most topics with cuts that INFO lists, the worst first; the sums include all.
 TOPICS_SHOWN_MAX = 64
 
 
@@ -74,7 +74,7 @@ def _memory(core: HubCore, totals: Totals) -> dict[str, object]:
 
 
 def _persistence(core: HubCore, totals: Totals) -> dict[str, object]:
-    """ioredis asks this before it is ready."""
+    """ioredis reads this section before it is ready."""
     return {"loading": 0, "rdb_changes_since_last_save": 0, "aof_enabled": 0}
 
 
@@ -144,7 +144,7 @@ def _telemetry(core: HubCore, totals: Totals) -> dict[str, object]:
 
 
 def _cluster(core: HubCore, totals: Totals) -> dict[str, object]:
-    """Redis clients look for the first: what is meant by a cluster there, there is not."""
+    """Redis clients read `cluster_enabled`: 0, because a hub is no node of a Redis Cluster."""
     return {"cluster_enabled": 0, **cluster_counters(core.cluster)}
 
 
@@ -173,7 +173,7 @@ def _coordinates(core: HubCore, totals: Totals) -> dict[str, object]:
 
 
 def _topic_lines(core: HubCore, session: Session) -> list[str]:
-    """One line for each topic whose subscribers were cut or lost messages, as far as the session may see it."""
+    """One line per topic whose subscribers were cut or lost messages, if the session may see the topic."""
     hurt = [
         topic
         for topic in core.backlogs.hurt
@@ -188,7 +188,7 @@ def _topic_lines(core: HubCore, session: Session) -> list[str]:
 
 
 def _loss_lines(core: HubCore, session: Session) -> list[str]:
-    """One line for each topic of which messages never came here, the latest last, as far as the session may see it."""
+    """One line per topic with messages lost before this hub, the latest last, if the session may see the topic."""
     lost = [
         (name, loss)
         for name, loss in core.losses.by_topic.items()
@@ -211,5 +211,5 @@ SECTIONS = {
     "telemetry": _telemetry,
     "coordinates": _coordinates,
 }
-# The sections for which all topics have to be added up.
+# Sections that need the sums over all topics.
 COUNTING = frozenset(("stats", "equipoise"))

@@ -1,8 +1,8 @@
 """Measurements of one topic in the current window, beside the topic's counters.
 
-Most topics have one publisher and nothing else to note, and that costs nothing: only a change of publisher is noted,
-and what came before the first change came from the last publisher there was. `window` makes the records, of many topics
-at once.
+Most topics have one publisher and nothing else to record, and these cost nothing: only a change of publisher is
+recorded, and messages before the first change are those of the previous publisher. `window` builds the records of many
+topics at once.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ __all__ = [
     "role_of",
 ]
 
-# Publishers distinguished in one window: beyond any decision that is taken by their number, and 64 KiB at most.
+# Most publishers distinguished in one window: above any number that a decision depends on, and at most 64 KiB.
 PUBLISHERS_MAX = 1_000
-# An audience of so few is compiled anew in some microseconds, and weighs 600 bytes while its topic rests.
+# An audience with at most so many receivers is dropped while its topic is idle: it takes 600 bytes, and is compiled
+# again in some microseconds.
 _FORGOTTEN_RECEIVERS = 8
 
 
 class Queue(Protocol):
-    """A backlog: output that waits for a client that has fallen behind."""
+    """A backlog: held output of a slow client."""
 
     @property
     def is_held(self) -> bool:
-        """Whether anything still waits in it."""
+        """Whether pieces are queued."""
 
 
 class TopicMeter:
-    """Lives while its topic has something to record. Owned by Metering; code that counts here sets `is_noted`."""
+    """Exists while its topic is active. Owned by TelemetryRecorder; code that counts here sets `is_noted`."""
 
     __slots__ = (
         "backlog_bytes_max",
@@ -66,39 +67,39 @@ class TopicMeter:
     )
 
     def __init__(self, topic: Topic) -> None:
-        # The topic's counters when the window began. Once the topic is in a slice, the messages of all of the
-        # slice's topics, of which it is one.
+        # The topic's counters at the start of the window. Once the topic is in a slice: the counters of messages of all
+        # the slice's topics, by row.
         counted = counters(topic)
         self.counted: Sequence[int] = counted if any(counted) else _ZEROS
         self.row = PUBLISHED
         self.forget_notes()
 
     def forget_notes(self) -> None:
-        """The window is over."""
-        # Whether anything below is other than here, or a client has come or gone.
+        """Reset the meter for the next window."""
+        # Whether any value below differs from its initial one, or a client has subscribed or unsubscribed.
         self.is_noted = False
-        # The publishers of the window, where it was not only the topic's last publisher.
+        # The publishers of the window; None: only the topic's last publisher.
         self.seen: set[int] | None = None
-        # Messages and bytes passed on to where they get their positions; and to hubs that follow, once for each.
+        # Messages and bytes sent to the home (ingress), and to following hubs (egress, once per hub).
         self.ingress_messages = self.ingress_bytes = 0
         self.egress_messages = self.egress_bytes = 0
         self.cuts = self.drops = 0
-        # Messages to subscribers by filter, time of matching, and messages that other hubs did not have to be sent.
+        # Messages to subscribers by filter, time of matching, and messages that filters kept off links.
         self.filter_matches = self.matching_ns = self.kept_off_messages = 0
-        # The backlogs that messages of this topic were added to, each with when the first was; and the size of the
-        # largest of them then.
+        # Backlogs that messages of this topic were queued in, each with the time of the first; and the largest size of
+        # these backlogs.
         self.queued: dict[Queue, float] | None = None
         self.backlog_bytes_max = 0
-        # The longest time that a message waited in a backlog until it was written.
+        # The longest wait of a message in a backlog until it was written.
         self.waited_s_max = 0.0
 
     @property
     def published_before(self) -> int:
-        """The topic's messages when the window began."""
+        """The topic's counter of messages at the start of the window."""
         return self.counted[self.row]
 
     def note_publisher(self, topic: Topic, session_id: int | None) -> None:
-        """Another client than the last is about to publish; None for other hubs, whose clients are counted there."""
+        """The publisher is about to change; None: to another hub, which counts its clients itself."""
         if self.seen is None:
             self.is_noted = True
             has_come = topic.published != self.published_before or self.ingress_messages > 0
@@ -123,7 +124,7 @@ class TopicMeter:
         self.kept_off_messages += kept_off
 
     def note_queued(self, backlog: Queue, size_bytes: int, now: float) -> None:
-        """A message waits in a backlog, which has become so large."""
+        """A message was queued in a backlog, whose size is now `size_bytes`."""
         self.is_noted = True
         if self.queued is None:
             self.queued = {}
@@ -132,13 +133,13 @@ class TopicMeter:
             self.backlog_bytes_max = size_bytes
 
     def note_waited(self, waited_s: float) -> None:
-        """A message that waited has been written."""
+        """A queued message was written after `waited_s`."""
         if waited_s > self.waited_s_max:
             self.is_noted = True
             self.waited_s_max = waited_s
 
     def queue_s(self, now: float) -> float:
-        """The longest wait of a message in this window, over or not."""
+        """The longest wait of a message in this window, including waits that continue."""
         waiting = [now - since for backlog, since in (self.queued or {}).items() if backlog.is_held]
         return max(self.waited_s_max, *waiting) if waiting else self.waited_s_max
 
@@ -148,16 +149,16 @@ class TopicMeter:
         self.drops += drops
 
 
-# By schema column, the counter on the topic that it is the growth of.
+# By column of the schema, the topic's counter whose growth it is.
 COUNTED = {
     "publications": "published",
     "deliveries": "delivered",
     "bytes_in": "bytes_in",
     "bytes_out": "bytes_out",
 }
-# Where in a row of counters the first of them is.
+# Index of `published` in a row of counters.
 PUBLISHED = 0
-# Columns that are counted on the meter, since few topics have them.
+# Columns that are counted on the meter, because few topics need them.
 NOTED = (
     "ingress_messages",
     "ingress_bytes",
@@ -170,7 +171,7 @@ NOTED = (
     "kept_off_messages",
 )
 
-# Of topics that have done nothing yet, which are many where clients only subscribe.
+# Shared counters of topics without activity, which are many if clients only subscribe.
 _ZEROS = (0,) * len(COUNTED)
 
 counters: Callable[[Topic], tuple[int, ...]] = attrgetter(*COUNTED.values())
@@ -178,7 +179,7 @@ meter_of: Callable[[Topic], TopicMeter] = attrgetter("meter")
 
 
 def gather_lanes(topic: Topic) -> None:
-    """What a topic's lanes have counted since is the topic's."""
+    """Add the counters of a topic's lanes to the topic, and reset them."""
     for lane in () if topic.beside is None else topic.beside.lanes.values():
         for counter in COUNTED.values():
             setattr(topic, counter, getattr(topic, counter) + getattr(lane, counter))
@@ -186,7 +187,7 @@ def gather_lanes(topic: Topic) -> None:
 
 
 def let_rest(topic: Topic) -> None:
-    """It did nothing in the window: it has a meter no longer, until there is something to note again."""
+    """The topic was idle in the window: remove its meter until its next activity."""
     topic.meter = topic.publisher = None
     for stream in (topic, *(() if topic.beside is None else topic.beside.lanes.values())):
         audience = stream.audience
@@ -197,7 +198,7 @@ def let_rest(topic: Topic) -> None:
 
 
 def role_of(topic: Topic) -> Role:
-    """What the hub is to the topic."""
+    """The hub's role for the topic."""
     if topic.is_home:
         return Role.HOME
     lanes = () if topic.beside is None else topic.beside.lanes.values()

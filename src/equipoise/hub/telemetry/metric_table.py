@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["METRICS"]
 
-# (name, scope, fact, meaning). Scope `limited`: of topics that have a rate limit.
+# (name, scope, fact, meaning). Scope `limited`: topics with a rate limit.
 # A counter ends in `_total` and grows until the hub restarts.
 METRICS = (
     ("equipoise_hub_uptime_seconds", "hub", "up_s", "Time since the hub started."),
@@ -19,7 +19,7 @@ METRICS = (
     ("equipoise_hub_delivered_bytes_total", "hub", "delivered_bytes", "Bytes written to subscribers."),
     ("equipoise_hub_input_bytes_total", "hub", "input_bytes", "Bytes received from clients and hubs."),
     ("equipoise_hub_commands_total", "hub", "commands", "Commands received from clients."),
-    ("equipoise_hub_error_replies_total", "hub", "errors", "Commands answered with an error."),
+    ("equipoise_hub_error_replies_total", "hub", "errors", "Error replies to commands."),
     (
         "equipoise_hub_protocol_errors_total",
         "hub",
@@ -54,7 +54,12 @@ METRICS = (
         "Messages dropped with the output of a disconnected client.",
     ),
     ("equipoise_hub_topics", "hub", "topics", "Topics in memory."),
-    ("equipoise_hub_topics_subscribed", "hub", "topics_subscribed", "Topics with subscribers by name."),
+    (
+        "equipoise_hub_topics_subscribed",
+        "hub",
+        "topics_subscribed",
+        "Topics with subscribers by name or by filter.",
+    ),
     ("equipoise_hub_topics_active", "hub", "topics_active", "Topics used in the last telemetry window."),
     ("equipoise_hub_logs_open", "hub", "logs_open", "Logs of topics owned by this hub."),
     (
@@ -106,13 +111,13 @@ METRICS = (
         "equipoise_hub_content_matching_delay_seconds",
         "hub",
         "content_delay_s",
-        "Matching delay of a content edge, from taking a message to having written its outputs; mean of 30 s.",
+        "Matching delay of a content edge, from a message's arrival until its outputs are written; mean of 30 s.",
     ),
     (
         "equipoise_hub_content_subscriptions",
         "hub",
         "content_subscriptions",
-        "Subscriptions by filter of a content edge, without those that are leaving.",
+        "Subscriptions by filter of a content edge, without those that migrate away.",
     ),
     *(
         (f"equipoise_hub_content_{when}_{name}", "hub", f"content_{when}_{column}", f"{text} {what}.")
@@ -136,25 +141,25 @@ METRICS = (
         "equipoise_hub_content_subscriptions_moved_total",
         "hub",
         "content_moved",
-        "Subscriptions sent to another edge in these sessions.",
+        "Subscriptions migrated to another edge in these sessions.",
     ),
     (
         "equipoise_hub_content_subscriptions_taken_total",
         "hub",
         "content_came",
-        "Subscriptions that other edges have sent here.",
+        "Subscriptions migrated here by other edges.",
     ),
     (
         "equipoise_hub_content_publishers_moved_total",
         "hub",
         "content_publishers_moved",
-        "Publishers that a head of content topics has sent to the head of another cluster.",
+        "Publishers that a head of content topics has redirected to the head of another cluster.",
     ),
     (
         "equipoise_hub_content_subscriptions_placed_total",
         "hub",
         "content_placed",
-        "New subscriptions of a hub that is no edge, sent to the edge with most room.",
+        "New subscriptions at a hub that is no edge, redirected to the edge with most room.",
     ),
     (
         "equipoise_hub_content_control_refused_total",
@@ -207,8 +212,8 @@ METRICS = (
     ("equipoise_hub_coordinate_resets_total", "hub", "coordinate_resets", "Coordinate resets."),
     ("equipoise_hub_probed_hubs", "hub", "probed_hubs", "Live hubs that have answered a probe."),
     ("equipoise_hub_probes_total", "hub", "probes_sent", "Probes sent to other hubs."),
-    ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes whose answer was used."),
-    ("equipoise_hub_probe_outliers_total", "hub", "probes_outliers", "Probe answers rejected as outliers."),
+    ("equipoise_hub_probes_answered_total", "hub", "probes_answered", "Probes whose reply was used."),
+    ("equipoise_hub_probe_outliers_total", "hub", "probes_outliers", "Probe replies rejected as outliers."),
     (
         "equipoise_hub_clients_with_coordinate",
         "hub",
@@ -304,7 +309,7 @@ METRICS = (
         "equipoise_hub_limits_waiting_messages",
         "cluster",
         "limits_waiting_messages",
-        "Messages that wait for their turn in rate limits.",
+        "Messages that wait for tokens of rate limits.",
     ),
     (
         "equipoise_hub_limits_waiting_bytes",
@@ -371,7 +376,7 @@ METRICS = (
         "equipoise_hub_topic_limit_waiting",
         "limited",
         "limit_waiting",
-        "Messages that wait for their turn here.",
+        "Messages that wait for tokens here.",
     ),
     (
         "equipoise_hub_topic_limit_delayed_total",

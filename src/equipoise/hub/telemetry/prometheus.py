@@ -1,12 +1,12 @@
 """The Prometheus metrics of a hub and of its busiest topics.
 
-No state is kept for them: the counters are those that the hub has anyway, and the telemetry of the last window says
-which topics are busiest. Reading a hub of 100,000 topics takes a while, so it is done in steps of a millisecond.
+No state is kept for them: the hub has the counters anyway, and the telemetry of the last window has the busiest topics.
+Reading a hub of 100,000 topics takes long, so it is done in steps of a millisecond.
 
-Always true: at most `topics_max` topics are shown. A topic shown by the last reading stays while it is among the
-busiest 2 x `topics_max`, so that two topics that take turns do not start a new time series each time.
+Always true: at most `topics_max` topics are shown. A topic of the last reading stays while it is among the busiest
+2 x `topics_max`, so that two alternating topics do not start a new time series each time.
 
-Serving over HTTP belongs to `prometheus_endpoint`; sums over the cluster belong to the controller, under other names.
+`prometheus_endpoint` serves the metrics over HTTP; the controller serves sums over the cluster, under other names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MEANINGS = {name: meaning for name, _, _, meaning in METRICS}
 
 
 class Sample(NamedTuple):
-    """A number of a metric; `topic` is None for those of the hub."""
+    """A value of a metric; `topic` is None for metrics of the hub."""
 
     name: str
     topic: bytes | None
@@ -41,29 +41,29 @@ class Sample(NamedTuple):
 
 
 _LOG_PREFIXES = ("equipoise_hub_log_", "equipoise_hub_logs_")
-# What a hub without a place for logs has none of.
+# Facts that are 0 at a hub without storage for logs.
 _LOG_FACTS = tuple(fact for name, _, fact, _ in METRICS if name.startswith(_LOG_PREFIXES))
 
 
 class MetricsReading:
-    """One hub's numbers, read again and again. `steps` first, to its end; then the rest holds."""
+    """Reads one hub's metrics repeatedly. Run `steps` to its end; then the other methods return the values."""
 
     def __init__(self, core: HubCore, topics_max: int) -> None:
         self._core = core
         self._topics_max = topics_max
         self.totals = Totals()
-        # Those to show, the busiest first.
+        # Topics to show, the busiest first.
         self.busiest: list[Topic] = []
 
     def steps(self) -> Iterator[None]:
-        """Each takes a millisecond at most; what happens between two of them is counted or not."""
+        """Read in steps of at most a millisecond; activity between two steps may or may not be included."""
         core, ranked, wanted = self._core, list[tuple[int, bytes]](), 2 * self._topics_max
         for block in _last_window(core.metering.ring.backwards()) if wanted else ():
             ranked = nlargest(wanted, [*ranked, *_weighed(block)])
             yield
         found = [topic for _, name in ranked if (topic := core.index.topics.get(name)) is not None]
         shown = set(self.busiest)
-        # False sorts first: those that were shown, then the others, each in their order.
+        # False sorts first: topics shown before, then the others, each in their order.
         found.sort(key=lambda topic: topic not in shown)
         self.busiest = found[: self._topics_max]
         for sums in core.index.totals():
@@ -131,11 +131,11 @@ class MetricsReading:
         }
 
     def cluster_facts(self) -> dict[str, int]:
-        """Empty for a hub on its own."""
+        """Cluster counters; empty for a hub without a cluster."""
         return cluster_counters(self._core.cluster)
 
     def topic_facts(self, topic: Topic) -> dict[str, float]:
-        """What its lanes have done counts for it, though it is written down elsewhere until the window ends."""
+        """Counters of a topic, plus those of its lanes, which are added to the topic only at the end of a window."""
         streams: list[Topic] = [topic, *(() if topic.beside is None else topic.beside.lanes.values())]
         facts: dict[str, float] = {
             name: sum(getattr(stream, name) for stream in streams) for name in _COUNTED
@@ -145,7 +145,7 @@ class MetricsReading:
 
 
 def samples_of(reading: MetricsReading) -> Iterator[Sample]:
-    """Every number there is, metric by metric in the order of the table; what is not known is left out."""
+    """All values, in the order of the table of metrics; unknown ones are omitted."""
     once: dict[str, Mapping[str, float | None]] = {
         "hub": reading.hub_facts(),
         "cluster": reading.cluster_facts(),
@@ -159,7 +159,7 @@ def samples_of(reading: MetricsReading) -> Iterator[Sample]:
 
 
 def render(samples: Iterable[Sample], hub: str) -> bytes:
-    """Prometheus's text format. Written here: the library for it takes more memory than a small hub."""
+    """The samples in Prometheus's text format. Not by its library, which takes more memory than a small hub."""
     lines = []
     for name, numbers in groupby(samples, key=lambda sample: sample.name):
         lines += [f"# HELP {name} {_MEANINGS[name]}", f"# TYPE {name} {kind_of(name)}"]
@@ -170,12 +170,12 @@ def render(samples: Iterable[Sample], hub: str) -> bytes:
 
 
 def kind_of(name: str) -> str:
-    """What Prometheus calls a metric's type."""
+    """The metric's type in Prometheus."""
     return "counter" if name.endswith("_total") else "gauge"
 
 
 def label_of(topic: bytes) -> str:
-    """A topic's name as text. Different names stay different: Prometheus refuses two series with the same labels."""
+    """A topic's name as text. Different names stay different, as Prometheus rejects two series with the same labels."""
     return topic.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
@@ -184,7 +184,7 @@ def _escaped(text: str) -> str:
 
 
 def _last_window(backwards: Iterable[Block]) -> list[Block]:
-    """The blocks of topics that belong to the newest record of the hub, which is the last of its window."""
+    """The blocks of topics of the latest window, which ends with the hub's own record."""
     found: list[Block] = []
     own: Block | None = None
     for block in backwards:
@@ -198,7 +198,7 @@ def _last_window(backwards: Iterable[Block]) -> list[Block]:
 
 
 def _weighed(block: Block) -> Iterable[tuple[int, bytes]]:
-    """The bytes that each topic of the block sent in its window."""
+    """The bytes out of each topic of the block, with the topic's name."""
     sent = block.part(0, block.count).values["bytes_out"]
     names = block.topics() or []
     if is_each(sent):
@@ -208,7 +208,7 @@ def _weighed(block: Block) -> Iterable[tuple[int, bytes]]:
 
 
 def _own_record(backwards: Iterable[Block]) -> dict[str, float]:
-    """The numbers of the hub's newest record; empty before the first."""
+    """The values of the hub's latest own record; empty before the first."""
     for block in backwards:
         if block.kind is RecordKind.HUB:
             values = block.part(0, 1).values

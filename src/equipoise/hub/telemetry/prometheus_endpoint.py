@@ -1,11 +1,11 @@
 """Serve a hub's metrics to Prometheus over HTTP, on the hub's event loop.
 
-Always true: a request has seconds and a few kilobytes, a connection answers one request, and no more than a few are
-served at a time, the others sent away; so no client that can reach the port can keep the hub from its messages. Numbers
-are read in steps between which the loop serves clients.
+Always true: a request is limited to seconds and a few kilobytes, a connection serves one request, and only a few
+connections are served at a time, the others closed; so no client that can reach the port can block the hub. Values are
+read in steps between which the loop serves clients.
 
-Without a token only loopback is answered, and only by a name of its own: a page of another site, whose name was made
-to point here, reads nothing.
+Without a token only loopback is served, and only under a loopback name: a page of another site whose name resolves to
+this address (DNS rebinding) cannot read the metrics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["serve_metrics"]
 _HEAD_BYTES_MAX = 8 * 1024
 _PATIENCE_S = 5.0
 _CLOSE_S = 1.0
-# Two Prometheus servers are usual where one is not enough.
+# Two Prometheus servers are usual for high availability.
 _AT_ONCE_MAX = 4
 _TOKEN_CHARACTERS_MIN = 16
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,7 +38,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 @asynccontextmanager
 async def serve_metrics(hub: Hub) -> AsyncIterator[str | None]:
-    """For as long as the block lasts; gives the address, None if none is wanted. Raises SettingsError."""
+    """Serve metrics for the duration of the block; yields the address, None if off. Raises SettingsError."""
     settings = hub.settings.metrics
     if settings.port is None:
         yield None
@@ -74,7 +74,7 @@ class _Scraping:
         self._hub = hub
         self._token = token
         self._reading: MetricsReading | None = None
-        # One reading at a time: they share what was shown last.
+        # One reading at a time, because readings share the topics shown last.
         self._turn = asyncio.Lock()
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -90,7 +90,7 @@ class _Scraping:
                 writer.write(await self._answer(head.decode("latin-1"), writer))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # A client that did not ask in time, or properly, gets no answer.
+            # A late or invalid request gets no reply.
             pass
         finally:
             await _close(writer)
@@ -123,7 +123,7 @@ class _Scraping:
         return _answer("200 OK", await self._read())
 
     def _refusal(self, headers: dict[str, str], peer: str) -> str:
-        """Why the request is not answered; empty if it is."""
+        """The reason for rejecting the request; empty if it is served."""
         if self._token:
             scheme, _, shown = headers.get("authorization", "").partition(" ")
             is_known = scheme.lower() == "bearer" and hmac.compare_digest(
@@ -139,7 +139,7 @@ class _Scraping:
         return "without a token metrics are served on loopback only: give --metrics-token-file"
 
     async def _read(self) -> bytes:
-        """The text of all metrics. Other clients of the loop are served between any two steps."""
+        """The text of all metrics. The loop serves clients between two steps."""
         core = self._hub.core
         async with self._turn:
             if self._reading is None:
@@ -150,7 +150,7 @@ class _Scraping:
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Send what is left, as far as it is taken within a moment."""
+    """Send the remaining output within _CLOSE_S, then close the connection."""
     writer.close()
     try:
         async with asyncio.timeout(_CLOSE_S):

@@ -1,17 +1,17 @@
 """Record the activity of each topic and of the hub every second.
 
-The hot path counts on the topic as it does anyway; a window's numbers are how much the counters have grown. A topic is
-looked at while it is active: it becomes so when its audience is asked for after a rest, when a client publishes or
-subscribes, and ceases to be after a window in which nothing happened. So what a window costs depends on the topics in
-use, not on those known, and nothing is done per delivery.
+The hot path counts on the topic anyway; the values of a window are the growth of the counters. Only active topics are
+recorded: a topic becomes active when its audience is used after a rest, or when a client publishes or subscribes, and
+inactive after a window without activity. So the cost of a window depends on the number of active topics, not of all
+topics, and there is no cost per delivery.
 
-Rows are made in slices, each in a turn of its own. What a topic does between the end of the window and its slice
-counts for that window; nothing is counted twice or left out.
+Rows are built in slices, each in a turn of its own. A topic's activity between the end of the window and its slice
+counts for that window; nothing is counted twice or omitted.
 
-Windows of all hubs end at the same moments of the clock on the wall, somewhat before whole seconds: the pipeline reads
-at whole seconds, so that no record waits for it, and a view is of one second and not of two halves.
+The windows of all hubs end at the same wall-clock times, shortly before whole seconds: the pipeline reads at whole
+seconds, so no record waits for it, and a view covers one whole window of each hub.
 
-The ring holds the records; commands/telemetry.py gives them out.
+The ring holds the records; commands/telemetry.py serves them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TelemetryRecorder"]
 
-# When in a window's length, counted from a whole one by the clock, it ends. 10,000 topics take 10 ms to record and a
-# busy loop as long again; more time would be waited for nothing.
+# Phase of the wall clock at which a window ends, as a part of its length. Recording 10,000 topics takes 10 ms, and a
+# busy loop delays it as much again; a longer lead would only add latency.
 _PHASE = 0.8
 _SYSTEM = b"$"
 
 
 class TelemetryRecorder:
-    """Owned by HubCore. Records from `start` to `stop`; before and after, what is noted has no effect."""
+    """Owned by HubCore. Records from `start` to `stop`; before and after, calls have no effect."""
 
     def __init__(self, core: HubCore) -> None:
         self._core = core
@@ -50,12 +50,12 @@ class TelemetryRecorder:
         self.ring = self._new_ring()
         self.arrivals = Arrivals(core)
         self.is_on = False
-        # Exactly while it is on.
+        # Set exactly while `is_on`.
         self._gauges: Gauges | None = None
         self.randbytes: Callable[[int], bytes] | None = None
-        # Exactly the topics that have a meter: those that have been recorded before, and those that have come since;
-        # while a window is recorded they may be in `_work` instead. Apart, those that have no records of their own and
-        # only count for the hub.
+        # Exactly the topics with a meter: those recorded before, in slices, and those active since; while a window is
+        # recorded they may be in `_work` instead. Hidden topics have no records of their own, and count for the hub
+        # only.
         self._slices: list[Slice] = []
         self._fresh: list[Topic] = []
         self._hidden: list[Topic] = []
@@ -64,17 +64,17 @@ class TelemetryRecorder:
         self._began_at = 0.0
         self._end_at = 0.0
         self._probe_at = 0.0
-        # Of the last window: topics recorded, and slices it took.
+        # Number of topics and of slices in the last window.
         self.topics_active = 0
         self.slices = 0
 
     @property
     def load_ratio(self) -> float:
-        """How full the hub is; 0 while nothing is recorded."""
+        """The hub's load ratio; 0 while telemetry is off."""
         return 0.0 if self._gauges is None else self._gauges.load_ratio
 
     def start(self, process: Process, randbytes: Callable[[int], bytes]) -> None:
-        """Begin to record, if the settings want it."""
+        """Begin to record, if the settings enable telemetry."""
         if not self._settings.enabled or self.is_on:
             return
         self._gauges, self.is_on = Gauges(self._core, process), True
@@ -92,19 +92,19 @@ class TelemetryRecorder:
         self._forget_topics()
 
     def begin_anew(self) -> None:
-        """Another life of the hub: its records begin at 0, and all it knew is gone."""
+        """A new incarnation of the hub begins: start an empty ring, and discard all state of topics."""
         self.ring = self._new_ring()
         self.arrivals.clear()
         self._work.cancel()
         self._forget_topics()
 
-    # --- what the hub notes
+    # --- events of the hub
 
     def touch(self, topic: Topic) -> TopicMeter | None:
-        """Something is about to happen to the topic: from now on its window is looked at. None while off."""
+        """The topic is about to become active: return its meter, created if necessary. None while telemetry is off."""
         meter = topic.trunk.meter
         if meter is None and self._gauges is not None:
-            # A lane has no record of its own: what it does counts for its topic.
+            # A lane has no record of its own: its activity counts for its topic.
             topic = topic.trunk
             meter = topic.meter = TopicMeter(topic)
             is_hidden = topic.is_shard or topic.name.startswith(_SYSTEM)
@@ -112,7 +112,7 @@ class TelemetryRecorder:
         return meter
 
     def published_by(self, topic: Topic, session: Session) -> None:
-        """Another client than the last is about to publish to the topic."""
+        """A client other than the last publisher is about to publish to the topic."""
         meter = topic.meter
         if meter is None or meter.seen is None:
             meter = self.touch(topic)
@@ -122,14 +122,14 @@ class TelemetryRecorder:
         topic.publisher = session.id
 
     def published_elsewhere(self, topic: Topic) -> None:
-        """A client of another hub is about to; it is counted there."""
+        """A client of another hub is about to publish; that hub counts it."""
         meter = self.touch(topic)
         if meter is not None and topic.publisher is not None:
             meter.note_publisher(topic, None)
         topic.publisher = None
 
     def subscribed(self, topic: Topic) -> None:
-        """A client subscribes to the topic, or no longer does."""
+        """A client has subscribed to the topic or unsubscribed from it."""
         meter = self.touch(topic)
         if meter is not None:
             meter.is_noted = True
@@ -143,7 +143,7 @@ class TelemetryRecorder:
         self._core.lag_spikes.note(now - self._probe_at, self._core.shell.wall_time())
         self._probe_at = max(self._probe_at + PROBE_S, now)
         self._timer = self._core.shell.call_later(max(0.0, self._probe_at - now), self._probe)
-        # Half a probe early rather than late, or windows would end one probe late on average.
+        # Half a probe interval early, because windows would end late on average otherwise.
         if not self._work.is_running and now > self._end_at - PROBE_S / 2:
             window_s = now - self._began_at
             self._begin_window(now)
@@ -153,11 +153,11 @@ class TelemetryRecorder:
         length_s = self._settings.window_s
         past = self._core.shell.wall_time() / length_s
         ahead = (_PHASE - past) % 1.0
-        # One shorter than half would say little; the clock may also have been set.
+        # At least half a window: a shorter one would mean little. The clock may also have been set.
         self._began_at, self._end_at = now, now + length_s * (ahead if ahead > 0.5 else ahead + 1.0)
 
     def _record(self, window_s: float, time_us: int) -> Iterator[None]:
-        """All records of a window, in steps that each take a moment."""
+        """Build all records of a window, in steps of about a millisecond."""
         core, window_us = self._core, int(window_s * 1_000_000)
         slices, self._slices = self._slices, []
         fresh, self._fresh = self._fresh, []
@@ -185,7 +185,7 @@ class TelemetryRecorder:
             for block in self.arrivals.take(core.now()):
                 self.ring.append(block)
                 yield
-        assert self._gauges is not None, "stopping ends this as well"
+        assert self._gauges is not None, "`stop` cancels this work"
         facts = self._gauges.read(window_s, sums)
         facts["topics_active"] = topics_active
         self.ring.append(Block.of(RecordKind.HUB, 1, facts, time_us=time_us, window_us=window_us))

@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the hub records of its load, for its readers."""
+    """The hub's telemetry: records of its load."""
 
     enabled: Annotated[
         bool,
@@ -63,8 +63,8 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     memory_bytes_max: Annotated[
         Annotated[int, Meta(gt=0)] | None,
         Meta(
-            description="Memory that this hub may take, in bytes. None: what it has, and what its control group "
-            "or the machine has left."
+            description="Memory that this hub may take, in bytes. None: its current memory plus the free memory of its "
+            "control group or the machine."
         ),
     ] = None
     arrivals_topics_max: Annotated[
@@ -88,7 +88,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the hub tells Prometheus. Off unless a port is given."""
+    """The hub's Prometheus metrics. Off unless a port is given."""
 
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)] | None,

@@ -1,6 +1,6 @@
 """Counters and health of a hub, for INFO, /healthz and telemetry. Counters only grow.
 
-What happens per message is counted on its topic instead; see TopicIndex.totals.
+Messages are counted on their topics instead; see TopicIndex.totals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ log = logging.getLogger("equipoise.hub")
 
 @dataclass(slots=True)
 class Stats:
-    """Plain numbers, changed in place where the counted thing happens."""
+    """Counters, incremented in place by the code that they count."""
 
     connections: int = 0
     connections_refused: int = 0
@@ -26,11 +26,11 @@ class Stats:
     denied: int = 0
     logins_failed: int = 0
     input_bytes: int = 0
-    # Replies and what answers subscriptions, those to a mere burst of publishes left out.
+    # Bytes of replies and of confirmations of subscriptions, without the replies to batches of PUBLISH.
     reply_bytes: int = 0
     revoked: int = 0
-    # Collections of garbage while messages may flow: all, those of more than a millisecond by the clock and by CPU
-    # time, how long they took; and collections of everything at a quiet moment.
+    # Young garbage collections: all, those above a millisecond by the clock and by CPU time, their total and longest
+    # time; and full collections, at quiet times.
     gc_pauses: int = 0
     gc_pauses_long: int = 0
     gc_pauses_long_cpu: int = 0
@@ -40,12 +40,12 @@ class Stats:
 
 
 class Health:
-    """What is wrong, in words, one entry per kind of problem. Owned by HubCore."""
+    """The current problems as text, one per kind. Owned by HubCore."""
 
     def __init__(self, hub: str) -> None:
         self._hub = hub
         self.problems: dict[str, str] = {}
-        # Kinds of problems that keep this hub from serving its clients: /healthz answers 503.
+        # Kinds of problems that prevent this hub from serving its clients: /healthz returns 503.
         self._grave: set[str] = set()
 
     @property
@@ -53,9 +53,9 @@ class Health:
         return not self._grave
 
     def report(self, kind: str, problem: str, *, is_grave: bool = True) -> None:
-        """Set the present problem of a kind; an empty text ends it. Each change is logged once.
+        """Set the current problem of a kind; an empty text clears it. Each change is logged once.
 
-        A grave one keeps the hub from serving its clients; others concern its surroundings.
+        A grave problem prevents the hub from serving its clients.
         """
         if problem == self.problems.get(kind, ""):
             return

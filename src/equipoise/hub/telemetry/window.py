@@ -1,10 +1,10 @@
-"""Build telemetry records of topics in slices, from the counters since the window began.
+"""Build telemetry records of topics in slices, from the growth of counters since the window began.
 
-A slice keeps its topics from window to window while they are active, and with them what seldom changes: their names,
-how many are in their audiences, the counters of the last window packed into long integers. A window reads the rest,
-column by column, which is done in C: a topic takes some 0.5 µs.
+A slice keeps its topics from window to window while they are active, with the values that seldom change: their names,
+the sizes of their audiences, and the counters of the last window packed into long integers. A window reads the other
+values column by column, in C: about 0.5 µs per topic.
 
-Always true: a slice's topics have meters, each of which knows its row in the slice.
+Always true: each topic of a slice has a meter, with the topic's row in the slice.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SLICE", "Slice", "Sums", "add_hidden", "joined"]
 
-# Topics recorded in one go: 0.2 ms, and up to a millisecond where half of them come and go.
+# Topics recorded in one step: 0.2 ms, and up to a millisecond if half of them become active or idle.
 SLICE = 500
 
 _GREATEST = ("backlog_bytes_max", "queue_us_max")
 _notes: Callable[[TopicMeter], tuple[int, ...]] = attrgetter(*NOTED)
 _stream = attrgetter("stream")
 
-# By how much each of the counters has grown, for each topic; None: not at all.
+# Per counter, its growth for each topic; None: it has not grown for any topic.
 Growth: TypeAlias = "list[array[int] | None]"
 
 
@@ -74,7 +74,7 @@ class _Hub(Protocol):
 
 
 class Sums(dict[str, int]):
-    """Over all topics of a window, by column; of the two that name a greatest, the greatest."""
+    """Sums over all topics of a window, by column; maxima for the columns in `_GREATEST`."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys((*COUNTED, *NOTED, *_GREATEST), 0))
@@ -86,10 +86,10 @@ class _Counter:
     __slots__ = ("_packed", "_sum", "before")
 
     def __init__(self, before: list[int]) -> None:
-        # What it was for each topic when the window began. Stays the same list, for meters look into it.
+        # Its value for each topic at the start of the window. Always the same list object, which meters refer to.
         self.before = before
         self._sum = sum(before)
-        # None until it is needed.
+        # `before`, packed; None until it is needed.
         self._packed: int | None = None
 
     def drop(self, rows: Sequence[int]) -> None:
@@ -98,9 +98,9 @@ class _Counter:
         self._packed = None
 
     def go_on(self, now: list[int]) -> tuple[array[int] | None, int]:
-        """A new window begins. By how much it has grown for each topic, None for `not at all`; and for all together."""
+        """Begin a new window; return the growth for each topic, None if there is none, and the sum of the growth."""
         if now == self.before:
-            # So are half of the counters at hubs that pass a topic on.
+            # This holds for half of the counters at hubs that relay.
             return None, 0
         before = packed(self.before) if self._packed is None else self._packed
         self._packed = packed(now)
@@ -110,23 +110,23 @@ class _Counter:
 
 
 class Slice:
-    """Owned by Metering, which calls `record` at the end of each window."""
+    """Owned by TelemetryRecorder, which calls `record` at the end of each window."""
 
     __slots__ = ("_audiences", "_counters", "_heard", "_meters", "_names", "topics")
-    # None until they are needed.
+    # The names' column; None until it is needed.
     _names: NameColumn | None
-    # Those of the last window, and the columns made from them.
+    # The audiences of the last window, and the columns built from them.
     _audiences: list[Audience | None]
     _heard: dict[str, Values]
 
     def __init__(self, topics: list[Topic]) -> None:
-        """Of topics that are in no slice yet."""
+        """A slice of topics that are in no slice yet."""
         meters = list(map(meter_of, topics))
         before = zip(*[meter.counted for meter in meters], strict=True)
         self._take(topics, meters, list(map(list, before)))
 
     def merged(self, other: Slice) -> Slice:
-        """A slice to be used instead of the two."""
+        """A slice that replaces both."""
         both = Slice.__new__(Slice)
         pairs = zip(self._counters, other._counters, strict=True)
         before = [own.before + others.before for own, others in pairs]
@@ -134,7 +134,7 @@ class Slice:
         return both
 
     def record(self, core: _Hub, sums: Sums) -> dict[str, Values]:
-        """The columns of the topics that did something. The others have no meter any more and have left the slice."""
+        """The columns of the active topics. Idle topics lose their meter and leave the slice."""
         is_alone = core.cluster.is_alone
         if not is_alone and any([topic.beside for topic in self.topics]):  # noqa: C419  # faster than a generator
             for topic in self.topics:
@@ -180,13 +180,13 @@ class Slice:
         self._number(0)
 
     def _number(self, first: int) -> None:
-        """Tell meters their rows, from the first of which these have changed."""
+        """Set the rows of meters, from row `first` on."""
         published = self._counters[PUBLISHED].before
         for row, meter in enumerate(self._meters[first:], first):
             meter.counted, meter.row = published, row
 
     def _grow(self, sums: Sums) -> Growth:
-        """By how much the topics' counters have grown; their next window begins."""
+        """The growth of the topics' counters; begins their next window."""
         topics = self.topics
         columns = (
             [topic.published for topic in topics],
@@ -202,10 +202,10 @@ class Slice:
         return growth
 
     def _drop(self, rows: Sequence[int], growth: Growth) -> None:
-        """Let the topics of these rows rest, and take them out of everything there is."""
+        """Remove the idle topics of these rows from the slice."""
         for row in rows:
             let_rest(self.topics[row])
-        # Blocks hold these columns as well.
+        # A copy, because blocks refer to these columns.
         heard = {
             name: column[:] if isinstance(column, array) else column for name, column in self._heard.items()
         }
@@ -218,7 +218,7 @@ class Slice:
         self._number(rows[0])
 
     def _idle(self, growth: Growth) -> list[int]:
-        """The rows of topics that did nothing."""
+        """The rows of idle topics."""
         rows: Iterable[int] = range(len(self.topics))
         for column in growth:
             if column is not None:
@@ -228,7 +228,7 @@ class Slice:
         return [row for row in rows if not self._meters[row].is_noted]
 
     def _publishers(self, published: array[int] | None, noted: Sequence[int]) -> Values:
-        """One where the last publisher has published and no other did; where others did, they are noted."""
+        """Numbers of publishers: from the meter if there were several, else 1 if the last publisher has published."""
         topics, meters = self.topics, self._meters
         last = [topic.publisher for topic in topics]
         others = {row: len(seen) for row in noted if (seen := meters[row].seen) is not None}
@@ -245,19 +245,19 @@ class Slice:
         return _one_or_each(counts)
 
     def _audience_columns(self, core: _Hub) -> dict[str, Values]:
-        """Audiences are compiled anew when anything about them changes, so the same ones say the same."""
+        """Sizes of audiences. Any change compiles an audience again, so columns of the same audiences are reused."""
         audiences = [topic.audience for topic in self.topics]
-        # Subscribers by filter come and go without that.
+        # Subscribers by filter change without a new audience.
         is_filtered = core.filtering.filters and any([topic.content for topic in self.topics])  # noqa: C419  # faster
         if audiences != self._audiences or None in audiences or is_filtered or not self._heard:
             clients, relays = [], []
             for topic, meter in zip(self.topics, self._meters, strict=True):
-                # Without one a client has come or gone since the last message.
+                # Without an audience, a client has subscribed or unsubscribed since the last message.
                 audience = topic.audience or core.audience_of(topic)
                 clients.append(audience.clients)
                 relays.append(len(audience.hubs) + len(audience.narrow_hubs))
                 if not topic.n and not meter.ingress_messages:
-                    # Nothing was published yet: compiled, it takes more memory than the topic.
+                    # No message yet: drop the audience, which takes more memory than the topic.
                     topic.audience = None
             self._audiences = [topic.audience for topic in self.topics]
             self._heard = {
@@ -268,7 +268,7 @@ class Slice:
 
 
 def _log_columns(logs: HubLogs | None, topics: Sequence[Topic]) -> dict[str, Values]:
-    """What the logs of durable topics hold that this hub owns."""
+    """Sizes and lag of the logs that this hub owns."""
     if logs is None or not any([topic.log for topic in topics]):  # noqa: C419  # faster than a generator
         return {"log_entries": 0, "log_bytes": 0, "log_lag": 0}
     found = [None if topic.log is None else logs.by_name.get(topic.name) for topic in topics]
@@ -281,7 +281,7 @@ def _log_columns(logs: HubLogs | None, topics: Sequence[Topic]) -> dict[str, Val
 
 
 def joined(slices: Iterable[Slice]) -> Iterator[Slice]:
-    """The same topics in as few slices as may be had cheaply: neighbours that fit into one become one."""
+    """The same topics in fewer slices: neighbouring slices that fit into one are merged."""
     last: Slice | None = None
     for each in slices:
         if last is None:
@@ -296,7 +296,7 @@ def joined(slices: Iterable[Slice]) -> Iterator[Slice]:
 
 
 def _is_everywhere(growth: array[int]) -> bool:
-    """Whether none of the numbers is 0. A byte of 0 is looked for first, in a hundredth of the time."""
+    """Whether no number is 0. Checks for a zero byte first, which takes a hundredth of the time."""
     return 0 not in growth.tobytes() or all(growth)
 
 
@@ -309,7 +309,7 @@ def _remove(column: MutableSequence[Any], rows: Sequence[int]) -> None:
 
 
 def add_hidden(topics: Sequence[Topic], sums: Sums) -> list[Topic]:
-    """Add up what topics without records of their own did, and begin their next window; those that did something."""
+    """Add the activity of hidden topics to the sums, and begin their next window; return the active ones."""
     awake = []
     for topic in topics:
         meter, counted = meter_of(topic), counters(topic)
@@ -341,7 +341,7 @@ def _counted_notes(sums: Sums, meters: Sequence[TopicMeter], noted: Sequence[int
 
 
 def _filter_columns(core: _Hub, topics: Sequence[Topic]) -> dict[str, Values]:
-    """Filters of clients here, and those that other hubs are asked for. Topics are looked at where there are any."""
+    """Numbers of filters of clients, and of filters requested from other hubs; 0 without a loop if there are none."""
     values: dict[str, Values] = {"filters": 0, "covers": 0}
     if core.filtering.filters:
         contents = [topic.content for topic in topics]
@@ -375,7 +375,7 @@ _LIMITED = ("throttle_us_max", "limit_drained", "limit_waiting")
 
 
 def _limit_columns(topics: Sequence[Topic]) -> dict[str, Values]:
-    """What rate limits did. A block in which no topic has one says nothing of them."""
+    """Columns of rate limits; none for a block in which no topic has one."""
     limited = [row for row, topic in enumerate(topics) if topic.limit is not None]
     if not limited:
         return {}
@@ -389,7 +389,7 @@ def _limit_columns(topics: Sequence[Topic]) -> dict[str, Values]:
 
 
 def _one_or_each(column: Sequence[int]) -> Values:
-    """One value for all where they are the same."""
+    """One value if all are equal, else the column."""
     return column[0] if column.count(column[0]) == len(column) else narrow(column)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from equipoise.disk import Disk, File
-from equipoise.errors import DamagedError, DiskFailedError
+from equipoise.errors import DamagedError, DiskFailedError, DiskFullError, StoreError
 from equipoise.store.backends.memory_tree import MemoryTree
 from equipoise.store.contract import Node
 
@@ -39,12 +39,12 @@ _decoder = msgspec.msgpack.Decoder(_Change)
 
 
 class JournalledTree(MemoryTree):
-    """Owns its file. A failed write or sync ends it: every later change is refused."""
+    """Owns its file. What the disk has no room for is refused. A failed sync ends it: every later change is refused."""
 
     def __init__(self, clock: Callable[[], float], disk: Disk) -> None:
         """Raises DamagedError for a file that is damaged before its end."""
         super().__init__(clock)
-        self._failure: DiskFailedError | None = None
+        self._failure: StoreError | None = None
         if _NAME in disk.names():
             self._replay(disk.read(_NAME))
         self._file = self._rewrite(disk)
@@ -53,14 +53,15 @@ class JournalledTree(MemoryTree):
         self._check()
         node = super().create(session, path, data, ephemeral)
         if not ephemeral:
-            self._write(_Change(node))
+            self._write(_Change(node), undo=lambda: self.forget(path))
         return node
 
     def set(self, session: int, path: str, data: bytes, version: int | None) -> Node:
         self._check()
+        former = self.find(path)
         node = super().set(session, path, data, version)
-        if not node.owner:
-            self._write(_Change(node))
+        if former is not None and not node.owner:
+            self._write(_Change(node), undo=lambda: self.restore(former))
         return node
 
     def delete(self, session: int, path: str, version: int | None) -> None:
@@ -68,19 +69,33 @@ class JournalledTree(MemoryTree):
         node = self.get(path)
         super().delete(session, path, version)
         if not node.owner:
-            self._write(_Change(Node(path, b"", node.version, node.created_id), is_deleted=True))
+            gone = _Change(Node(path, b"", node.version, node.created_id), is_deleted=True)
+            self._write(gone, undo=lambda: self.restore(node))
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
 
-    def _write(self, change: _Change) -> None:
+    def _write(self, change: _Change, undo: Callable[[], None]) -> None:
+        """Raises StoreError: what is not in the file is not in the tree either."""
         try:
             self._file.append(_framed(change))
-            self._file.sync()
+        except DiskFullError as problem:
+            # Nothing of it is in the file. Who watches the node looks again, and finds it as it was.
+            undo()
+            raise StoreError(f"{problem}: free space on it") from problem
         except DiskFailedError as problem:
-            self._failure = problem
-            raise
+            undo()
+            raise self._failed(problem) from problem
+        try:
+            self._file.sync()
+        except (DiskFullError, DiskFailedError) as problem:
+            # It may be in the file or not: the next start decides.
+            raise self._failed(problem) from problem
+
+    def _failed(self, problem: DiskFullError | DiskFailedError) -> StoreError:
+        self._failure = StoreError(f"the store has ended, start the hub again: {problem}")
+        return self._failure
 
     def _replay(self, data: bytes) -> None:
         for body in _bodies(data):

@@ -215,7 +215,7 @@ function bookieRow(bookie) {
 
 function logRow(log) {
   return [el("a", { href: `#/topic/${log.id}` }, log.topic), log.problem ? el("span", { class: "broken" }, log.problem) : log.owner || "none", number(log.log_entries),
-    number(log.log_bytes), number(log.log_lag), number(log.ledgers), number(log.epoch)];
+    number(log.log_bytes), number(log.log_lag), number(log.ledgers), log.epoch ? String(log.epoch) : "–"];
 }
 
 export function plans(place) {

@@ -4,10 +4,10 @@
     EQ.L.HELLO 1 from incarnation generation to incarnation [control]
                                                                  :bytes executed so far, or an error
 
-A hub that dials another sends both commands in one write; for a control link, the second one alone. A hub of a release
-before capabilities had names neither sends nor knows the first one: what it understands follows from the number that it
-announces in the store (`VERBS`). Names that a hub does not know are ignored, so a later release may add some. A frame
-that needs a capability is sent only to hubs that announced it (`OutLink.send`).
+A hub that dials another sends both commands in one write; for a control link, only the second one. A hub of a release
+before named capabilities neither sends nor supports the first one: its capabilities follow from the number that it
+announces in the store (`VERBS`). Unknown names are ignored, so a later release may add some. A frame that needs a
+capability is sent only to hubs that have announced it (`OutLink.send`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from equipoise.resp.replies import spell
 __all__ = ["CONTROL_WORD", "PROTOCOL", "VERBS", "Announcement", "capabilities_of_verbs", "spell_greeting"]
 
 PROTOCOL = b"1"
-# Behind HELLO: the connection is that of a control link.
+# Last word of HELLO for the connection of a control link.
 CONTROL_WORD = b"control"
-# What a hub announces in the store to hubs of earlier releases, which decide by it whether to probe. It stays.
+# Announced in the store to hubs of earlier releases, which decide by it whether to probe. Constant.
 VERBS = 2
 
 
 class Announcement(NamedTuple):
-    """What one hub tells another of itself when they greet."""
+    """The capabilities and limits that a hub sends in the handshake."""
 
     capabilities: frozenset[str]
-    # Settings that hubs of one system need the same, by name.
+    # By name, settings that should be equal at all hubs of a cluster.
     limits: dict[str, int]
 
     @classmethod
@@ -47,7 +47,7 @@ class Announcement(NamedTuple):
 
     @classmethod
     def parse(cls, words: Iterable[bytes]) -> Announcement:
-        """Words that cannot be read are from a later release, and ignored like names that are not known."""
+        """Decode an announcement; words that cannot be parsed (of a later release) are ignored like unknown names."""
         names: set[str] = set()
         limits: dict[str, int] = {}
         for word in words:
@@ -73,14 +73,14 @@ class Announcement(NamedTuple):
 
 
 def capabilities_of_verbs(verbs: int) -> frozenset[str]:
-    """What a hub that announces no names understands, by its number in the store."""
+    """The capabilities of a hub that announces no names, by its number in the store."""
     return frozenset({PROBE}) if verbs >= VERBS else frozenset()
 
 
 def spell_greeting(
     own: Life, announcement: Announcement | None, *, generation: int, peer: Life, is_control: bool = False
 ) -> bytes:
-    """Both commands; without an announcement the second alone, as the release before sends it."""
+    """Both commands; without an announcement only the second, as sent by earlier releases."""
     name, incarnation = own[0].encode(), b"%d" % own[1]
     hello = (
         b"EQ.L.HELLO",

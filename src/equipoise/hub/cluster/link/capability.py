@@ -1,6 +1,6 @@
 """Names of the capabilities beyond the frames that every release supports.
 
-A hub announces them when it greets, and ignores the names that it does not know. A frame that needs one says so.
+A hub announces them in the handshake, and ignores unknown names. A frame class names the capability that it needs.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ __all__ = [
     "TREES",
 ]
 
-# Answer probes of the distance between hubs.
+# Reply to probes of the round trip between hubs.
 PROBE = "probe"
-# Say to others that they are alive to this hub.
+# Confirm to other hubs that they are alive to this hub.
 LEASE = "lease"
-# Number messages that were lost on their way in.
+# Number messages that were lost on the way to the home.
 LOSS = "loss"
-# Go on with a gap of unknown size where it is not known how many messages were lost.
+# Continue with a gap of unknown size if the number of lost messages is unknown.
 TEAR = "tear"
-# Hear that messages of a topic are lost for which another hub had no room.
+# Handle the loss of messages of a topic for which another hub had no room.
 MISSED = "missed"
-# Hear that a hub stops with nothing under way.
+# Handle the orderly shutdown of a hub.
 LEAVE = "leave"
-# Hear how many subscribers other hubs have.
+# Receive the subscriber counts of other hubs.
 COUNTS = "counts"
-# Keep rate envelopes, and take over the level of a bucket.
+# Enforce rate envelopes, and take over the level of a bucket.
 LIMITS = "limits"
 # Own logs of topics, and run commands on them for clients of other hubs.
 LOGS = "logs"
-# Take a log over when its owner offers it, and release one when its next owner asks.
+# Take over a log that its owner offers, and release one on request of its next owner.
 OFFERS = "offers"
-# Send of a stream only what filters match, and take it so.
+# Send and receive only the messages of a stream that filters match.
 CONTENT = "content"
 
-# Take messages for `$at/HUB/…` topics of this hub on a link of their own.
+# Receive messages for `$at/HUB/…` topics of this hub on a control link.
 CONTROL = "control"
 
-# Say which messages of other hubs it has seen of a home that died, so that those that no hub has seen are sent again.
+# Report which messages of other hubs it has received from a dead home, so that those that no hub has are resent.
 RESEND = "resend"
-# Take messages back that wait for tokens in a lane that ends.
+# Take back messages that wait for tokens in a lane that ends.
 RETURN = "return"
-# Return what waits for tokens to a hub that asks for it.
+# Return messages that wait for tokens to a hub that requests them.
 RECALL = "recall"
-# Take over the tokens that a lane still had when it ended.
+# Take over the remaining tokens of a lane that ended.
 REMAINDER = "remainder"
 
-# Deal smart publishers of a split topic to its homes, and tell them.
+# Assign smart publishers of a split topic to its homes, and redirect them.
 SEATS = "seats"
 
 # Follow content topics along a tree.

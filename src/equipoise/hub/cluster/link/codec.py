@@ -1,13 +1,12 @@
 """Encode and decode frames between hubs, field by field.
 
-A frame is a RESP command like any other, so the ordinary reader parses it under the ordinary limits. It carries no
-number: both ends of a link count bytes. The same frame is therefore the same bytes on every link.
+A frame is an ordinary RESP command, parsed by the ordinary reader under the ordinary limits. It has no sequence number,
+because both ends of a link count bytes. So the same frame has the same bytes on every link.
 
 Always true:
-    what `decode` returns has the types that its class declares; everything else is a ProtocolError that names the verb
-    and what is wrong with it;
-    a frame holds at most `PAYLOADS_MAX` payloads and, unless it is a single one, at most as many bytes of them as one
-    payload may have; so a frame always fits what its receiver may buffer.
+    the fields of a decoded frame have the declared types; any other input raises a ProtocolError that names the verb
+    and the problem; a frame holds at most `PAYLOADS_MAX` payloads, and, unless there is only one, at most as many bytes
+    of them as one payload may have; so a frame always fits the receiver's buffer.
 """
 
 from __future__ import annotations
@@ -53,17 +52,17 @@ __all__ = [
 # Below the argument limit of any setting, with room for the other fields.
 PAYLOADS_MAX = 1_000
 _DIGITS_MAX = 19
-# As much of a word as an error shows.
+# Most bytes of a word in an error text.
 _SHOWN_BYTES = 32
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame. Runs that are too long for one are cut by `runs`."""
+    """Encode one frame. Split runs that are too long for one with `runs`."""
     return _ENCODERS[type(frame)](frame)
 
 
 def decode(command: Sequence[bytes]) -> Frame:
-    """Raises ProtocolError for anything that `encode` does not make."""
+    """Decode one frame. Raises ProtocolError for any input that `encode` does not produce."""
     shape = _SHAPES.get(command[0])
     if shape is None:
         raise ProtocolError(f"not a link frame: {command[0][:_SHOWN_BYTES]!r}")
@@ -76,7 +75,7 @@ def decode(command: Sequence[bytes]) -> Frame:
 
 
 def runs(payloads: Sequence[bytes], bytes_max: int) -> Iterable[tuple[int, Sequence[bytes]]]:
-    """Cut a run of messages so that each part fits a frame: the index of its first message, and the part."""
+    """Split a run of messages into parts that fit a frame, each with the index of its first message."""
     if len(payloads) <= PAYLOADS_MAX and payload_bytes(payloads) <= bytes_max:
         return ((0, payloads),)
     return _cut(payloads, bytes_max)
@@ -93,7 +92,7 @@ def _cut(payloads: Sequence[bytes], bytes_max: int) -> Iterator[tuple[int, Seque
 
 
 def egress_encoder(key: bytes, epoch: int, bytes_max: int) -> Encoder:
-    """EGRESS frames of one epoch of a stream; a long run of messages becomes several frames in one piece."""
+    """An encoder of EGRESS frames of one epoch of a stream; a long run becomes several frames in one bytes object."""
     verb = EgressFrame.verb
 
     def encode_run(first: int, payloads: Sequence[bytes]) -> bytes:
@@ -106,8 +105,8 @@ def egress_encoder(key: bytes, epoch: int, bytes_max: int) -> Encoder:
     return encode_run
 
 
-# The frames that come with every message, and the kinds of their fields: what the compiled part makes of them is what
-# `decode` does.
+# The frames of the hot path, and the kinds of their fields: the compiled part decodes them to the same result as
+# `decode`.
 _HOT: Verbs = {
     IngressFrame.verb: (IngressFrame, b"bnee*"),
     RunFrame.verb: (RunFrame, b"bnn*"),
@@ -118,32 +117,32 @@ _HOT: Verbs = {
 
 
 def read_frames(data: bytes, limits: RequestLimits) -> tuple[Sequence[Frame | list[bytes]], int]:
-    """The complete frames at the beginning, some as commands for `decode`, and their bytes.
+    """Decode the complete frames at the start of the data; return them, some as commands for `decode`, and their bytes.
 
-    Without the compiled part there are none.
+    Without the compiled part it returns none.
     """
     if read_requests is None:
         return (), 0
     return read_requests(data, _HOT, limits.args_max, limits.payload_bytes_max)
 
 
-# Fields. A reader raises ValueError for what its writer does not make.
+# Fields. A reader raises ValueError for input that its writer does not produce.
 
 
 def parse_number(word: bytes) -> int:
-    """Raises ValueError unless the word is a number below 10^19, spelled in digits."""
+    """Raises ValueError unless the word is a number below 10^19 in decimal digits."""
     if not word.isdigit() or len(word) > _DIGITS_MAX:
         raise ValueError("not a number")
     return int(word)
 
 
 def _spell_tags(tags: Iterable[Tag]) -> bytes:
-    """The names of hubs have neither spaces nor colons."""
+    """Encode dependencies. Names of hubs contain neither spaces nor colons."""
     return b" ".join([b"%b:%d:%d" % tag for tag in tags])
 
 
 def _parse_tags(spelled: bytes) -> tuple[Tag, ...]:
-    """Raises ValueError for anything that `_spell_tags` does not make."""
+    """Decode dependencies. Raises ValueError for any input that `_spell_tags` does not produce."""
     tags = []
     for word in spelled.split(b" ") if spelled else ():
         stream, *numbers = word.split(b":")
@@ -181,7 +180,7 @@ def _parse_flag(word: bytes) -> bool:
     return word == b"1"
 
 
-# By the type of a field, how it is spelled and read.
+# By type of a field, its encoder and decoder.
 _KINDS: dict[Any, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     bytes: (bytes, bytes),
     int: (b"%d".__mod__, parse_number),
@@ -194,7 +193,7 @@ _KINDS: dict[Any, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
 
 
 class _Shape:
-    """How one type of frame is read: its arity, the names and readers of its fields."""
+    """The decoder of one type of frame: its arity, and the names and readers of its fields."""
 
     def __init__(self, frame_type: type[Frame]) -> None:
         fields = msgspec.structs.fields(frame_type)
@@ -221,14 +220,14 @@ class _Shape:
         return ProtocolError(f"{self._frame_type.verb.decode()} has {wanted} words, not {len(command)}")
 
     def wrong_field(self, command: Sequence[bytes]) -> ProtocolError:
-        """Name the first field that cannot be read."""
+        """The error for the first field that cannot be decoded."""
         for name, read, word in zip(self._names, self._readers, command[1 : self._count], strict=True):
             try:
                 read(word)
             except ValueError as problem:
                 shown = word[:_SHOWN_BYTES]
                 return ProtocolError(f"{self._frame_type.verb.decode()} {name}: {problem}: {shown!r}")
-        raise AssertionError("asked only if one cannot be read")
+        raise AssertionError("called only if a field cannot be decoded")
 
 
 def _encoder(frame_type: type[Frame]) -> Callable[[Any], bytes]:
@@ -245,7 +244,7 @@ def _encoder(frame_type: type[Frame]) -> Callable[[Any], bytes]:
     return encode_frame
 
 
-# The frames that come with every message, written out: half as long as by the table, which a test compares them with.
+# Decoders and encoders of the hot path, written out: twice as fast as by the table, which a test compares them with.
 
 
 def _read_ingress(command: Sequence[bytes]) -> Frame:
@@ -317,7 +316,7 @@ _ENCODERS: dict[type[Frame], Callable[[Any], bytes]] = {
 _SHAPES = {frame_type.verb: _Shape(frame_type) for frame_type in FRAMES}
 
 
-# Messages that were never sent, by the key of the stream they were for.
+# Messages that were never sent, by the key of their stream.
 Unsent = dict[bytes, list[Submission]]
 
 

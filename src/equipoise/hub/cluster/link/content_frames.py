@@ -1,8 +1,8 @@
 """Frames about filters: requests of a follower, and the filtered stream.
 
-A hub that attaches to a topic gets all of it. It names filters (WANT), says that nothing else is needed (NARROW), and
-takes that back (WIDEN). All of this is void with the next ATTACH, JOIN or DETACH. Content topics are followed along a
-tree, under versions of the plan (JOIN, RENEW). Edges balance subscribers by messages on a link of their own (CONTROL).
+A hub that attaches to a topic receives all of it. It can send filters (WANT), restrict the stream to them (NARROW), and
+revoke that (WIDEN). The next ATTACH, JOIN or DETACH voids all of this. Content topics are followed along a tree, under
+versions of the plan (JOIN, RENEW). Edges balance subscribers by messages on control links (CONTROL).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class WantFrame(Frame, frozen=True):
-    """Among what I want of the topic is what these filters match; answered with WANTED."""
+    """Requests messages of the topic that these filters match, too; the reply is WANTED."""
 
     verb = b"EQ.L.WANT"
     capability = CONTENT
@@ -36,7 +36,7 @@ class WantFrame(Frame, frozen=True):
 
 
 class UnwantFrame(Frame, frozen=True):
-    """I no longer want what these filters match, unless another does."""
+    """Withdraws filters."""
 
     verb = b"EQ.L.UNWANT"
     capability = CONTENT
@@ -45,7 +45,7 @@ class UnwantFrame(Frame, frozen=True):
 
 
 class NarrowFrame(Frame, frozen=True):
-    """Send me from now on only what the filters match that I have named, in FILTERED and SPAN."""
+    """Restricts the stream to messages that the sent filters match, in FILTERED and SPAN."""
 
     verb = b"EQ.L.NARROW"
     capability = CONTENT
@@ -53,7 +53,7 @@ class NarrowFrame(Frame, frozen=True):
 
 
 class WidenFrame(Frame, frozen=True):
-    """Send me everything; the filters that I have named are void. Answered with WANTED."""
+    """Requests everything; the sent filters are void. The reply is WANTED."""
 
     verb = b"EQ.L.WIDEN"
     capability = CONTENT
@@ -62,7 +62,7 @@ class WidenFrame(Frame, frozen=True):
 
 
 class WantedFrame(Frame, frozen=True):
-    """The answer to WANT and WIDEN: what you get from the position after (epoch, n) on goes by it."""
+    """The reply to WANT and WIDEN: the request is in effect from the position after (epoch, n)."""
 
     verb = b"EQ.L.WANTED"
     capability = CONTENT
@@ -73,7 +73,7 @@ class WantedFrame(Frame, frozen=True):
 
 
 class FilteredFrame(Frame, frozen=True):
-    """Of `count` positions from `first` on, all messages that you want, at `offsets` behind `first`."""
+    """A span of `count` positions from `first` on, with the matching messages, at `offsets` from `first`."""
 
     verb = b"EQ.L.FILTERED"
     capability = CONTENT
@@ -86,7 +86,7 @@ class FilteredFrame(Frame, frozen=True):
 
 
 class SpanFrame(Frame, frozen=True):
-    """Of `count` positions from `first` on you want none."""
+    """A span of `count` positions from `first` on, without matching messages."""
 
     verb = b"EQ.L.SPAN"
     capability = CONTENT
@@ -97,9 +97,9 @@ class SpanFrame(Frame, frozen=True):
 
 
 class JoinFrame(Frame, frozen=True):
-    """Send me the topic's stream once you follow your own parent under this version of the plan: answered by ATTACHED.
+    """Requests the topic's stream; the reply is ATTACHED once the receiver follows its own parent under this version.
 
-    `is_home`: I take you for its home: send it once you are.
+    `is_home`: the receiver is the home by the sender's plan; it replies once it is.
     """
 
     verb = b"EQ.L.JOIN"
@@ -111,7 +111,7 @@ class JoinFrame(Frame, frozen=True):
 
 
 class RenewFrame(Frame, frozen=True):
-    """I follow the topic at you under this version of the plan as well: answer RENEWED once you would let me JOIN."""
+    """Requests to follow under this version of the plan, too; the reply is RENEWED when a JOIN would be confirmed."""
 
     verb = b"EQ.L.RENEW"
     capability = TREES
@@ -121,7 +121,7 @@ class RenewFrame(Frame, frozen=True):
 
 
 class RenewedFrame(Frame, frozen=True):
-    """You follow the topic at me under this version of the plan."""
+    """Confirms RENEW for this version of the plan."""
 
     verb = b"EQ.L.RENEWED"
     capability = TREES
@@ -130,7 +130,7 @@ class RenewedFrame(Frame, frozen=True):
 
 
 class ControlFrame(Frame, frozen=True):
-    """Publish these messages to a topic `$at/HUB/…` of yours. Sent on a control link."""
+    """Messages for a topic `$at/HUB/…` of the receiver. Sent on a control link."""
 
     verb = b"EQ.L.CONTROL"
     capability = CONTROL

@@ -7,14 +7,14 @@ from equipoise.hub.cluster.link.frame import Frame, Payloads
 
 __all__ = ["ANY_SEQUENCE", "AgainFrame", "FromFrame", "ResentFrame", "RunFrame", "SeenFrame"]
 
-# The sequence of messages that came through a further hub, which does not pass theirs on: any that was sent so far.
+# The sequence of messages through a forwarding hub, which does not forward sequences: any that was sent so far.
 ANY_SEQUENCE = 2**62
 
 
 class RunFrame(Frame, frozen=True):
-    """As INGRESS, for messages of the sender's own clients that come after nothing in another stream.
+    """Like INGRESS, for messages of the sender's own clients without dependencies.
 
-    The sender has numbered them: the first has `sequence`, those behind it the following ones.
+    They have sequences of the sender: the first has `sequence`, the others the following ones.
     """
 
     verb = b"EQ.L.RUN"
@@ -26,7 +26,7 @@ class RunFrame(Frame, frozen=True):
 
 
 class FromFrame(Frame, frozen=True):
-    """The messages that come next came from that life of a hub, the last of them with that sequence."""
+    """The origin of the next messages: the incarnation of a hub, and the sequence of the last of them."""
 
     verb = b"EQ.L.FROM"
     capability = RESEND
@@ -37,7 +37,7 @@ class FromFrame(Frame, frozen=True):
 
 
 class SeenFrame(Frame, frozen=True):
-    """The home of the topic is dead. Of the receiver's messages the sender has seen those up to that sequence."""
+    """The home of the topic is dead. The sender has received the receiver's messages up to that sequence."""
 
     verb = b"EQ.L.SEEN"
     capability = RESEND
@@ -46,7 +46,7 @@ class SeenFrame(Frame, frozen=True):
 
 
 class ResentFrame(Frame, frozen=True):
-    """What the sender had sent into that life, which is over, and no hub has seen, it has sent to the next homes."""
+    """The sender has resent its messages to that dead incarnation, which no hub has received, to the next homes."""
 
     verb = b"EQ.L.RESENT"
     capability = RESEND
@@ -55,7 +55,7 @@ class ResentFrame(Frame, frozen=True):
 
 
 class AgainFrame(Frame, frozen=True):
-    """Messages up to n of the epoch may have reached clients of the dead home: new subscribers begin behind."""
+    """Messages up to n of the epoch may have reached clients of the dead home: new subscribers begin behind them."""
 
     verb = b"EQ.L.AGAIN"
     capability = RESEND

@@ -13,11 +13,11 @@ __all__ = ["Frame", "Life", "Offsets", "Path", "Payloads", "Tag"]
 
 # A hub's name and its incarnation.
 Life = tuple[str, int]
-# The hubs that a message has passed, the latest last.
+# The hubs that a message has passed through, the latest last.
 Path = tuple[Life, ...]
-# Where messages stand behind the first position of a span, rising.
+# Positions of messages, relative to the first position of a span; increasing.
 Offsets = tuple[int, ...]
-# All words behind the other fields, at least one.
+# All words after the other fields, at least one.
 Payloads = Sequence[bytes]
 
 
@@ -25,5 +25,5 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """A `key` names a stream: a topic's name for its trunk, or a lane's key. A `topic` is always a topic's name."""
 
     verb: ClassVar[bytes] = b""
-    # What the receiver has to announce; empty: every hub understands the frame.
+    # The capability that the receiver has to announce; empty: every hub supports the frame.
     capability: ClassVar[str] = ""

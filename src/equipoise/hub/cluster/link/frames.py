@@ -1,11 +1,11 @@
 """Frames between hubs: one frozen type per verb, with names and types of its fields.
 
-A class is the whole definition of a frame: `codec` reads the spelling of each field off its type. Fields are spelled in
-the order in which they are declared; `Payloads` may only be the last.
+A class defines a frame completely: `codec` derives the encoding of each field from its type. Fields are encoded in
+order of declaration; `Payloads` may only be the last.
 
 Always true:
-    a verb, once released, keeps its fields: a frame that needs others gets a new verb;
-    a frame that not every hub understands names the capability that its receiver has to announce.
+    a released verb keeps its fields: a frame with other fields gets a new verb;
+    a frame that not every hub supports names the capability that its receiver has to announce.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ __all__ = [
     "UnwatchFrame", "WaitingFrame", "WantFrame", "WantedFrame", "WatchFrame", "WidenFrame", "WokenFrame",
 ]  # fmt: skip
 
-# Streams on their way out.
+# Egress of streams.
 
 
 class AttachFrame(Frame, frozen=True):
-    """Send me the topic's stream once you are its home."""
+    """Requests the topic's stream; the receiver replies with ATTACHED once it is the topic's home."""
 
     verb = b"EQ.L.ATTACH"
     topic: bytes
@@ -77,14 +77,14 @@ class AttachFrame(Frame, frozen=True):
 
 
 class DetachFrame(Frame, frozen=True):
-    """Send me the stream no longer."""
+    """Ends the request for a stream: the receiver sends it no longer."""
 
     verb = b"EQ.L.DETACH"
     key: bytes
 
 
 class AttachedFrame(Frame, frozen=True):
-    """You get the stream from the position after (epoch, n)."""
+    """Confirms ATTACH, JOIN or FOLLOW: the receiver gets the stream from the position after (epoch, n)."""
 
     verb = b"EQ.L.ATTACHED"
     key: bytes
@@ -104,10 +104,10 @@ class EgressFrame(Frame, frozen=True):
 
 
 class AfterFrame(Frame, frozen=True):
-    """What follows in this stream, in its epoch, comes after a position of another stream of the topic.
+    """Further messages of this stream, in its epoch, depend on a position of another stream of the topic.
 
-    The other stream is the lane of the hub `stream`, or the trunk if that is empty. n = 2**53 - 1: after all that there
-    is of the lane in that epoch.
+    The other stream is the lane of the hub `stream`, or the trunk if that is empty. n = 2**53 - 1: on the whole lane in
+    that epoch.
     """
 
     verb = b"EQ.L.AFTER"
@@ -119,7 +119,7 @@ class AfterFrame(Frame, frozen=True):
 
 
 class OpenedFrame(Frame, frozen=True):
-    """The topic's stream goes on in `epoch`, after the end of the former epoch at `hub`; former epoch 0: unknown."""
+    """The topic's stream continues in `epoch`, after the end of the former epoch at `hub`; former epoch 0: unknown."""
 
     verb = b"EQ.L.OPENED"
     topic: bytes
@@ -130,9 +130,9 @@ class OpenedFrame(Frame, frozen=True):
 
 
 class FlushFrame(Frame, frozen=True):
-    """I know that this epoch is closed: answer ENDED, behind all of it that comes through you.
+    """The epoch is closed: the receiver replies with ENDED, behind all of the epoch that it sends.
 
-    Epoch 0: I have left the stream.
+    Epoch 0: the sender has left the stream.
     """
 
     verb = b"EQ.L.FLUSH"
@@ -141,7 +141,7 @@ class FlushFrame(Frame, frozen=True):
 
 
 class EndedFrame(Frame, frozen=True):
-    """The answer to FLUSH."""
+    """The reply to FLUSH."""
 
     verb = b"EQ.L.ENDED"
     topic: bytes
@@ -152,7 +152,7 @@ class EndedFrame(Frame, frozen=True):
 
 
 class PatternFrame(Frame, frozen=True):
-    """Send me the streams of all topics that match and whose home you are."""
+    """Requests the streams of all matching topics whose home the receiver is."""
 
     verb = b"EQ.L.PATTERN"
     pattern: bytes
@@ -160,14 +160,14 @@ class PatternFrame(Frame, frozen=True):
 
 
 class NoPatternFrame(Frame, frozen=True):
-    """Send me the streams of the pattern no longer."""
+    """Ends the request of PATTERN."""
 
     verb = b"EQ.L.NOPATTERN"
     pattern: bytes
 
 
 class PatternedFrame(Frame, frozen=True):
-    """The answer to PATTERN."""
+    """The reply to PATTERN."""
 
     verb = b"EQ.L.PATTERNED"
     pattern: bytes
@@ -178,9 +178,9 @@ class PatternedFrame(Frame, frozen=True):
 
 
 class DoneFrame(Frame, frozen=True):
-    """I have offered all streams that leave me under this stamp: plan version, digest of the hubs that serve by it.
+    """The sender has offered all streams that leave it under this stamp: plan version, and digest of the serving hubs.
 
-    `epoch` is the latest that I know of.
+    `epoch`: the latest epoch that the sender knows.
     """
 
     verb = b"EQ.L.DONE"
@@ -190,7 +190,7 @@ class DoneFrame(Frame, frozen=True):
 
 
 class DeadFrame(Frame, frozen=True):
-    """This incarnation of that hub is dead: all that I say from now on, I say knowing it."""
+    """This incarnation of a hub is dead; the sender has applied that before all its further frames."""
 
     verb = b"EQ.L.DEAD"
     hub: str
@@ -198,7 +198,7 @@ class DeadFrame(Frame, frozen=True):
 
 
 class PrepareFrame(Frame, frozen=True):
-    """Under this version of the plan the topic is to be yours: are you ready to take it?"""
+    """Offers the topic to the receiver, its home under this version of the plan."""
 
     verb = b"EQ.L.PREPARE"
     topic: bytes
@@ -206,7 +206,7 @@ class PrepareFrame(Frame, frozen=True):
 
 
 class PreparedFrame(Frame, frozen=True):
-    """The answer to PREPARE of that version: yes."""
+    """Accepts the PREPARE of that version."""
 
     verb = b"EQ.L.PREPARED"
     topic: bytes
@@ -214,7 +214,7 @@ class PreparedFrame(Frame, frozen=True):
 
 
 class CancelFrame(Frame, frozen=True):
-    """Under this version of the plan the topic is not to be yours: PREPARE is withdrawn."""
+    """Withdraws PREPARE: under this version of the plan the receiver is not the topic's home."""
 
     verb = b"EQ.L.CANCEL"
     topic: bytes
@@ -222,7 +222,7 @@ class CancelFrame(Frame, frozen=True):
 
 
 class CloseFrame(Frame, frozen=True):
-    """The topic is yours: my epoch ended at n."""
+    """Hands the topic over: the sender's epoch ended at n."""
 
     verb = b"EQ.L.CLOSE"
     topic: bytes
@@ -231,7 +231,7 @@ class CloseFrame(Frame, frozen=True):
 
 
 class TokensFrame(Frame, frozen=True):
-    """Said ahead of CLOSE: what a limited topic's bucket has, in millionths of a message (per second) each."""
+    """Sent before CLOSE: the bucket of a limited topic, in millionths of a message (per second) each."""
 
     verb = b"EQ.L.TOKENS"
     capability = LIMITS
@@ -242,7 +242,7 @@ class TokensFrame(Frame, frozen=True):
 
 
 class RemainderFrame(Frame, frozen=True):
-    """A lane of a limited topic has ended under this plan with so many millionths of a token left."""
+    """A lane of a limited topic has ended under this plan, with `level` millionths of a token left."""
 
     verb = b"EQ.L.REMAINDER"
     capability = REMAINDER
@@ -252,7 +252,7 @@ class RemainderFrame(Frame, frozen=True):
 
 
 class WaitingFrame(Frame, frozen=True):
-    """So many connections of mine wait to publish to this limited stream: I count as many in its turns."""
+    """`count` connections of the sender wait to publish to this limited stream: it gets as many turns."""
 
     verb = b"EQ.L.WAITING"
     capability = LIMITS
@@ -264,21 +264,21 @@ class WaitingFrame(Frame, frozen=True):
 
 
 class SettledFrame(Frame, frozen=True):
-    """All hubs have said DONE about this version: my lanes that it names are open, the others have ended."""
+    """After DONE of all hubs for this version: the sender's lanes that it names are open, the others have ended."""
 
     verb = b"EQ.L.SETTLED"
     version: int
 
 
 class LaneFrame(Frame, frozen=True):
-    """I have this lane; said to a hub that I meet."""
+    """The sender has this lane; sent to a newly linked hub."""
 
     verb = b"EQ.L.LANE"
     key: bytes
 
 
 class FollowFrame(Frame, frozen=True):
-    """Send me your lane that the plan of this version names, or named: answered with ATTACHED, or OVER."""
+    """Requests the receiver's lane that the plan of this version names, or named; the reply is ATTACHED or OVER."""
 
     verb = b"EQ.L.FOLLOW"
     key: bytes
@@ -287,7 +287,7 @@ class FollowFrame(Frame, frozen=True):
 
 
 class OverFrame(Frame, frozen=True):
-    """The lane that you follow ended at n; epoch 0: there is none."""
+    """The followed lane has ended at n; epoch 0: there is no such lane."""
 
     verb = b"EQ.L.OVER"
     key: bytes
@@ -295,18 +295,16 @@ class OverFrame(Frame, frozen=True):
     n: int
 
 
-# Questions.
-
-
+# Requests.
 class AskFrame(Frame, frozen=True):
-    """How far is this stream at your hub?"""
+    """Queries the position of a stream at the receiver."""
 
     verb = b"EQ.L.ASK"
     key: bytes
 
 
 class AtFrame(Frame, frozen=True):
-    """The answer to ASK: the stream is at (epoch, n), and I am its home or not."""
+    """The reply to ASK: the stream is at (epoch, n); `is_home`: the sender is its home."""
 
     verb = b"EQ.L.AT"
     key: bytes
@@ -316,21 +314,21 @@ class AtFrame(Frame, frozen=True):
 
 
 class SeverFrame(Frame, frozen=True):
-    """End the connection of this client's link; answer SEVERED when all that clients gave you has its position."""
+    """Requests the end of a client's link; the reply is SEVERED once all messages received over it are numbered."""
 
     verb = b"EQ.L.SEVER"
     link: bytes
 
 
 class SeveredFrame(Frame, frozen=True):
-    """The answer to SEVER."""
+    """The reply to SEVER."""
 
     verb = b"EQ.L.SEVERED"
     link: bytes
 
 
 class ProbeFrame(Frame, frozen=True):
-    """Answer ECHO at once, for a round trip is measured."""
+    """Measures a round trip: the receiver replies with ECHO at once."""
 
     verb = b"EQ.L.PROBE"
     capability = PROBE
@@ -338,7 +336,7 @@ class ProbeFrame(Frame, frozen=True):
 
 
 class EchoFrame(Frame, frozen=True):
-    """The answer to PROBE, with the sender's coordinate as `coordinates` spells it."""
+    """The reply to PROBE, with the sender's coordinate as encoded by `coordinates`."""
 
     verb = b"EQ.L.ECHO"
     capability = PROBE
@@ -347,7 +345,7 @@ class EchoFrame(Frame, frozen=True):
 
 
 class LeaseFrame(Frame, frozen=True):
-    """Is the sender alive to you? If so, answer with the same token and `is_answer` 1."""
+    """Asks whether the receiver considers the sender alive; if so, the reply has the same token and `is_answer` 1."""
 
     verb = b"EQ.L.LEASE"
     capability = LEASE
@@ -356,9 +354,9 @@ class LeaseFrame(Frame, frozen=True):
 
 
 class LeaveFrame(Frame, frozen=True):
-    """The sender stops, in three steps: 0, send me no more messages; 1, the answer; 2, nothing of mine is under way.
+    """Orderly shutdown in three steps: 0, the receiver sends no more messages; 1, the reply; 2, none is in flight.
 
-    Behind 2 the sender's death costs no message.
+    After step 2 the sender's end loses no message.
     """
 
     verb = b"EQ.L.LEAVE"
@@ -367,9 +365,9 @@ class LeaveFrame(Frame, frozen=True):
 
 
 class CountsFrame(Frame, frozen=True):
-    """So many clients of the sender subscribe to these names, each spelled by `region_counts.spell_count`.
+    """Numbers of the sender's subscribers by name, each encoded by `region_counts.format_count`.
 
-    With `is_first`, all that it sent before is void.
+    `is_first`: all earlier counts of the sender are void.
     """
 
     verb = b"EQ.L.COUNTS"

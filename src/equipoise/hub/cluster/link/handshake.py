@@ -1,6 +1,6 @@
 """The handshake of a link: two commands that turn a session into the receiving end (`LinkSession`).
 
-Before it the hubs announce to each other what they understand.
+With the first, the hubs exchange their capabilities.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["capabilities", "hello"]
 
-# Longer than any name that a client may give its link.
+# Longer than any link id of a client.
 _LINK_PREFIX = b"hub".ljust(80)
 _CONTROL_PREFIX = b"control".ljust(80)
 _NO_LINK = 'NOPERM a link between hubs needs a user with the grant link = ["*"]'
@@ -28,7 +28,7 @@ _ALONE = "ERR this hub is standalone: start it with --store to join a cluster"
 
 
 def capabilities(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
-    """EQ.L.CAPABILITIES: note what the peer announces, answer with what this hub does."""
+    """EQ.L.CAPABILITIES: apply the peer's announcement, reply with this hub's."""
     cluster = core.cluster
     if not isinstance(cluster, Cluster):
         return _ALONE
@@ -65,7 +65,7 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
     incoming = cluster.greeting.open_link(link, to_incarnation=own, is_control=is_control)
     if isinstance(incoming, str):
         return incoming
-    # The connection before this one may still bring frames: they will come again on this one.
+    # Cut the previous connection of the link: its frames in flight are resent on this one.
     core.follow(session, (_CONTROL_PREFIX if is_control else _LINK_PREFIX) + command[2])
     incoming.connections += 1
     session.peer = LinkSession(

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["VOID_OFFSET", "FrameExecutor", "FrameReceiver", "InLink", "LinkHost", "LinkId", "LinkWire"]
 
-# Beyond what any sender has written: a sender that has to go on there begins the next generation. The first release
-# does so, too.
+# An offset that no sender has reached: a sender that has to resume there begins the next generation, in all releases.
 VOID_OFFSET = (1 << 63) - 1
 
 
 class LinkId(NamedTuple):
-    """One generation of a link, as the sender names it."""
+    """One generation of a link, as named by the sender."""
 
     hub: str
     incarnation: int
@@ -28,35 +27,35 @@ class LinkId(NamedTuple):
 
 
 class InLink:
-    """The receiving end: which generation of the link this is, and how many bytes of it have been executed."""
+    """The receiving end: the generation of the link, and the number of its bytes that have been executed."""
 
     __slots__ = ("connections", "cut", "id", "is_void", "latest", "offset")
 
     def __init__(self, link: LinkId) -> None:
         self.id = link
         self.offset = 0
-        # An error has stopped it: nothing more of this generation is executed.
+        # Whether an error has stopped it: no more frames of this generation are executed.
         self.is_void = False
-        # Connections that it has had; what ends the latest of them, for a reason.
+        # Number of connections so far; and the function that cuts the latest one, with a reason.
         self.connections = 0
         self.cut: Callable[[str], object] = lambda reason: None
-        # The receiving end of that.
+        # The receiving end of the latest connection.
         self.latest: LinkEnd | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Whether the hub is executing a chunk, so that it is not known how far it has got."""
+        """Whether the hub is executing a chunk, so that the executed offset is not known."""
         return self.latest is not None and self.latest.is_busy
 
     @property
     def resume_at(self) -> int:
-        """Where the sender has to go on."""
+        """The offset at which the sender has to resume."""
         return VOID_OFFSET if self.is_void else self.offset
 
 
 class FrameExecutor(Protocol):
     def execute(self, peer: str, frame: Frame) -> None:
-        """Do what a frame of a live peer says. Raises ProtocolError if no hub can mean that."""
+        """Execute a frame of a live peer. Raises ProtocolError if it is invalid."""
 
 
 class FrameReceiver(Protocol):
@@ -66,11 +65,11 @@ class FrameReceiver(Protocol):
     def frames(self) -> FrameExecutor: ...
     @property
     def incoming(self) -> dict[str, InLink]:
-        """By hub, the present generation of its link to this one."""
+        """By hub, the current generation of its link to this hub."""
 
 
 class LinkHost(Protocol):
-    """What a connection of a link needs of the hub."""
+    """The interface of the hub to a connection of a link."""
 
     @property
     def link_limits(self) -> RequestLimits: ...

@@ -20,20 +20,20 @@ __all__ = [
 
 
 class IngressFrame(Frame, frozen=True):
-    """Number these messages, or pass them on."""
+    """Messages to number, or to forward to the home."""
 
     verb = b"EQ.L.INGRESS"
     key: bytes
-    # The sender's version of the plan, and the hubs that the messages have passed before it.
+    # The sender's version of the plan, and the hubs that the messages have passed through before it.
     version: int
     path: Path
-    # Positions of other streams of the topic that the first message comes after.
+    # Dependencies of the first message, in other streams of the topic.
     tags: tuple[Tag, ...]
     payloads: Payloads
 
 
 class LossFrame(Frame, frozen=True):
-    """As INGRESS, for messages that were acknowledged to their publishers and are lost: number them as missing."""
+    """Like INGRESS, for messages that were acknowledged to their publishers and are lost: to number as missing."""
 
     verb = b"EQ.L.LOSS"
     capability = LOSS
@@ -45,7 +45,7 @@ class LossFrame(Frame, frozen=True):
 
 
 class TearFrame(Frame, frozen=True):
-    """As LOSS, where it is not known how many of `count` messages are missing: the stream goes on with a gap."""
+    """Like LOSS, if an unknown number of `count` messages is missing: the stream continues with a gap."""
 
     verb = b"EQ.L.TEAR"
     capability = TEAR
@@ -57,7 +57,7 @@ class TearFrame(Frame, frozen=True):
 
 
 class MissedFrame(Frame, frozen=True):
-    """Messages of the topic are lost: the sender, its home, has no room for it. Subscribers by pattern are told."""
+    """Messages of the topic are lost: its home, the sender, has no room for it. Subscribers by pattern get a gap."""
 
     verb = b"EQ.L.MISSED"
     capability = MISSED
@@ -65,10 +65,10 @@ class MissedFrame(Frame, frozen=True):
 
 
 class NumberedFrame(Frame, frozen=True):
-    """Ack: `count` more of the messages that the receiver sent, and that had come to it by `path`, have positions.
+    """Acknowledges `count` more messages that the receiver has sent, and had received by `path`.
 
-    The last is at (epoch, n). Epoch 0: they never get one; then n is the epoch in which they are lost, if subscribers
-    learn of that by a later one, and 0 if not. A publisher's next message follows that epoch, in whatever stream.
+    The last is at (epoch, n). Epoch 0: they get no position; then n is the epoch in which they are lost, if a later
+    epoch shows that to subscribers, else 0. A publisher's next message follows that epoch, in any stream.
     """
 
     verb = b"EQ.L.NUMBERED"
@@ -80,9 +80,9 @@ class NumberedFrame(Frame, frozen=True):
 
 
 class RecountFrame(Frame, frozen=True):
-    """A link between the two hubs began anew: how many messages of that path are not acknowledged?
+    """A link between the two hubs has restarted: queries the number of unacknowledged messages of that path.
 
-    The ticket comes back with the answer: an answer to an earlier question is ignored.
+    The reply has the same ticket; replies to earlier requests are ignored.
     """
 
     verb = b"EQ.L.RECOUNT"
@@ -92,7 +92,7 @@ class RecountFrame(Frame, frozen=True):
 
 
 class RecountedFrame(Frame, frozen=True):
-    """The answer to RECOUNT."""
+    """The reply to RECOUNT."""
 
     verb = b"EQ.L.RECOUNTED"
     key: bytes
@@ -102,7 +102,7 @@ class RecountedFrame(Frame, frozen=True):
 
 
 class RecallFrame(Frame, frozen=True):
-    """The publishers of messages that this hub sent, by that path, change to another stream: return what waits."""
+    """The sender's publishers, by that path, change to another stream: requests their waiting messages back."""
 
     verb = b"EQ.L.RECALL"
     capability = RECALL
@@ -111,9 +111,9 @@ class RecallFrame(Frame, frozen=True):
 
 
 class RecalledFrame(Frame, frozen=True):
-    """The answer to RECALL: the last messages of that path that have no position, and get none here.
+    """The reply to RECALL: the last messages of that path without a position, which the sender drops.
 
-    Of several frames the later ones are about earlier messages. Tags as in INGRESS.
+    Of several frames, the later ones have earlier messages. Tags as in INGRESS.
     """
 
     verb = b"EQ.L.RECALLED"
@@ -125,9 +125,9 @@ class RecalledFrame(Frame, frozen=True):
 
 
 class ReturnFrame(Frame, frozen=True):
-    """The last messages that the receiver's clients sent to this lane have no position, and the lane ends: take them.
+    """The lane ends: returns the last messages of the receiver's clients, which have no position.
 
-    Of several frames the later ones are about earlier messages. Tags as in INGRESS.
+    Of several frames, the later ones have earlier messages. Tags as in INGRESS.
     """
 
     verb = b"EQ.L.RETURN"

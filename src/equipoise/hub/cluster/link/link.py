@@ -1,13 +1,12 @@
 """Links between hubs: frames in order, exactly once, across reconnections.
 
-Each hub has one outgoing link to each other hub, and a control link where it has control messages for it. Both ends
-count the bytes of whole frames. The sender keeps what it has written until the receiver has executed it; after a reset
-the receiver says how far it has got, and the sender goes on from there. A link belongs to one incarnation of both hubs:
-a restart is a new link, and what was in flight is void. It is void, too, when the sender has to keep more than it may,
-and when the receiver met an error in it: then the next generation of the link begins, and both hubs ask each other
-again for what they need.
+Each hub has one outgoing link to each other hub, and a control link if it has control messages for it. Both ends count
+the bytes of whole frames. The sender buffers frames until the receiver has executed them; after a reset the receiver
+sends its offset, and the sender resumes from there. A link belongs to one incarnation of both hubs: a restart of a hub
+is a new link, and frames in flight are void. They are also void when the sender's buffer is full, and when the receiver
+finds an error: then the next generation of the link begins, and both hubs repeat their requests.
 
-Pure: connections are made by `dialer`, frames are executed by `frame_dispatch`.
+Pure: `dialer` makes the connections, `frame_dispatch` executes the frames.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ __all__ = ["LinkSession", "OutLink", "name_origin"]
 
 Send = Callable[[bytes], object]
 
-# Acknowledged at once: the sender keeps no more than this for want of an ack.
+# Executed bytes that are acknowledged at once, without a delay.
 ACKNOWLEDGE_BYTES = 256 * 1024
-# How long the frames of one chunk may keep the loop. Longer than a client's turn: subscribers get what they are owed
-# with one write in each pass, so short turns would cost a hub with many of them most of its time.
+# How long the frames of one chunk may occupy the loop, in seconds. Longer than a client's turn: each pass of the loop
+# has one write per subscriber, so short turns would cost a hub with many subscribers most of its time.
 LINK_TURN_S = 0.05
 
 
 class OutLink:
-    """The sending end. A member of audiences: `write` takes whole frames, and all that is written goes out in order.
+    """The sending end. A member of audiences: `write` takes whole frames, which are sent in order.
 
-    Always true: `_kept` followed by `_unsent` holds the bytes from `base` to `end`; what lies before `base` has been
-    executed; what lies after `written_to` has never been given to a connection.
+    Always true: `_kept` followed by `_unsent` holds the bytes from `base` to `end`; bytes before `base` have been
+    executed; bytes after `written_to` were never written to a connection.
     """
 
     __slots__ = (
@@ -81,9 +80,9 @@ class OutLink:
     ) -> None:
         self.hub = hub
         self.incarnation = incarnation
-        # Beside the hub's other link: for control messages alone (`control_links`).
+        # Whether it is a control link (`control_links`).
         self.is_control = is_control
-        # What the hub has announced to understand; the limits in which it differs from this one.
+        # The hub's announced capabilities; and the limits that differ from this hub's, as text.
         self.capabilities: frozenset[str] = frozenset()
         self.differences = ""
         self.generation = 1
@@ -92,19 +91,19 @@ class OutLink:
         self._unsent: deque[bytes] = deque()
         self._send: Send | None = None
         self.is_paused = False
-        # The peer acknowledges nothing: what is written waits here, so that it can go elsewhere if the peer is dead.
-        # Unreachable: the last attempt to connect failed, or the connection fell silent.
+        # Held: the peer acknowledges nothing, so frames wait here, and can be resent elsewhere if the peer is dead.
+        # Unreachable: the last attempt to connect failed, or the connection became silent.
         self.is_held = self.is_unreachable = False
-        # Messages wait elsewhere until there is room.
+        # Whether streams hold messages until the link has room.
         self.is_awaited = False
-        # The peer is dead or a new one: nothing goes here any more.
+        # Whether the peer is dead or has a new incarnation: no more frames are sent.
         self.is_over = False
-        # All that was written is void, and so is what is written until the next generation has begun.
+        # Whether this generation is void, including frames written until the next one begins.
         self.is_fallen = False
         self.base = self.end = self.written_to = 0
-        # Connections that it has had.
+        # Number of connections so far.
         self.connections = 0
-        # Generations that were given up: for want of room, or because the receiver met an error.
+        # Number of abandoned generations, because the buffer was full or the receiver found an error.
         self.voided = 0
 
     @property
@@ -113,7 +112,7 @@ class OutLink:
 
     @property
     def is_full(self) -> bool:
-        """Whether messages on their way in should wait elsewhere: what is left is for frames that cannot."""
+        """Whether ingress messages should wait in their streams; the rest of the buffer is for other frames."""
         return self.is_fallen or 2 * (self.end - self.base) > self._bytes_max
 
     @property
@@ -121,11 +120,11 @@ class OutLink:
         return self._send is not None
 
     def can(self, capability: str) -> bool:
-        """Whether the hub understands frames that need the capability; every hub understands those that need none."""
+        """Whether the hub has the capability; True for the empty one."""
         return not capability or capability in self.capabilities
 
     def send(self, frame: Frame) -> bool:
-        """Write a frame, if the hub understands it; whether it does."""
+        """Write a frame, if the hub has its capability; return whether it has."""
         if frame.capability and frame.capability not in self.capabilities:
             return False
         self.write(encode(frame))
@@ -145,7 +144,7 @@ class OutLink:
             self.fall()
 
     def resume(self, offset: int, send: Send) -> bool:
-        """A connection is up and the receiver has executed `offset` bytes. False if that cannot be, or all is void."""
+        """A connection is up; the receiver has executed `offset` bytes. False if that is impossible or all is void."""
         self._unsent.extendleft(reversed(self._kept))
         self._kept.clear()
         if self.is_over or not self.base <= offset <= self.written_to:
@@ -158,7 +157,7 @@ class OutLink:
         return True
 
     def acknowledge(self, offset: int) -> bool:
-        """The receiver has executed `offset` bytes. False if that cannot be."""
+        """The receiver has executed `offset` bytes. False if that is impossible."""
         if offset > self.written_to:
             return False
         self._drop(self._kept, offset)
@@ -168,15 +167,15 @@ class OutLink:
         return True
 
     def hold(self) -> None:
-        """The peer has acknowledged nothing for a while: give it no more before it does."""
+        """The peer has acknowledged nothing for a while: send no more until it does."""
         self.is_held = True
 
     def suspend(self) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self._send = None
 
     def pause(self) -> None:
-        """The connection is full; what is written waits here."""
+        """The connection's buffer is full: frames wait here."""
         self.is_paused = True
 
     def unpause(self) -> None:
@@ -184,7 +183,7 @@ class OutLink:
         self._pump()
 
     def end_for_good(self) -> list[bytes]:
-        """The peer is gone. What no connection was ever given is returned: the peer cannot have seen it."""
+        """The peer is dead. Return the bytes that were never written to a connection: it cannot have received them."""
         self.is_over = True
         self._send = None
         fresh_bytes = self.end - self.written_to
@@ -199,7 +198,7 @@ class OutLink:
         return fresh
 
     def fall(self) -> None:
-        """All that was written is void, until the cluster begins the next generation of the link."""
+        """Void this generation; the cluster then begins the next one."""
         if not self.is_fallen:
             self.is_fallen = True
             self.generation += 1
@@ -225,7 +224,7 @@ class OutLink:
             self._send(piece)
 
     def _drop(self, pieces: deque[bytes], offset: int) -> None:
-        """Forget what lies before `offset`. A piece may hold several frames, so it may be cut."""
+        """Drop the bytes before `offset`. A piece may hold several frames, so it may be cut."""
         while pieces and self.base + len(pieces[0]) <= offset:
             self.base += len(pieces.popleft())
         if pieces and self.base < offset:
@@ -234,7 +233,7 @@ class OutLink:
 
 
 def name_origin(links: Sequence[OutLink], key: bytes, item: Submission, last: int = -1) -> None:
-    """Say to the hubs that follow a topic where the messages come from that are written next, up to the `last`."""
+    """Send following hubs the origin of the next messages (FROM), up to the `last`."""
     if links:
         sequence = item.sequence + (last if last >= 0 else len(item.payloads) - 1)
         frame = encode(FromFrame(key, *item.path[0], sequence if item.sequence else ANY_SEQUENCE))
@@ -246,12 +245,13 @@ def name_origin(links: Sequence[OutLink], key: bytes, item: Submission, last: in
 class LinkSession:
     """One connection of a link that another hub has dialled.
 
-    After the greeting nothing but frames is read from it, and nothing but further counts of executed bytes is written
-    to it. A chunk may hold messages that take a hub with many subscribers seconds to deliver: it is executed in turns.
-    Any error voids the generation of the link. The bytes of a chunk count as executed only if all of its frames were,
-    and where an error stopped it that number is not known. So the sender gets an offset that it cannot have reached
-    (`VOID_OFFSET`), begins the next generation, and both hubs ask each other again for what they need. That way losses
-    are counted and reported as gaps, and nothing is executed twice.
+    After the handshake only frames are read from it, and only counts of executed bytes are written to it. A chunk may
+    hold messages that take a hub with many subscribers seconds to deliver, so it is executed in turns.
+
+    Any error voids the generation of the link. The bytes of a chunk count as executed only if all its frames were;
+    after an error that number is unknown. So the sender receives an offset that it cannot have reached (`VOID_OFFSET`),
+    begins the next generation, and both hubs repeat their requests. So losses are counted and reported as gaps, and no
+    frame is executed twice.
     """
 
     def __init__(
@@ -262,42 +262,42 @@ class LinkSession:
         receiver: FrameReceiver,
         cut: Callable[[str], object],
     ) -> None:
-        """`cut` ends the session, for a reason."""
+        """`cut` disconnects the session, with a reason."""
         self._core = core
         self._session = session
         self._cut = incoming.cut = cut
         self._incoming = incoming
         incoming.latest = self
-        # Where frames go, and by hub the links that are heard.
+        # The executor of frames; and by hub, the links in use.
         self._frames, self._heard = receiver.frames, receiver.incoming
         self._reader = RequestReader(core.link_limits)
         self._input_bytes_max = 2 * core.link_limits.payload_bytes_max + ACKNOWLEDGE_BYTES
         self._acknowledged = incoming.offset
         self._is_timed = False
         self._clock = core.shell.work_s
-        # What is left of the present chunk, how much of it was unread before, and what has come behind it.
+        # The rest of the current chunk; its size with earlier unread bytes; and the chunks received after it.
         self._steps: Iterator[None] | None = None
         self._unread = 0
         self._held: deque[bytes] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Execute the frames that are complete, by turns."""
+        """Execute the complete frames, in turns."""
         core = self._core
         core.stats.input_bytes += len(data)
         self._session.last_at = core.now()
         if not self.is_busy:
             self._take(data)
         else:
-            # Transports may bring what they had read before reading was paused.
+            # Transports may deliver data that they had read before reading was paused.
             self._held.append(data)
 
     @property
     def is_busy(self) -> bool:
-        """Whether frames of the present chunk wait for their turn: how much of it is executed is not known yet."""
+        """Whether frames of the current chunk wait for their turn, so that the executed offset is not known."""
         return self._steps is not None
 
     def _take(self, data: bytes) -> bool:
-        """Begin to execute a chunk; whether that is over already, and more may come."""
+        """Begin to execute a chunk; return whether it is finished already, and more may be executed."""
         if not self._is_heard:
             self._cut(f"the link from {self._incoming.id.hub} has restarted")
             return False
@@ -306,7 +306,7 @@ class LinkSession:
         return self._run(self._steps)
 
     def _run(self, steps: Iterator[None]) -> bool:
-        """Go on with the chunk: to its end, or until the turn is over. Whether more may come."""
+        """Continue the chunk, to its end or until the turn is over; return whether more may be executed."""
         incoming, clock = self._incoming, self._clock
         until = clock() + LINK_TURN_S
         try:
@@ -321,7 +321,7 @@ class LinkSession:
             self._cut(f"{incoming.id.hub} broke the protocol of links: {problem}")
             return False
         except Exception:
-            # A fault of this hub. The frames before it must not come again, so the link begins anew here, too.
+            # A fault of this hub. The frames before it must not be executed again, so the link restarts here, too.
             self._steps, incoming.is_void = None, True
             raise
         self._steps = None
@@ -333,7 +333,7 @@ class LinkSession:
         return True
 
     def _go_on(self) -> None:
-        """The next turn. What was read of a connection that is lost is executed, too: it does not come again."""
+        """Run the next turn. Data read from a closed connection is executed, too, because it is not resent."""
         if self._steps is None:
             return
         if not self._is_heard:
@@ -356,7 +356,7 @@ class LinkSession:
         return not incoming.is_void and self._heard.get(incoming.id.hub) is incoming
 
     def _execute(self, data: bytes) -> Iterator[None]:
-        """Raises ProtocolError for anything but frames that this hub can read."""
+        """Execute the frames of a chunk. Raises ProtocolError for anything but valid frames."""
         reader = self._reader
         if not reader.buffered_bytes:
             commands, size = read_frames(data, reader.limits)
@@ -391,7 +391,7 @@ class LinkSession:
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """While a chunk is executed the count stays what it was: the sender learns that this hub is alive."""
+        """Send the count of executed bytes; during a chunk the same count again, to show that this hub is alive."""
         if self._session.is_closing:
             return
         if self.is_busy or self._acknowledged != self._incoming.offset:

@@ -1,6 +1,6 @@
-"""Frames about logs of topics: commands for the owner, its answers, blocking reads.
+"""Frames about logs of topics: commands for the owner, its replies, blocking reads.
 
-`calls` and `replies` are lists as `hub.logs.log_request` packs them.
+`calls` and `replies` are lists as encoded by `hub.logs.log_request`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class CallFrame(Frame, frozen=True):
-    """Run these commands of my clients on the log, all or none of them, if you can begin within `wait_ms`."""
+    """Requests to run commands of the sender's clients on the log, all or none, if possible within `wait_ms`."""
 
     verb = b"EQ.L.CALL"
     capability = LOGS
@@ -32,7 +32,7 @@ class CallFrame(Frame, frozen=True):
 
 
 class AnswerFrame(Frame, frozen=True):
-    """The next piece of the answer to CALL. Empty and last: the sender does not own the log, and has run nothing."""
+    """The next piece of the reply to CALL. Empty and last: the sender does not own the log, and has run nothing."""
 
     verb = b"EQ.L.ANSWER"
     capability = LOGS
@@ -42,7 +42,7 @@ class AnswerFrame(Frame, frozen=True):
 
 
 class WatchFrame(Frame, frozen=True):
-    """Answer WOKEN when the log has an entry behind the id `since`; `>`: one that the group has not got."""
+    """Requests WOKEN when the log has an entry after the id `since`; `>`: one not delivered to the group."""
 
     verb = b"EQ.L.WATCH"
     capability = LOGS
@@ -53,7 +53,7 @@ class WatchFrame(Frame, frozen=True):
 
 
 class WokenFrame(Frame, frozen=True):
-    """The answer to WATCH: look again. Sent, too, when the sender does not own the log any more."""
+    """The reply to WATCH: read again. Also sent when the sender no longer owns the log."""
 
     verb = b"EQ.L.WOKEN"
     capability = LOGS
@@ -61,7 +61,7 @@ class WokenFrame(Frame, frozen=True):
 
 
 class UnwatchFrame(Frame, frozen=True):
-    """The question of that number need not be answered."""
+    """Cancels the WATCH with that ticket."""
 
     verb = b"EQ.L.UNWATCH"
     capability = LOGS
@@ -69,7 +69,7 @@ class UnwatchFrame(Frame, frozen=True):
 
 
 class OfferFrame(Frame, frozen=True):
-    """The log is open here, and you are its home: ask for its release when you are ready to open it."""
+    """The log is open at the sender; the receiver, its home, requests the release when ready to open it."""
 
     verb = b"EQ.L.OFFER"
     capability = OFFERS
@@ -77,7 +77,7 @@ class OfferFrame(Frame, frozen=True):
 
 
 class ReleaseFrame(Frame, frozen=True):
-    """I am ready to open the log: close its ledger, release the topic in the store, and answer RELEASED."""
+    """The sender is ready to open the log: close its ledger and release the topic; the reply is RELEASED."""
 
     verb = b"EQ.L.RELEASE"
     capability = OFFERS
@@ -85,7 +85,7 @@ class ReleaseFrame(Frame, frozen=True):
 
 
 class ReleasedFrame(Frame, frozen=True):
-    """The topic's node as the sender has released it, and its version. Empty: read it in the store."""
+    """The topic's node as released by the sender, and its version. Empty: the receiver reads it from the store."""
 
     verb = b"EQ.L.RELEASED"
     capability = OFFERS

@@ -9,9 +9,9 @@ __all__ = ["SeatFrame", "SitFrame"]
 
 
 class SitFrame(Frame, frozen=True):
-    """Said to the trunk's home: this client of a group publishes the topic here, or has left.
+    """Reports to the trunk's home that this client of a group publishes the topic at the sender, or has left.
 
-    `is_seated`: it was told to, or has done so since before you dealt seats.
+    `is_seated`: it was redirected here, or published here before seats were assigned.
     """
 
     verb = b"EQ.L.SIT"
@@ -24,7 +24,7 @@ class SitFrame(Frame, frozen=True):
 
 
 class SeatFrame(Frame, frozen=True):
-    """Said by the trunk's home: this client of yours publishes the topic at that home from now on."""
+    """Sent by the trunk's home: this client of the receiver has to publish the topic at that home."""
 
     verb = b"EQ.L.SEAT"
     capability = SEATS

@@ -337,7 +337,7 @@ CLUSTER_ABLATIONS = (
         "The hub of a lane that is over confirms positions in it.",
         order.NAME,
         "cluster-lanes-roving",
-        replacing(PositionQueries, "_ask_end", lambda self, query: query.answer(0, 0)),
+        replacing(PositionQueries, "_query_end", lambda self, query: query.answer(0, 0)),
         seed=20087,
     ),
 )

@@ -203,7 +203,7 @@ CONTENT_ABLATIONS = (
         "A hub confirms a filter subscription after it follows the topic.",
         once.NAME,
         "content-relays",
-        lambda: replaced(SubscriptionBarrier, "_stand_by_name", _stand_nowhere),
+        lambda: replaced(SubscriptionBarrier, "_await_streams_by_name", _stand_nowhere),
     ),
     Ablation(
         "filter-heard",

@@ -331,7 +331,7 @@ async def _answer_s(world: ClusterWorld, asker: str, asked: str) -> float:
     cluster = world.hubs[asker].cluster
     assert cluster is not None, "it serves"
     control, answers = cluster.edge.control, list[float]()
-    hear = control._hear
+    hear = control._handle
 
     def tap(message: ControlMessage) -> None:
         if isinstance(message, Pie) and message.hub == asked:
@@ -339,11 +339,11 @@ async def _answer_s(world: ClusterWorld, asker: str, asked: str) -> float:
         hear(message)
 
     began = world.sim.now
-    control._hear = tap
+    control._handle = tap
     world.hubs[asker].host.call(control.open)
     world.hubs[asker].host.call(control.send, asked, LoadWanted(hub=asker))
     await world.until(lambda: bool(answers), 4 * ANSWER_S_MAX)
-    control._hear = hear
+    control._handle = hear
     return (answers or [world.sim.now])[0] - began
 
 
