@@ -123,6 +123,7 @@ SMALL_LINES = 60
 SMALL_MODULES = {
     "limits/remainders": "pure arithmetic with a property of its own",
     "hub/logs/log_owner": "which hub answers while a log is opened; the log itself has no room for it",
+    "hub/logs/opened_log": "what a log is opened with; the log itself has no room for it",
     "cli/support/metrics_page": "a page of the generated reference: one file per page",
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
     "content/balancing/session_loads": "how sessions turn out, apart from how they are agreed on: an idea of its own",

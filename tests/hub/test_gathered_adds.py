@@ -169,6 +169,20 @@ def test_a_failed_append_is_uncertain_for_each_command() -> None:
 
 
 @needs_wires
+def test_an_append_that_the_ledger_refuses_at_once_is_uncertain_for_each_command() -> None:
+    with log_wire_world() as world:
+        one, several = WireClient(world), WireClient(world)
+        one.send_raw(pipeline([["XADD", "t", "1-1", "f", "v"]]))
+        world.confirm()
+        asyncio.run(world.opened[b"t"][-1].close())
+        one.put_raw(pipeline([["XADD", "t", "*", "f", "v"]]))
+        several.put_raw(pipeline([["XADD", "t", "*", "f", "v"]] * 3))
+        world.turn()
+        assert [each.read().count(b"-UNCERTAIN") for each in (one, several)] == [1, 3]
+        assert not one.session.is_busy and not several.session.is_busy
+
+
+@needs_wires
 def test_a_reply_that_does_not_come_expires_in_its_place() -> None:
     with log_wire_world() as world:
         quiet, busy = WireClient(world), WireClient(world)

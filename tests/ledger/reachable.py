@@ -8,7 +8,7 @@ exhaustively, equal ones once; recoveries that have done the same are equal whic
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -175,7 +175,7 @@ class World:
             self.expected[number] = self.node
             self.carry_out(number, machine.metadata_conflict(self.node))
 
-    def carry_out(self, number: int, effects: list[Effect]) -> None:
+    def carry_out(self, number: int, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Add(bookie=name) | RecoveryRead(bookie=name) | Fence(bookie=name):

@@ -40,6 +40,7 @@ from equipoise.ledger.wire import (
     encode_batch_answer,
     encode_read,
     encode_read_answer,
+    plain_add,
 )
 
 HELLO = LedgerEntry(ledger=7, entry=0, confirmed=-1, length=5, payload=b"hello")
@@ -124,6 +125,17 @@ def test_any_bytes_are_a_request_or_an_error(frame: bytes) -> None:
         decode_request(frame)
     except ProtocolError:
         pass
+
+
+@given(st.binary(max_size=60), st.integers(0, 6), st.integers(-3, 3))
+def test_a_plain_add_is_read_as_any_add_and_nothing_else_is_one(payload: bytes, flags: int, cut: int) -> None:
+    body = encode_entry(LedgerEntry(7, 3, 2, len(payload), payload))
+    frame = encode_add(ledger_key(b"x"), body, Flag(flags))
+    data = frame[:cut] if cut < 0 else frame + bytes(cut)
+    found = plain_add(data)
+    assert (found is not None) == (not flags and not cut)
+    assert found is None or found == decode_request(frame[4:])
+    assert plain_add(encode_read(7, 3, key=ledger_key(b"x"))) is None
 
 
 @given(st.lists(st.binary(max_size=50), max_size=8), st.lists(st.integers(0, 400), max_size=10))

@@ -7,9 +7,10 @@ import pytest
 
 from equipoise.errors import DamagedError
 from equipoise.log.entries import BLOCK_ENTRIES
-from equipoise.log.ids import ID_MAX, after, before
+from equipoise.log.ids import ID_MAX, after, before, spell_id, spell_ids
 from equipoise.log.records import EntryAdded, LogRecord, decode_run, encode_run
 from equipoise.log.topic_log import TOKEN_DURATION_S, TOKENS_MAX, TopicLog
+from equipoise.resp.replies import bulk
 from log.logs import Logs
 
 
@@ -70,6 +71,11 @@ def test_ids_rise_though_the_clock_goes_back() -> None:
     logs.run("XADD", "t", "*", "f", "v")
     first, second = (r for r in logs.records(b"t") if isinstance(r, EntryAdded))
     assert (second.ms, second.seq) == (first.ms, first.seq + 1)
+
+
+def test_ids_in_a_row_are_formatted_as_each_of_them() -> None:
+    for seq, count in ((0, 1), (0, 12), (8, 1), (9, 2), (95, 1_000), (10**19 - 1, 3), (ID_MAX[1], 1)):
+        assert spell_ids(123, seq, count) == [bulk(spell_id((123, seq + i))) for i in range(count)]
 
 
 def test_trimming_with_a_tilde_removes_whole_blocks() -> None:

@@ -27,6 +27,7 @@ from equipoise.bookie.frame import (
     FrameKind,
     LedgerMark,
     encode_mark,
+    frame_head,
 )
 from equipoise.bookie.segment_index import Located
 from equipoise.bookie.segments import SealedSegment, Segments
@@ -154,15 +155,15 @@ class BookieEngine(Generic[Token]):
         self, token: Token, request: AddRequest | ReadRequest | BatchRequest | KeepMark
     ) -> bytes | None:
         """Take a request: its answer, or None if that comes with the commit of a group."""
-        if isinstance(request, BatchRequest):
-            return self._read_batch(request)
-        if isinstance(request, ReadRequest):
-            return self._submit_read(token, request)
         if isinstance(request, AddRequest):
             code = self._admissible(request)
             if code is not Code.OK:
                 return encode_add_answer(code, request.ledger, request.entry)
             self.queued_bytes += len(request.body)
+        elif isinstance(request, ReadRequest):
+            return self._submit_read(token, request)
+        elif isinstance(request, BatchRequest):
+            return self._read_batch(request)
         self._queue.append((token, request))
         return None
 
@@ -251,6 +252,9 @@ class BookieEngine(Generic[Token]):
         if isinstance(request, KeepMark):
             return None
         known = self._ledgers.get(request.ledger)
+        if known is not None and known.key == request.key and not known.is_fenced:
+            # A ledger that is known is not deleted.
+            return None
         code = Code.OK
         if known is not None and known.key != request.key:
             code = Code.WRONG_KEY
@@ -296,16 +300,21 @@ class BookieEngine(Generic[Token]):
         return True
 
     def _append(self, group: Group[Token], kind: FrameKind, body: bytes | memoryview, ledger: int) -> None:
-        group.parts += (self.segments.frame_head(kind, body, group.end), body)
-        group.end += FRAME_OVERHEAD_BYTES + len(body)
-        self.segments.open.note(ledger, len(body))
+        segments, segment, offset, size = self.segments, self.segments.open, group.end, len(body)
+        head = frame_head(segments.seed, segment.number, offset, kind, body, segment.synced_to)
+        group.parts += (head, body)
+        group.end = offset + FRAME_OVERHEAD_BYTES + size
+        segment.note(ledger, size)
 
     def commit(self, group: Group[Token]) -> list[tuple[Token, bytes]]:
         """The group is durable: make it visible, and answer."""
         segment = self.segments.open
         segment.end = segment.synced_to = group.end
         for ledger, entry, located in group.entries:
-            segment.records.setdefault(ledger, {})[entry] = located
+            records = segment.records.get(ledger)
+            if records is None:
+                records = segment.records[ledger] = {}
+            records[entry] = located
             known = self._ledgers.get(ledger)
             if known is not None and entry > known.last:
                 known.last = entry

@@ -22,7 +22,6 @@ from equipoise.bookie.frame import (
     LedgerMark,
     Scan,
     decode_mark,
-    frame_head,
     read_frame,
     scan_segment,
 )
@@ -99,7 +98,7 @@ class Segments:
         # Bytes of an interrupted write that were dropped at the start.
         self.torn_bytes = 0
         self._disk = disk
-        self._seed = manifest.seed
+        self.seed = manifest.seed
         self._segment_bytes = segment_bytes
         self._spare: OpenSegment | None = None
         # The highest segment number so far.
@@ -150,18 +149,13 @@ class Segments:
     def _read(self, segment: OpenSegment | SealedSegment, ledger: int, entry: int, located: Located) -> bytes:
         size = FRAME_OVERHEAD_BYTES + located.size
         data = segment.file.read(located.offset, size)
-        frame = read_frame(data, 0, self._seed, segment.number, located.offset)
+        frame = read_frame(data, 0, self.seed, segment.number, located.offset)
         if frame is None or frame.kind is not FrameKind.ENTRY or _ids(frame.body) != (ledger, entry):
             where = f"{segment_name(segment.number)} at {located.offset}"
             raise DamagedError(where, f"entry {entry} of ledger {ledger} is not valid there")
         return frame.body
 
     # --- writing
-
-    def frame_head(self, kind: FrameKind, body: bytes | memoryview, offset: int) -> bytes:
-        """The part of a frame before the body, in the open segment."""
-        segment = self.open
-        return frame_head(self._seed, segment.number, offset, kind, body, segment.synced_to)
 
     def has_room(self, size: int) -> bool:
         return self.open.end + size <= self._segment_bytes
@@ -248,7 +242,7 @@ class Segments:
             data = file.read(0, file.size)
         except DiskFailedError:
             data = _read_around(file)
-        return scan_segment(data, self._seed, state.number, state.end)
+        return scan_segment(data, self.seed, state.number, state.end)
 
     def _rebuilt(self, number: int, file: FixedFile, scan: Scan) -> OpenSegment:
         segment = OpenSegment(number, file)

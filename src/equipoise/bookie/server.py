@@ -33,6 +33,7 @@ from equipoise.ledger.wire import (
     ReadRequest,
     decode_request,
     encode_auth_answer,
+    plain_add,
 )
 
 __all__ = ["BookieConnection", "BookieServer", "Judge"]
@@ -57,6 +58,9 @@ class BookieConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
+        if self._server.sends_at_once and transport.get_extra_info("sslcontext") is None:
+            # By default uvloop sends short data at the end of the turn.
+            self._transport.set_write_buffer_limits(high=0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -65,6 +69,13 @@ class BookieConnection(asyncio.Protocol):
             self._judging.cancel()
 
     def data_received(self, data: bytes) -> None:
+        add = plain_add(data) if self._is_known and not self._reader.buffered_bytes else None
+        if add is not None:
+            answer = self._server.engine.submit(self, add)
+            if answer is not None:
+                self.send([answer])
+            self._server.wake()
+            return
         answers: list[bytes] = []
         try:
             for frame in self._reader.feed(data):
@@ -152,6 +163,7 @@ class BookieServer:
         self._loop_sync_s = loop_sync_s
         # Whether the event loop writes a group in its next turn; and the error of such a write, raised by `run`.
         self._is_scheduled = False
+        self.sends_at_once = is_uvloop(self._loop)
         self._problem: EquipoiseError | None = None
         # Calls that run or wait in the thread; and whether `run` writes groups, or has ended.
         self._in_thread = 0
@@ -188,12 +200,15 @@ class BookieServer:
     def wake(self) -> None:
         if not self.engine.has_work or self._is_scheduled:
             return
-        if self._is_quick:
+        if not self._is_quick:
+            self._wakened.set()
+        elif len(self.connections) == 1:
+            # This turn receives nothing else.
+            self._write_here()
+        else:
             # In its own turn, after everything that this turn receives.
             self._is_scheduled = True
-            self._loop.call_soon(self._write_here)
-        else:
-            self._wakened.set()
+            self._loop.call_soon(self._write_later)
 
     @property
     def _is_quick(self) -> bool:
@@ -205,13 +220,19 @@ class BookieServer:
             len(self._sync_s) > 1 and self._sync_s[-2] < self._loop_sync_s
         )
 
-    def _write_here(self) -> None:
-        """Write the waiting requests as one group. `run` handles what remains, and errors."""
+    def _write_later(self) -> None:
         self._is_scheduled = False
         if self._is_at_work:
             return
+        if self.engine.has_work and self._is_quick:
+            self._write_here()
+        elif self._problem is not None or self._idle or self.engine.has_work:
+            self._wakened.set()
+
+    def _write_here(self) -> None:
+        """Write the waiting requests as one group. `run` handles what remains, and errors."""
         try:
-            group = self.engine.take() if self.engine.has_work and self._is_quick else None
+            group = self.engine.take()
             if group is not None:
                 began_at = self._clock()
                 if group.parts:

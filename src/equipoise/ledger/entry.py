@@ -21,6 +21,7 @@ __all__ = [
     "decode_entry",
     "encode_entry",
     "ledger_key",
+    "stored_bytes",
 ]
 
 # Entry number of "none yet": the last confirmed entry of an empty ledger.
@@ -46,9 +47,13 @@ class LedgerEntry(NamedTuple):
 
 
 def encode_entry(entry: LedgerEntry) -> bytes:
-    numbers = _NUMBERS.pack(entry.ledger, entry.entry, entry.confirmed, entry.length)
-    digest = crc32(entry.payload, crc32(numbers))
-    return b"".join((numbers, _DIGEST.pack(digest), entry.payload))
+    return stored_bytes(*entry)
+
+
+def stored_bytes(ledger: int, entry: int, confirmed: int, length: int, payload: bytes) -> bytes:
+    """The same as `encode_entry`, of the fields of an entry."""
+    numbers = _NUMBERS.pack(ledger, entry, confirmed, length)
+    return b"".join((numbers, _DIGEST.pack(crc32(payload, crc32(numbers))), payload))
 
 
 def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> LedgerEntry:

@@ -41,6 +41,7 @@ __all__ = [
     "encode_batch_answer",
     "encode_read",
     "encode_read_answer",
+    "plain_add",
     "stored_entry",
 ]
 
@@ -173,6 +174,10 @@ _ADD_HEADER = _header(Operation.ADD)
 _ADD_HEADER_BYTES = _ADD_HEADER.to_bytes(4, "big")
 _READ_ANSWER_HEADER = _header(Operation.READ)
 _ANSWER_BYTES = _ANSWER.size - _LENGTH.size
+_STORED_HEAD = _HEAD.pack(_ANSWER_BYTES, _ADD_HEADER) + bytes(4)
+# Length word, header, key, ledger and entry of an add.
+_ADD = struct.Struct(f">II{KEY_BYTES}sqq")
+_ADD_BODY_AT = _ADD.size - _IDS.size
 
 
 def encode_add(key: bytes, body: bytes, flags: Flag = _NO_FLAGS) -> bytes:
@@ -224,6 +229,8 @@ def _auth_text(frame: bytes) -> str:
 
 
 def encode_add_answer(code: Code, ledger: int, entry: int) -> bytes:
+    if code is Code.OK:
+        return _STORED_HEAD + _IDS.pack(ledger, entry)
     return _ANSWER.pack(_ANSWER_BYTES, _ADD_HEADER, code, ledger, entry)
 
 
@@ -262,6 +269,16 @@ def decode_request(frame: bytes) -> AddRequest | ReadRequest | BatchRequest | Au
         raise ProtocolError(f"a read of {len(frame)} bytes, which is not the size of a read")
     ledger, entry = _IDS.unpack_from(frame, 4)
     return ReadRequest(ledger, entry, frame[4 + _IDS.size :] if is_fencing else None, flags)
+
+
+def plain_add(data: bytes) -> AddRequest | None:
+    """The request, if the bytes are one whole add without flags, its length word included: by far the most frequent."""
+    if not _ADD.size <= len(data) <= FRAME_BYTES_MAX:
+        return None
+    size, header, key, ledger, entry = _ADD.unpack_from(data)
+    if header != _ADD_HEADER or size + _LENGTH.size != len(data):
+        return None
+    return AddRequest(ledger, entry, key, _NO_FLAGS, memoryview(data)[_ADD_BODY_AT:])
 
 
 def decode_answer(frame: bytes) -> AddAnswer | ReadAnswer | BatchAnswer | AuthAnswer:

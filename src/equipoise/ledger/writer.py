@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 
 from equipoise.errors import ClosedError
 from equipoise.ledger.effects import Acknowledge, Add, Effect, FailureReason, LedgerFailed, SetMetadata
-from equipoise.ledger.entry import NO_ENTRY, LedgerEntry, encode_entry
+from equipoise.ledger.entry import NO_ENTRY, stored_bytes
 from equipoise.ledger.metadata import LedgerMetadata, LedgerState
 from equipoise.ledger.wire import Code
 
@@ -47,7 +47,7 @@ class LedgerWriter:
     """The only writer of an open ledger. `failed` is set once it accepts no more entries."""
 
     def __init__(self, metadata: LedgerMetadata, replacement: Replacement) -> None:
-        self.metadata = metadata
+        self._use_metadata(metadata)
         # The last acknowledged entry.
         self.confirmed = NO_ENTRY
         self.failed: FailureReason | None = None
@@ -67,25 +67,25 @@ class LedgerWriter:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
-    @property
-    def members(self) -> tuple[str, ...]:
-        return self.metadata.segments[-1].members
-
     # --- events
 
-    def append(self, payload: bytes) -> tuple[int, list[Effect]]:
+    def append(self, payload: bytes) -> tuple[int, list[Add]]:
         """Append an entry. Returns its number and the adds to send. Raises ClosedError once the writer has failed."""
         if self.failed is not None or self._is_closing:
             raise ClosedError(
                 f"ledger {self.metadata.ledger} accepts no more entries: {self.failed or 'closing'}"
             )
         number = self._next
-        self._next += 1
+        self._next = number + 1
         self._length += len(payload)
-        entry = LedgerEntry(self.metadata.ledger, number, self.confirmed, self._length, payload)
-        self._in_flight[number] = _InFlight(encode_entry(entry))
+        body = stored_bytes(self.metadata.ledger, number, self.confirmed, self._length, payload)
+        self._in_flight[number] = _InFlight(body)
         # While the ensemble changes, entries are held back: they are sent to the members of the new ensemble.
-        return number, [] if self._proposed is not None else self._adds(number, self._write_set(number))
+        if self._proposed is not None:
+            return number, []
+        members, lost = self.members, self._lost
+        write_set = self._write_sets[number % len(self._write_sets)]
+        return number, [Add(members[i], number, body) for i in write_set if members[i] not in lost]
 
     def add_answered(self, bookie: str, entry: int, code: Code) -> list[Effect]:
         """A bookie answered an add. Answers of former members are ignored."""
@@ -136,7 +136,7 @@ class LedgerWriter:
             # The writer has failed since the proposal.
             return []
         if proposed.state is LedgerState.CLOSED:
-            self.metadata = proposed
+            self._use_metadata(proposed)
             return self._fail(FailureReason.CLOSED)
         return self._use(proposed)
 
@@ -149,12 +149,13 @@ class LedgerWriter:
             return self.metadata_set()
         if found.state is not LedgerState.OPEN:
             is_same = found.state is LedgerState.CLOSED is proposed.state and found.last == proposed.last
-            self.metadata = found
+            self._use_metadata(found)
             return self._fail(FailureReason.CLOSED if is_same else FailureReason.FENCED)
         if found.current != self.metadata.current:
             return self._fail(FailureReason.METADATA)
         # Re-replication has changed an earlier segment: repeat the proposal on top of it.
-        self.metadata, self._proposed = found, None
+        self._use_metadata(found)
+        self._proposed = None
         return self._propose_close() if self._is_closing else self._replace_lost()
 
     def close(self) -> list[Effect]:
@@ -166,33 +167,34 @@ class LedgerWriter:
 
     # --- inside
 
-    def _write_set(self, entry: int) -> tuple[int, ...]:
-        quorum = self.metadata.quorum
-        return quorum.write_sets[entry % quorum.ensemble]
+    def _use_metadata(self, metadata: LedgerMetadata) -> None:
+        self.metadata = metadata
+        # Asked for with each entry.
+        self.members = metadata.current.members
+        self._write_sets = metadata.quorum.write_sets
+        # The number of acks that an entry needs. Entry 0, the header, needs the whole write quorum: a fence without an
+        # entry is not durable on bookies of Apache BookKeeper, so every member has an entry before the topic lists the
+        # ledger.
+        self._needed, self._needed_of_header = metadata.quorum.ack, metadata.quorum.write
 
-    def _adds(self, entry: int, indices: Collection[int]) -> list[Effect]:
+    def _write_set(self, entry: int) -> tuple[int, ...]:
+        return self._write_sets[entry % len(self._write_sets)]
+
+    def _adds(self, entry: int, indices: Collection[int]) -> list[Add]:
         body, members = self._in_flight[entry].body, self.members
         return [Add(members[index], entry, body) for index in indices if members[index] not in self._lost]
-
-    def _needed(self, entry: int) -> int:
-        """The number of acks that an entry needs.
-
-        Entry 0, the ledger's header, needs the whole write quorum. A fence without an entry is not durable on bookies
-        of Apache BookKeeper, so every member has an entry before the topic lists the ledger.
-        """
-        quorum = self.metadata.quorum
-        return quorum.write if entry == 0 else quorum.ack
 
     def _advance(self) -> list[Effect]:
         """Acknowledge entries in order, as far as their quorums are complete."""
         effects: list[Effect] = []
         while self._proposed is None and not self._is_closing:
-            item = self._in_flight.get(self.confirmed + 1)
-            if item is None or len(item.acks) < self._needed(self.confirmed + 1):
+            number = self.confirmed + 1
+            item = self._in_flight.get(number)
+            if item is None or len(item.acks) < (self._needed if number else self._needed_of_header):
                 break
-            self.confirmed += 1
-            del self._in_flight[self.confirmed]
-            effects.append(Acknowledge(self.confirmed))
+            self.confirmed = number
+            del self._in_flight[number]
+            effects.append(Acknowledge(number))
         return effects
 
     def _replace_lost(self) -> list[Effect]:
@@ -213,7 +215,8 @@ class LedgerWriter:
 
     def _use(self, metadata: LedgerMetadata) -> list[Effect]:
         """The ensemble has changed: entries in flight are sent to the new members."""
-        before, self.metadata = self.members, metadata
+        before = self.members
+        self._use_metadata(metadata)
         changed = {index for index, member in enumerate(self.members) if member != before[index]}
         self._lost &= set(self.members)
         # All acks of replaced members are discarded before any entry is sent or acknowledged.

@@ -44,7 +44,7 @@ class BookieLink(asyncio.Protocol):
         self._timeout_s = timeout_s
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
-        self._adds: dict[tuple[int, int], deque[Callable[[Code], None]]] = {}
+        self._adds: dict[tuple[int, int], list[Callable[[Code], None]]] = {}
         self._reads: dict[tuple[int, int], deque[asyncio.Future[ReadAnswer]]] = {}
         # Batch reads in flight, by ticket.
         self._batches: dict[int, tuple[BatchRequest, asyncio.Future[BatchAnswer]]] = {}
@@ -72,7 +72,7 @@ class BookieLink(asyncio.Protocol):
         if not self.is_open:
             self._loop.call_soon(on_answer, Code.UNKNOWN)
             return
-        self._adds.setdefault((ledger, entry), deque()).append(on_answer)
+        self._adds.setdefault((ledger, entry), []).append(on_answer)
         self._send(add_head(key, len(body), flags), body)
 
     async def read(
@@ -124,6 +124,9 @@ class BookieLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
+        if self._sends_at_once and transport.get_extra_info("sslcontext") is None:
+            # By default uvloop sends short data at the end of the turn. The bookie can start while the hub continues.
+            self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
@@ -184,11 +187,10 @@ class BookieLink(asyncio.Protocol):
 
     def _added(self, key: tuple[int, int], code: Code) -> None:
         callbacks = self._adds.get(key)
-        if callbacks:
-            callback = callbacks.popleft()
-            if not callbacks:
+        if callbacks is not None:
+            if len(callbacks) == 1:
                 del self._adds[key]
-            callback(code)
+            callbacks.pop(0)(code)
 
     def _send(self, *pieces: bytes) -> None:
         """Send one frame."""

@@ -79,11 +79,12 @@ class BookieLedger:
         if not self._completions:
             self._progress_at = self._loop.time()
         try:
-            number, effects = self._writer.append(payload)
+            number, adds = self._writer.append(payload)
         except ClosedError as error:
             raise LedgerError(self.ledger, FailureReason.CLOSED) from error
         self._completions[number] = completion
-        self._carry_out(effects)
+        for add in adds:
+            self._add_now(add)
         if self._tick is None:
             self._tick = self._loop.call_later(self._pool.settings.retry_s, self._look_after)
         return number
@@ -100,13 +101,13 @@ class BookieLedger:
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Add):
-                self._add(effect)
-            elif isinstance(effect, Acknowledge):
+            if isinstance(effect, Acknowledge):
                 self._progress_at = self._loop.time()
                 completion = self._completions.pop(effect.entry, None)
                 if completion is not None:
                     completion(effect.entry)
+            elif isinstance(effect, Add):
+                self._add(effect)
             elif isinstance(effect, SetMetadata):
                 self._spawn(self._set(effect.metadata))
             elif isinstance(effect, LedgerFailed):
@@ -121,16 +122,16 @@ class BookieLedger:
     def _add_now(self, effect: Add) -> None:
         if self.failed is not None:
             return
-        link = self._pool.open_link(effect.bookie)
+        bookie, entry = effect.bookie, effect.entry
+        link = self._pool.open_link(bookie)
         if link is None:
             self._spawn(self._connect_and_add(effect))
             return
-        if not self._is_same(effect.bookie):
+        if not self._is_same(bookie):
             # A stranger under the name of the member: what the member had is not there.
-            self._loop.call_soon(self._bookie_lost, effect.bookie)
+            self._loop.call_soon(self._bookie_lost, bookie)
             return
-        answered = partial(self._answered, effect.bookie, effect.entry)
-        link.add(self.ledger, effect.entry, self._key, effect.body, answered)
+        link.add(self.ledger, entry, self._key, effect.body, partial(self._answered, bookie, entry))
 
     async def _connect_and_add(self, effect: Add) -> None:
         try:

@@ -25,7 +25,6 @@ __all__ = [
     "add_entry",
     "add_plain",
     "add_run",
-    "id_replies",
     "next_id",
     "xadd",
     "xcfgset",
@@ -122,36 +121,28 @@ def add_entry(log: TopicLog, body: bytes, now_ms: int) -> EntryId:
 
 
 def add_run(log: TopicLog, bodies: list[bytes], now_ms: int) -> bytes:
-    """Add several entries whose fields are spelled already, under the next ids; all replies in one."""
-    first = add_plain(log, bodies, now_ms)
-    if first is not None:
-        return id_replies(first, len(bodies))
-    replies = []
-    for body in bodies:
-        try:
-            replies.append(bulk(spell_id(add_entry(log, body, now_ms))))
-        except LogCommandError as problem:
-            replies.append(error(problem.text))
+    """Add several entries whose fields are encoded already, under the next ids; return all replies as one."""
+    replies = add_plain(log, bodies, now_ms)
+    if replies is None:
+        replies = []
+        for body in bodies:
+            try:
+                replies.append(bulk(spell_id(add_entry(log, body, now_ms))))
+            except LogCommandError as problem:
+                replies.append(error(problem.text))
     return b"".join(replies)
 
 
-def add_plain(log: TopicLog, bodies: list[bytes], now_ms: int) -> EntryId | None:
-    """Add several entries under ids of one millisecond; the first id, or None, with nothing added, without such ids."""
+def add_plain(log: TopicLog, bodies: list[bytes], now_ms: int) -> list[bytes] | None:
+    """Add several entries under ids of one millisecond; return the replies, or None, with nothing added, if there are
+    no such ids."""
     try:
         ms, seq = next_id(log, now_ms, None)
     except LogCommandError:
         return None
     if seq + len(bodies) - 1 > ID_MAX[1]:
         return None
-    log.change_all(ms, seq, bodies)
-    return ms, seq
-
-
-def id_replies(first: EntryId, count: int) -> bytes:
-    """The replies to XADDs in a row whose entries have ids of one millisecond, from this one on."""
-    ms, seq = first
-    ids = [b"%d-%d" % (ms, n) for n in range(seq, seq + count)]
-    return b"".join([b"$%d\r\n%b\r\n" % (len(at), at) for at in ids])
+    return log.change_all(ms, seq, bodies)
 
 
 def next_id(log: TopicLog, now_ms: int, wanted: tuple[int, int | None] | None) -> EntryId:

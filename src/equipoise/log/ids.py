@@ -18,6 +18,7 @@ __all__ = [
     "parse_id",
     "parse_new_id",
     "spell_id",
+    "spell_ids",
 ]
 
 EntryId = tuple[int, int]
@@ -33,6 +34,19 @@ _ID_BYTES_MAX = 127
 
 def spell_id(at: EntryId) -> bytes:
     return b"%d-%d" % at
+
+
+def spell_ids(ms: int, seq: int, count: int) -> list[bytes]:
+    """Consecutive ids of one millisecond, as bulk strings."""
+    found: list[bytes] = []
+    end = seq + count
+    while seq < end:
+        # Those whose sequences have the same number of digits have the same head.
+        until = min(end, 10 ** len(str(seq)))
+        head = b"$%d\r\n%d-" % (len(spell_id((ms, seq))), ms)
+        found += [b"%b%d\r\n" % (head, n) for n in range(seq, until)]
+        seq = until
+    return found
 
 
 def parse_id(word: bytes, missing_seq: int = 0, *, is_strict: bool = True) -> EntryId:

@@ -16,8 +16,9 @@ from typing import assert_never
 from equipoise.log import records as r
 from equipoise.log.consumer_group import UNKNOWN_READ, ConsumerGroup, RetryPolicy
 from equipoise.log.entries import Entries, entry_piece
-from equipoise.log.ids import ID_MAX, ID_MIN, EntryId
+from equipoise.log.ids import ID_MAX, ID_MIN, EntryId, spell_ids
 from equipoise.log.sequences import ProducerSequences
+from equipoise.resp.replies import bulk
 
 __all__ = ["TOKENS_MAX", "TOKEN_DURATION_S", "TopicLog"]
 
@@ -31,7 +32,7 @@ class TopicLog:
 
     def __init__(self) -> None:
         # Records that are applied and not yet taken.
-        self._changes: list[r.LogRecord] = []
+        self.changes: list[r.LogRecord] = []
         self.entries = Entries()
         self._clear()
 
@@ -54,27 +55,38 @@ class TopicLog:
 
     def change(self, record: r.LogRecord) -> None:
         """Apply a record of a command and keep it for `take_changes`."""
-        self._changes.append(record)
+        self.changes.append(record)
         self.apply(record)
 
-    def change_all(self, ms: int, seq: int, bodies: list[bytes]) -> None:
-        """Add entries without producers, the first under this id, for one command or several consecutive ones."""
-        numbers = range(seq, seq + len(bodies))
-        self._changes += [r.EntryAdded(ms, n, body) for n, body in zip(numbers, bodies, strict=True)]
-        ids = [(ms, n) for n in numbers]
-        self.entries.add_all(ids, list(map(entry_piece, ids, bodies)))
+    def change_all(self, ms: int, seq: int, bodies: list[bytes]) -> list[bytes]:
+        """Add entries without producers, the first under this id, for one command or several consecutive ones.
+
+        Returns the ids as bulk strings.
+        """
+        count = len(bodies)
+        if count == 1:
+            self.changes.append(r.EntryAdded(ms, seq, bodies[0]))
+            bulks = [bulk(b"%d-%d" % (ms, seq))]
+            self.entries.add((ms, seq), b"*2\r\n%b%b" % (bulks[0], bodies[0]))
+        else:
+            numbers = range(seq, seq + count)
+            self.changes += [r.EntryAdded(ms, n, body) for n, body in zip(numbers, bodies, strict=True)]
+            bulks = spell_ids(ms, seq, count)
+            pieces = [b"*2\r\n%b%b" % pair for pair in zip(bulks, bodies, strict=True)]
+            self.entries.add_all([(ms, n) for n in numbers], pieces)
         self.exists = True
-        self.last = ids[-1]
-        self.entries_added += len(bodies)
+        self.last = ms, seq + count - 1
+        self.entries_added += count
+        return bulks
 
     def take_changes(self) -> list[r.LogRecord]:
         """The records since the last call, to be appended."""
-        changes, self._changes = self._changes, []
+        changes, self.changes = self.changes, []
         return changes
 
     @property
     def has_changes(self) -> bool:
-        return bool(self._changes)
+        return bool(self.changes)
 
     def apply_all(self, run: Iterable[r.LogRecord]) -> None:
         for record in run:

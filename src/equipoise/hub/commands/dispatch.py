@@ -80,13 +80,7 @@ class Dispatch:
         """
         if self._unsettled is None:
             self._unsettled = UnsettledReplies(self._core)
-        live = add_gathered(self._core, self._unsettled, topic, sessions, counts, bodies, size)
-        if live is None:
-            return
-        if is_last:
-            live.append_now()
-        else:
-            live.changed()
+        add_gathered(self._core, self._unsettled, topic, sessions, counts, bodies, size, is_last=is_last)
 
     def is_pipelined(self, command: Command) -> bool:
         """Whether the command may run while earlier replies are pending, and later ones while its own is."""

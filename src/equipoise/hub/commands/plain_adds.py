@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from equipoise.hub.data.gathered_replies import GatheredReplies
 from equipoise.hub.data.topic import LANE_PREFIX
-from equipoise.hub.logs.live_log import RUN_BYTES
+from equipoise.hub.logs.live_log import RUN_BYTES, LogStage
 from equipoise.hub.logs.log_refusals import late, uncertain
-from equipoise.log.append import add_plain, add_run, id_replies
+from equipoise.log.append import add_plain, add_run
 from equipoise.log.entries import spell_fields
 
 if TYPE_CHECKING:
@@ -56,40 +56,47 @@ def add_gathered(
     counts: list[int],
     bodies: list[bytes],
     size: int,
-) -> LiveLog | None:
+    *,
+    is_last: bool,
+) -> None:
     """Execute XADDs without options to one log as one append; `counts`: the number of each session's, in order.
 
     The sessions have no transaction and no pending replies. If the log needs special handling, each session executes
-    its commands itself. Returns the changed log, for the caller to append it; None if the sessions execute them.
+    its commands itself. `is_last`: no other command comes in this turn. Then the append is sent first, and the
+    replies are prepared while the bookies write.
     """
-    logs, live, first = core.logs, _plain_log(core, name), None
-    if logs is not None and live is not None and not any(session.is_closing for session in sessions):
+    now, logs = core.now(), core.logs
+    live = _plain_log(core, name, now)
+    replies = None
+    if logs is not None and live is not None and True not in [session.is_closing for session in sessions]:
         live.make_room(size)
-        first = add_plain(live.log, bodies, logs.now_ms()) if live.is_open else None
-    if live is None or first is None:
+        replies = add_plain(live.log, bodies, logs.now_ms()) if live.stage is LogStage.OPEN else None
+    if live is None or replies is None:
         _add_apart(name, sessions, counts, bodies)
-        return None
-    now, stats = core.now(), core.stats
-    ms, seq = first
-    rows = []
+        return
+    if is_last:
+        live.append_now()
+    else:
+        live.changed()
+    rows, at = [], 0
     for session, count in zip(sessions, counts, strict=True):
         session.last_at = now
         session.command = "xadd"
-        rows.append((session, id_replies((ms, seq), count), count))
-        seq += count
-    stats.commands += len(bodies)
-    stats.input_bytes += size
+        reply = replies[at] if count == 1 else b"".join(replies[at : at + count])
+        rows.append((session, reply, count))
+        at += count
+    core.stats.commands += at
+    core.stats.input_bytes += size
     owed = GatheredReplies(unsettled, rows, late=late(name), failed=uncertain(name))
-    live.when_committed(owed.settle)
-    return live
+    (live.when_appended if is_last else live.when_committed)(owed.settle)
 
 
-def _plain_log(core: HubCore, name: bytes) -> LiveLog | None:
+def _plain_log(core: HubCore, name: bytes, now: float) -> LiveLog | None:
     """The log, if XADDs may be executed on it at once, without a check of permissions."""
     logs = core.logs
-    is_plain = core.users.is_open and len(name) <= core.limits.topic_bytes_max
-    is_held = core.now() > core.awake_until or bool(core.turns.queue.waiting)
-    if logs is None or not is_plain or is_held or name.startswith(LANE_PREFIX):
+    if logs is None or not core.users.is_open or len(name) > core.limits.topic_bytes_max:
+        return None
+    if now > core.awake_until or core.turns.queue.waiting or name.startswith(LANE_PREFIX):
         return None
     live = logs.at_hand(name)
     return live if live is not None and live.is_open else None

@@ -149,7 +149,8 @@ class HubLogs:
         return found
 
     def _changed(self, live: LiveLog) -> None:
-        self._retries.follow(live)
+        if live.log.groups:
+            self._retries.follow(live)
         self._trimming.follow(live)
         if self.durable is not None:
             self.durable.changed(live)

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from equipoise.errors import LedgerError, LimitError
 from equipoise.hub.data.reply import Reply
@@ -36,6 +36,7 @@ from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.data.ports import Shell
+    from equipoise.hub.logs.opened_log import OpenedLog
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.records import LogSnapshot
 
@@ -44,7 +45,6 @@ __all__ = [
     "RUN_BYTES",
     "LiveLog",
     "LogStage",
-    "OpenedLog",
     "RollLog",
     "Work",
 ]
@@ -71,17 +71,6 @@ class LogStage(Enum):
     OPEN = "open"
     # Nothing is taken any more.
     CLOSED = "closed"
-
-
-class OpenedLog(Protocol):
-    """What opening a log has found: its state, and the ledger that goes on."""
-
-    @property
-    def log(self) -> TopicLog: ...
-    @property
-    def ledger(self) -> OpenLedger: ...
-    @property
-    def epoch(self) -> int: ...
 
 
 class LiveLog:
@@ -231,22 +220,23 @@ class LiveLog:
     @property
     def is_ahead(self) -> bool:
         """Whether the state shows what is not committed yet."""
-        return self._committed < self._appended or self._has_to_append
-
-    @property
-    def _has_to_append(self) -> bool:
-        return self.log.has_changes or self._must_append
+        return self._committed < self._appended or bool(self.log.changes) or self._must_append
 
     def when_committed(self, tell: Callable[[bool], None]) -> None:
         """Tell when all that the state shows now is committed, or that it is uncertain."""
-        if not self._is_sole() and not self._has_to_append:
+        if not self._is_sole() and not (self.log.changes or self._must_append):
             # What is in flight may have been confirmed before another hub went on.
             self._must_append = True
             self._schedule()
         if self.is_ahead:
-            self._held.append((self._appended + self._has_to_append, tell))
+            self._hold(tell)
         else:
             tell(True)
+
+    def _hold(self, tell: Callable[[bool], None]) -> None:
+        """Call it once the last run is committed, or the next one if there are changes for it."""
+        is_next = bool(self.log.changes) or self._must_append
+        self._held.append((self._appended + is_next, tell))
 
     def when_settled(self, tell: Callable[[bool], None]) -> None:
         """Tell once, while the ledger is rolled, when all that was appended to it is committed."""
@@ -275,10 +265,11 @@ class LiveLog:
         """Append what has been changed so far, before the turn is over."""
         if self.stage is not LogStage.OPEN or self._ledger is None or self._is_rolling:
             return
-        for serve in list(self.readers.values()):
-            serve()
+        if self.readers:
+            for serve in list(self.readers.values()):
+                serve()
         self._unappended_bytes = 0
-        if not self._has_to_append or self._ledger is None:
+        if not (self.log.changes or self._must_append) or self._ledger is None:
             return
         records, self._must_append = self.log.take_changes(), False
         self._appended += 1
@@ -294,6 +285,13 @@ class LiveLog:
         if self._ledger_bytes > self._roll_bytes and self._roll_log is not None:
             self._is_rolling = True
             self._roll_log(self, self._ledger, self.log.snapshot())
+
+    def when_appended(self, tell: Callable[[bool], None]) -> None:
+        """As `when_committed`, for a caller whose changes `append_now` has just appended, or failed to append."""
+        if self.stage is LogStage.OPEN:
+            self._hold(tell)
+        else:
+            tell(False)
 
     def rolled(self, ledger: OpenLedger) -> None:
         """The log goes on in this ledger, which begins with the snapshot."""
@@ -334,7 +332,8 @@ class LiveLog:
         if self._when_settled is not None and self._committed == self._appended:
             settled, self._when_settled = self._when_settled, None
             settled(True)
-        self._finish_sealing()
+        if self._sealed is not None:
+            self._finish_sealing()
 
     def _fail(self, problem: str) -> None:
         """What is in flight is uncertain; begin again from what the ledgers have."""
@@ -370,7 +369,7 @@ class LiveLog:
         sealed(ledger)
 
     def _must_wait(self) -> bool:
-        if self._has_to_append:
+        if self.log.changes or self._must_append:
             self.append_now()
         return self.is_ahead
 
