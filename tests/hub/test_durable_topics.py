@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from equipoise.hub.data.reply import REPLY_S
+from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.durable_topic import PATIENCE_S, DurableTopic
 from equipoise.log.entries import payload_body, payload_of, spell_fields
 from equipoise.model import Specs, TopicSpec
 from equipoise.model.spec import Durability
+from equipoise.stream.position import DURABLE_EPOCH
 from hub.log_world import LogWorld
 from hub.world import FakeClient, pipeline
 
@@ -245,6 +247,28 @@ def test_a_client_comes_to_a_new_home_once_that_has_sent_what_its_log_has() -> N
     answers.append(log.may_subscribe)
     world.advance()
     assert [*answers, log.may_subscribe] == [True, False, True]
+
+
+def test_a_hub_that_gets_its_topic_back_sends_no_message_that_it_has_relayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    1. The topic's home moves away. The log stays here, gets an entry, and the next home sends it to this hub.
+    2. The home moves back; the number of the last message of the former home is unknown.
+    """
+    world = durable_world()
+    pattern = world.client()
+    pattern.do("PSUBSCRIBE", "d.*")
+    world.do(world.client(), "PUBLISH", "d.t", "a")
+    log = log_of(world)
+    with monkeypatch.context() as moved:
+        moved.setattr(Topic, "is_home", property(lambda topic: False))
+        world.do(world.client(), "XADD", "d.t", "*", "payload", "b")
+        log.relay(DURABLE_EPOCH, 2, [b"b"])
+    log.take_over(0)
+    world.advance()
+    world.do(world.client(), "PUBLISH", "d.t", "c")
+    assert [message[3] for message in pattern.read()] == [b"a", b"b", b"c"]
 
 
 def test_resuming_an_ordinary_topic_is_subscribing_to_it() -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from equipoise.lab.scenarios import Grants
 from equipoise.lab.simulation.checkers import authorised, memory, order, progress
-from equipoise.lab.workload.history import History, Marker, Missed, Sent
-from simulation.checkers.histories import ACK, LIVE, got, history
+from equipoise.lab.workload.history import (
+    Away,
+    History,
+    Live,
+    Marker,
+    Missed,
+    PublishOutcome,
+    Sent,
+    Track,
+)
+from equipoise.lab.workload.payload import attributes_of_message
+from simulation.checkers.histories import ACK, FAIL, LIVE, got, history
 
 P = ("p", "t")
 
@@ -120,6 +132,40 @@ def test_a_marker_that_did_not_come_through_is_noticed(
 ) -> None:
     (violation,) = progress.check(marked(received=received, at=at, marker=marker))
     assert text in violation.text
+
+
+@pytest.mark.parametrize(
+    ("matching", "confirmed_at", "outcome", "is_owed"),
+    [
+        (3, 0.5, ACK, True),
+        # The message was sent before the subscriber had come back.
+        (3, 4.5, ACK, False),
+        # The limit of the topic rejected it.
+        (3, 0.5, FAIL, False),
+        # It precedes the marker.
+        (2, 0.5, ACK, False),
+    ],
+)
+def test_a_filter_is_owed_what_was_sent_and_acknowledged_after_the_subscription_was_confirmed(
+    matching: int, confirmed_at: float, outcome: PublishOutcome, is_owed: bool
+) -> None:
+    made = marked(received=None, at=0.0, marker=3)
+    made.sent[P][matching].outcome = outcome
+    attributes = attributes_of_message("p", matching)
+    where = " and ".join(f"{name} = {json.dumps(value)}" for name, value in attributes.items())
+    track = made.tracks[0] = Track("ann/0", ("t",), is_pattern=False, is_smart=True, where=where)
+    track.events.append(Live(confirmed_at))
+    assert [track.is_match("p", sequence) for sequence in range(5)].count(True) == 1
+    assert bool(progress.check(made)) is is_owed
+
+
+def test_a_filtered_subscription_that_was_never_confirmed_again_is_noticed() -> None:
+    made = marked(received=None, at=0.0, marker=3)
+    where = "number >= 0"
+    track = made.tracks[0] = Track("ann/0", ("t",), is_pattern=False, is_smart=False, where=where)
+    track.events += [Live(9.0), Away(10.0)]
+    (violation,) = progress.check(made)
+    assert "received nothing of p on t after healing" in violation.text
 
 
 def test_whoever_hangs_is_named() -> None:

@@ -177,8 +177,7 @@ class DurableTopic:
         topic = self._topic
         self._note_opened(live, live.committed_number - len(added))
         if topic.n + len(added) == live.committed_number and topic.is_home and self.is_numbered:
-            self._core.publish(topic, [payload_of(entry.body) for entry in added])
-            self._sent = topic.n
+            self._publish([payload_of(entry.body) for entry in added])
         else:
             self.align(live)
 
@@ -268,7 +267,7 @@ class DurableTopic:
             self._highest = max(self._highest, last)
             self._read()
         elif payloads:
-            self._core.publish(topic, payloads, first)
+            self._publish(payloads, first)
             self._logs.filled(topic)
 
     def _read(self) -> None:
@@ -311,14 +310,21 @@ class DurableTopic:
 
     def _deliver_found(self, messages: Sequence[tuple[int, bytes]], reaches: int) -> None:
         """Deliver these messages, with their numbers; other numbers up to `reaches` no longer exist."""
-        topic, run = self._topic, list[bytes]()
+        run = list[bytes]()
         for i, (n, payload) in enumerate(messages):
             run.append(payload)
             if i + 1 == len(messages) or messages[i + 1][0] != n + 1:
                 self._skip_to(n - len(run))
-                self._core.publish(topic, run, n + 1 - len(run))
+                self._publish(run, n + 1 - len(run))
                 run = []
         self._skip_to(reaches)
+
+    def _publish(self, payloads: Sequence[bytes], first: int = 0) -> None:
+        """Send messages of the log to subscribers, the first with number `first`; 0: the next number."""
+        topic = self._topic
+        self._core.publish(topic, payloads, first)
+        # Also for messages that another hub sent: this hub may have opened the log before, and may become the home.
+        self._sent = topic.n
 
     def _skip_to(self, n: int) -> None:
         """The entries up to number `n` were trimmed or deleted: count them as lost for subscribers."""

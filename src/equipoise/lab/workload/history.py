@@ -196,6 +196,11 @@ class Track:
                 return False
         return False
 
+    @property
+    def confirmed_at(self) -> float:
+        """When the subscription was last confirmed; 0 if it never was."""
+        return max((event.at for event in self.events if type(event) is Live), default=0.0)
+
     def receiver(self, known: dict[bytes, tuple[str, int]]) -> Callable[[float, str, bytes], None]:
         """A function that notes a message: the one call made for every delivery.
 

@@ -33,8 +33,18 @@ def check(history: History) -> list[Violation]:
 
 
 def _is_owed(history: History, track: Track, stream: Stream, sequence: int) -> bool:
-    """Whether a message from this one on was acknowledged that the filter of the subscription, if any, matches."""
-    return track.where is None or any(
-        one.outcome is PublishOutcome.ACKNOWLEDGED and track.is_match(stream[0], number)
+    """Whether the subscription must receive a message of the stream from this one on.
+
+    One with a filter must if the filter matches a message that was acknowledged and that the publisher began to send
+    after the subscription was last confirmed. The filter may match every third message alone, and those may be the ones
+    that were sent while the subscriber was disconnected, or that the limit of the topic rejected.
+    """
+    if track.where is None:
+        return True
+    since = track.confirmed_at if track.is_live else 0.0
+    return any(
+        one.outcome is PublishOutcome.ACKNOWLEDGED
+        and one.began_at > since
+        and track.is_match(stream[0], number)
         for number, one in enumerate(history.sent[stream][sequence:], sequence)
     )

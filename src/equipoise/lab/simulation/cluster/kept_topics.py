@@ -16,6 +16,7 @@ import equipoise
 from equipoise.client import DurableMessage
 from equipoise.errors import EquipoiseError, StoreError
 from equipoise.hub import Hub
+from equipoise.hub.logs.live_log import LogStage
 from equipoise.lab.simulation.durable.log_client import SMART_SETTINGS, LogClient
 from equipoise.lab.simulation.durable.world import (
     CLIENT_SETTINGS,
@@ -163,11 +164,11 @@ class KeptTopics:
 
     @staticmethod
     def _entries(topic: str, hubs: Mapping[str, SimulatedHub]) -> list[bytes] | None:
-        """What the log holds, as its owner has it, which is the hub that opened it last."""
+        """What the log holds, as its owner has it, which is the hub that opened it last; None while a hub opens it."""
         cores = [node.hub.core for node in hubs.values() if node.hub is not None]
         found = [core.logs.by_name.get(topic.encode()) for core in cores if core.logs is not None]
         live = max((log for log in found if log is not None), key=lambda log: log.epoch, default=None)
-        if live is None or any(log is not None and not log.epoch for log in found):
+        if live is None or any(log is not None and log.stage is LogStage.OPENING for log in found):
             return None
         return [payload_of(body_of(piece)) for _, piece in live.log.entries.behind(0)]
 
