@@ -275,7 +275,7 @@ LOG_ABLATIONS = (
         "Old ledgers follow a log to the site of its owner and survive the loss of the former site.",
         kept.NAME,
         "durable-sites",
-        replacing(LedgerRelocation, "bring", lambda ledger_relocation, ledgers, is_wanted: None),
+        replacing(LedgerRelocation, "add", lambda relocation, ledgers, is_wanted: None),
     ),
     Ablation(
         "log-ledgers",
