@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from equipoise.lab.simulation.checkers import marks
-from equipoise.lab.workload.history import Got, History, LogTrack, SubscriberTrack
+from equipoise.lab.workload.history import History
+from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
 
 
 def wrong(*deliveries: tuple[int, int], entries: int = 3) -> list[str]:

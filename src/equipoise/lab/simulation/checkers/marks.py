@@ -9,7 +9,8 @@ what is known to be acknowledged does not come again to a process that starts af
 from __future__ import annotations
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History, LogTrack, SubscriberTrack
+from equipoise.lab.workload.history import History
+from equipoise.lab.workload.log_history import LogTrack, SubscriberTrack
 
 __all__ = ["NAME", "check"]
 
