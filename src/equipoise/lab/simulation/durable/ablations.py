@@ -144,7 +144,7 @@ DURABLE_ABLATIONS = (
         "A fenced ledger rejects ordinary adds.",
         "recovery",
         replacing(BookieEngine, "_refusal", _refuse_other_keys_only),
-        seed=5,
+        seed=1,
     ),
     _ablation(
         "cluster-identity",
