@@ -108,7 +108,7 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         # Written so that NaN fails, too.
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise SettingsError(
-                f"rate {rate:g}/s: it must be between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
+                f"rate {rate:.15g}/s: it must be between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
             )
         if burst is not None and not 1 <= burst <= BURST_MAX:
             raise SettingsError(f"burst {burst}: it must be between 1 and {BURST_MAX} messages")

@@ -77,10 +77,12 @@ def divide(draft: Draft) -> None:
 def has_fallen_behind(view: View, memory: Memory) -> bool:
     """Whether the shares of a split topic should change at once, and may."""
     return any(
-        len(uses) > 1
+        len(homes) > 1
         and view.time_s - memory.shares_s.get(topic, -math.inf) > ADAPTOR.pause_s
-        and is_behind([_window(use) for use in uses.values()], ADAPTOR)
+        and is_behind([_window(use) for use in homes], ADAPTOR)
         for topic, uses in view.limited.items()
+        # At other hubs messages wait for the tokens of these.
+        if (homes := [use for use in uses.values() if use.drained > 0])
     )
 
 
