@@ -61,10 +61,12 @@ class SplitFit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     note: str = ""
     # The number of the order of publishers that was found; 0: none was.
     order: int = 0
+    # Whether the latest attempt has found nothing; the numbers are those of the one before it.
+    is_failed: bool = False
 
     def failed(self, at_s: float, note: str) -> SplitFit:
         """The next attempt has found nothing, for this reason: what was known before holds."""
-        return msgspec.structs.replace(self, at_s=at_s, note=note)
+        return msgspec.structs.replace(self, at_s=at_s, note=note, is_failed=True)
 
     def judged(self, hubs: int, most: int, *, holds: bool) -> SplitFit:
         """With so many hubs the limit was measured to hold, or not; at most `most` can be had."""
