@@ -15,7 +15,7 @@ from equipoise.coordinates.settings import REPORTS_PATIENCE, FinderSettings
 from equipoise.errors import SettingsError
 from equipoise.model.renamed_settings import CLIENT_SETTINGS, refuse_renamed
 
-# How a coordinate is found by default.
+# The default constants of the coordinate estimator.
 _FINDING = FinderSettings()
 
 KIB = 1024
