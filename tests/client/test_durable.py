@@ -84,6 +84,25 @@ async def test_a_subscription_goes_on_where_it_left_off() -> None:
 
 
 @on_loop
+async def test_a_subscription_to_a_topic_that_is_not_durable_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with keeping() as hub, bus_at(hub) as bus:
+        async with bus.subscribe("t", durable="billing"):
+            assert not caplog.records
+        hub.follow_specs(Specs([TopicSpec(pattern=b"kept.*", durability=Durability(1, 1, 1))]), 2)
+        async with bus.subscribe("t", durable="billing") as subscription:
+            link = subscription._reads
+            await link.ask(b"XADD", b"t", b"*", b"payload", b"added", timeout_s=10)
+            assert texts(await take(subscription, 1)) == ["added"]
+            link.drop()
+            await link.ask(b"XADD", b"t", b"*", b"payload", b"after", timeout_s=10)
+            assert "after" in texts(await take(subscription, 1))
+        (record,) = [each for each in caplog.records if "not durable" in each.message]
+        assert "topic t is not durable" in record.message
+
+
+@on_loop
 async def test_start_is_an_id_a_time_or_an_end_of_the_log() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         await bus.publish("t", "0")
