@@ -174,6 +174,8 @@ MENDED = [
     ("limits-everything", 1241),
     # A paused hub was confirmed by one that had lost the store as well, just before the store declared it dead.
     ("limits-zombie", 1356),
+    # A hub that had just restarted took the publisher's former hub for dead, and reported its link as ended.
+    ("limits-seats-crashes", 1940),
 ]
 
 
