@@ -14,6 +14,7 @@ from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, FromFrame, SpanFrame
 from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.content import hub_filters
+from equipoise.hub.data.reply import REPLY_S
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient, pipeline
@@ -79,6 +80,56 @@ def test_publish_does_not_count_filters_at_other_hubs() -> None:
     hubs.settle()
     assert publisher.read() == [0]
     assert heard(client) == [2]
+
+
+def test_many_filters_are_read_in_turns() -> None:
+    """Reading a filter takes up to 11 ms: other clients are served meanwhile, and the confirmations come in order."""
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, other = hubs["h2"].client(3), hubs["h2"].client()
+    texts = [f"$filter t number = {i}" for i in range(20)]
+    hubs["h2"].shell.tick_s = 0.001
+    client.send("PSUBSCRIBE", *texts)
+    client.send("ECHO", "after")
+    other.send("ECHO", "meanwhile")
+    assert other.read() == [b"meanwhile"]
+    assert client.read() == []
+    hubs["h2"].shell.tick_s = 0.0
+    hubs.settle()
+    *confirmed, after = client.read()
+    assert [text for _, text, _ in confirmed] == [text.encode() for text in texts]
+    assert after == b"after"
+
+
+def test_a_client_that_goes_while_its_filters_wait_for_the_home_leaves_nothing() -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client = hubs["h2"].client()
+    hubs["h2"].shell.tick_s = 0.001
+    client.send("PSUBSCRIBE", *(f"$filter t number = {i}" for i in range(20)))
+    hubs["h2"].shell.tick_s = 0.0
+    # All are read; the home has not confirmed that it sends what they match.
+    hubs["h2"].advance(0)
+    assert client.session.is_busy
+    client.wire.abort()
+    hubs.settle()
+    assert hubs["h2"].core.filtering.filters == 0
+    assert hubs["h2"].core.cluster.subscriptions.claimed() == (set(), set())
+
+
+def test_filters_that_wait_for_a_home_in_vain_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client = hubs["h2"].client()
+    monkeypatch.setattr(hubs["h2"].core.cluster.subscriptions, "_is_ready", lambda *_: False)
+    hubs["h2"].shell.tick_s = 0.001
+    client.send("PSUBSCRIBE", *(f"$filter t number = {i}" for i in range(20)))
+    hubs["h2"].shell.tick_s = 0.0
+    hubs.settle()
+    assert client.read() == []
+    hubs["h2"].advance(REPLY_S)
+    hubs.settle()
+    assert [str(answer)[:8] for answer in client.read()] == ["TRYAGAIN"]
 
 
 def test_a_filter_stays_while_the_topic_moves() -> None:
