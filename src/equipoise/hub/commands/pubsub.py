@@ -59,7 +59,9 @@ def _subscribe_everywhere(
 ) -> bytes | str | Reply:
     """Subscribe once the other hubs involved send this hub the messages that match the subscription."""
     if kind.is_pattern:
-        return _compiled(core, session, kind, names, partial(_subscribe_when_ready, core, session, kind, names))
+        return _compiled(
+            core, session, kind, names, partial(_subscribe_when_ready, core, session, kind, names)
+        )
     return _subscribe_when_ready(core, session, kind, names, NOTHING_COMPILED)
 
 
