@@ -9,10 +9,12 @@ import pytest
 
 from equipoise.content.filter import Filter
 from equipoise.content.index import FilterIndex
+from equipoise.content.interest import InterestSet
 from equipoise.hub.cluster import interests
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, FromFrame, SpanFrame
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.cluster.stream_interest import StreamInterest
 from equipoise.hub.content import hub_filters
 from equipoise.hub.data.reply import REPLY_S
 from equipoise.model import Mode
@@ -367,6 +369,41 @@ def test_a_home_that_has_filters_of_others_goes_and_asks_for_them() -> None:
     assert at(hubs, "h2") == at(hubs, "h3")
     assert hubs["h2"].core.losses.messages == 0
     assert hubs["h2"].core.losses.gaps == 0
+
+
+def test_costly_filters_are_settled_a_few_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes up to a few milliseconds: a go ends by the clock, and others follow until all are settled."""
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    wide = subscribed(hubs, "h2", "$filter t number >= 0")
+    client = hubs["h2"].client()
+    client.send("PSUBSCRIBE", *(f"$filter t number = {number}" for number in range(50)))
+    hubs.settle()
+    assert len(client.read()) == 50
+    goes: list[int] = []
+    spent_s = 0.0
+    settle, go = InterestSet.settle, interests.Interests._settle
+
+    def costly(interest: InterestSet, steps: int) -> None:
+        nonlocal spent_s
+        spent_s += 0.002 * steps
+        goes[-1] += steps
+        settle(interest, steps)
+
+    def counted(self: interests.Interests, interest: StreamInterest) -> None:
+        goes.append(0)
+        go(self, interest)
+
+    monkeypatch.setattr(hubs["h2"].shell, "fine_now", lambda: spent_s)
+    monkeypatch.setattr(InterestSet, "settle", costly)
+    monkeypatch.setattr(interests.Interests, "_settle", counted)
+    # The 50 filters that it covered have to be looked at.
+    wide.send("PUNSUBSCRIBE")
+    wait(hubs, 1.0)
+    held = hubs["h1"].core.index.topics[b"t"].hub_filters
+    assert held is not None and len(held.index) == 50
+    assert max(goes) == interests.STEPS_AT_ONCE
+    assert sum(goes) >= 50
 
 
 def test_a_hub_that_sends_whole_topics_is_not_asked_for_less() -> None:
