@@ -100,6 +100,16 @@ def command(
     )
 
 
+def _check_filter(*, is_pattern: bool, is_durable: bool) -> None:
+    """Reject a filter where none is possible."""
+    if is_pattern:
+        raise typer.BadParameter("a filter is for topics by name: leave out --pattern")
+    if is_durable:
+        raise typer.BadParameter(
+            "a durable subscription has no filter: its mark is a position in the whole topic"
+        )
+
+
 class Printer:
     """Prints events; unprintable characters are escaped."""
 
