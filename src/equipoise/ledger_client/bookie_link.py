@@ -223,5 +223,5 @@ class BookieLink(asyncio.Protocol):
 
 
 def _unknown(request: BatchRequest) -> BatchAnswer:
-    """The answer on behalf of a bookie that does not answer."""
+    """The answer in place of a bookie that does not answer."""
     return BatchAnswer(Code.UNKNOWN, request.ledger, request.first, request.ticket, [])
