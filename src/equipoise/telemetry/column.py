@@ -43,7 +43,7 @@ EVERY_KIND = frozenset(RecordKind)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `kinds`: the records that fill it; in those it is null only where `meaning` says so."""
+    """One column. `kinds`: the records that fill it; in those it is null only if `meaning` allows it."""
 
     name: str
     type: ColumnType

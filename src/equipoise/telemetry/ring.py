@@ -349,7 +349,7 @@ def grown(after: int, before: int, count: int) -> array[int]:
 
 
 def counting(first: int, count: int) -> bytes:
-    """So many numbers from `first` on, of eight bytes each."""
+    """This many numbers from `first` on, of eight bytes each."""
     steps, ones = _steps(count)
     return (steps + first * ones).to_bytes(_WIDTH * count, sys.byteorder)
 

@@ -165,7 +165,7 @@ class SessionKeeper(ABC):
 
     @abstractmethod
     async def _stop(self, is_graceful: bool) -> None:
-        """Provide no more channels and release everything; gracefully: tell the server that the session ends."""
+        """Provide no more channels and release everything; gracefully: end the session at the server."""
 
     @abstractmethod
     def _drop(self, channel: StoreChannel) -> None:
