@@ -258,7 +258,7 @@ class Gateway:
         loop, idle_timeout_s = asyncio.get_running_loop(), self.settings.idle_timeout_s
         self._sweeping = loop.call_later(idle_timeout_s / _SWEEPS, self._sweep)
         before = loop.time() - idle_timeout_s
-        for client in [client for client in self.clients if client.heard_at < before]:
+        for client in [client for client in self.clients if client.received_at < before]:
             client.close()
 
 
@@ -270,7 +270,7 @@ class _Client(asyncio.Protocol):
         self._session = GatewaySession(lambda: gateway.coordinate)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self.heard_at = self._loop.time()
+        self.received_at = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A cast, not a check: uvloop's transports do not derive from asyncio's.
@@ -287,7 +287,7 @@ class _Client(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self.heard_at = self._loop.time()
+        self.received_at = self._loop.time()
         transport.write(self._session.receive(data))
         if self._session.is_over:
             transport.close()

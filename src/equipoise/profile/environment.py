@@ -1,6 +1,6 @@
 """The environment of a kept result: machine, commit, versions; no host names, no paths.
 
-`tell` prints and keeps the result of a benchmark that is a single object, `keep` only keeps it.
+`report_result` prints and keeps the result of a benchmark that is a single object, `keep` only keeps it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
-def tell(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
+def report_result(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
     """Print the result, and write it into the folder if there is one."""
     print(keep(benchmark, found, folder), end="")
 

@@ -51,7 +51,7 @@ class _Record:
 @dataclass(slots=True)
 class _Session:
     timeout_s: float
-    heard_at: float
+    received_at: float
     # None while there is no connection.
     owner: SessionOwner | None
     ephemerals: dict[str, None] = field(default_factory=dict)
@@ -83,16 +83,16 @@ class MemoryTree:
         self._forget_watches(session, found)
         found.owner = owner
         if owner is not None:
-            found.heard_at = self._clock()
+            found.received_at = self._clock()
 
     def touch(self, session: int) -> None:
         """The client of the session has sent something."""
-        self._live(session).heard_at = self._clock()
+        self._live(session).received_at = self._clock()
 
     def touch_all(self) -> None:
         """The server has started: every session gets its full time-out again, since no client could reach it."""
         for session in self._sessions.values():
-            session.heard_at = self._clock()
+            session.received_at = self._clock()
 
     def end_session(self, session: int) -> None:
         """End it and delete its ephemeral nodes. No effect if it has ended before."""
@@ -108,12 +108,12 @@ class MemoryTree:
     def expire_due(self) -> None:
         now = self._clock()
         for number, session in list(self._sessions.items()):
-            if session.heard_at + session.timeout_s <= now:
+            if session.received_at + session.timeout_s <= now:
                 self.end_session(number)
 
     def next_expiry(self) -> float | None:
         """When the next session ends if its client sends nothing."""
-        return min((found.heard_at + found.timeout_s for found in self._sessions.values()), default=None)
+        return min((found.received_at + found.timeout_s for found in self._sessions.values()), default=None)
 
     def is_live(self, session: int) -> bool:
         return session in self._sessions

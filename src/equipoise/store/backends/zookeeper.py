@@ -86,12 +86,12 @@ class ZooKeeperStore(ConnectedStore):
             logger=_kazoo_log,
         )
 
-        def hear(state: str) -> None:
+        def on_state(state: str) -> None:
             """In kazoo's thread. The id is read here, where it belongs to this state."""
             session = client.client_id[0] if state == KazooState.CONNECTED else 0
             _call_from_thread(loop, lambda: self._hear(client, state, session))
 
-        client.add_listener(hear)
+        client.add_listener(on_state)
         self._client = client
         self._be_patient()
         self._impatience = loop.call_later(patience_s, self._try_another, client, patience_s)
@@ -266,11 +266,11 @@ class _KazooChannel:
         return self._begin(path, lambda: client.get_children_async(path))
 
     def _callback(self, path: str, kind: WatchKind) -> Callable[[object], None]:
-        def tell(_: object) -> None:
+        def on_event(_: object) -> None:
             """In kazoo's thread."""
             _call_from_thread(self._loop, lambda: self._told(path, kind))
 
-        return self._callbacks.setdefault((kind, path), tell)
+        return self._callbacks.setdefault((kind, path), on_event)
 
     def _told(self, path: str, kind: WatchKind) -> None:
         self._callbacks.pop((kind, path), None)

@@ -8,7 +8,7 @@ const place = document.getElementById("page");
 const state = document.getElementById("state");
 let refresh = null;
 let isBusy = false;
-let isTold = false;
+let isShown = false;
 
 function route() {
   const [, name = "", argument = ""] = location.hash.split("/");
@@ -41,13 +41,13 @@ async function update() {
 function refused(problem) {
   state.textContent = "log in";
   if (!token()) {
-    if (!isTold) notice(problem.message);
-    isTold = true;
+    if (!isShown) notice(problem.message);
+    isShown = true;
     return;
   }
 // A request sent before this token was stored does not tell whether the token is valid.
   if (problem.shown !== token()) return;
-  isTold = true;
+  isShown = true;
   keepToken("");
   notice("the token is no longer valid: log in again");
   again();
