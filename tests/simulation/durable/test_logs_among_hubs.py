@@ -55,7 +55,9 @@ CASES = (
 # durable-outage 24, 25: a bookie ended because the store did not answer, or could not bind its port again.
 # durable-groups 9, durable-retries 11: the checker: deliveries to members of one group may overtake each other.
 # durable-old-hub 24: the checker: what a hub without logs sends again is stored at least once.
+# durable-topics 23: a hub that another hub than the next home had asked for a log set timers of no length.
 MENDED = [
+    ("durable-topics", 23),
     ("durable-old-hub", 24),
     ("durable-groups", 9),
     ("durable-retries", 11),
