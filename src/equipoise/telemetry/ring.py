@@ -204,14 +204,12 @@ def size_bytes_of(values: Values) -> int:
 
 @lru_cache(maxsize=256)
 def _interned(names: frozenset[str]) -> frozenset[str]:
-    """The first equal one: blocks have few different sets of columns, and a set takes more memory than a block."""
+    """The first equal one: blocks have few sets of columns, and a set takes more memory than a block."""
     return names
 
 
 def _present(claims: Sequence[bool]) -> int:
-    """A bit for each flag, the first the lowest. Conversion via text takes a hundredth of the time of summing
-    powers.
-    """
+    """A bit for each flag, the first the lowest. Via text, in a hundredth of the time of summing powers."""
     return int("".join(["01"[claim] for claim in reversed(claims)]) or "0", 2)
 
 

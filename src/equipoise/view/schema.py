@@ -7,7 +7,7 @@ number takes changes in three files: the column in `telemetry/schema.py`, the hu
 Always true: a field has the name of its column everywhere; `source` names columns of telemetry.
 """
 
-# A default here is a declaration, made anew by none of its users.
+# A default here is a declaration, shared by all its users.
 # ruff: noqa: RUF009
 
 from __future__ import annotations

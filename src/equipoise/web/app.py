@@ -70,7 +70,7 @@ def make_app(facts: ClusterFacts, actions: Actions, settings: WebSettings) -> St
         Route("/metrics", pages.guarded(pages.metrics)),
         Route("/healthz", pages.health),
         Route("/", pages.index),
-        # The files of the page hold no facts: it is the API that asks for the token.
+        # The files of the page contain no data: only the API requires the token.
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Starlette(routes=routes, exception_handlers={404: _unknown, 405: _unknown})
