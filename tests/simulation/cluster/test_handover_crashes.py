@@ -35,7 +35,7 @@ SEEDS = (0, 2)
 OLD, NEW = "h1", "h2"
 CRASHES = replace(STORY, duration_s=2.0, expectation=Expectation())
 
-SAID_BY = (
+WRITTEN_BY = (
     (OLD, PrepareFrame),
     (NEW, PreparedFrame),
     (OLD, AttachFrame),
@@ -46,7 +46,7 @@ SAID_BY = (
     (OLD, DoneFrame),
     (NEW, DoneFrame),
 )
-HEARD_BY = (
+RECEIVED_BY = (
     (NEW, PrepareFrame),
     (OLD, PreparedFrame),
     (NEW, AttachFrame),
@@ -58,8 +58,12 @@ HEARD_BY = (
     (NEW, DoneFrame),
 )
 STEPS = [
-    *((hub, moment, verb) for hub, verb in SAID_BY for moment in (Moment.BEFORE_SAYING, Moment.AFTER_SAYING)),
-    *((hub, Moment.AFTER_HEARING, verb) for hub, verb in HEARD_BY),
+    *(
+        (hub, moment, verb)
+        for hub, verb in WRITTEN_BY
+        for moment in (Moment.BEFORE_WRITE, Moment.AFTER_WRITE)
+    ),
+    *((hub, Moment.AFTER_RECEIVE, verb) for hub, verb in RECEIVED_BY),
 ]
 
 

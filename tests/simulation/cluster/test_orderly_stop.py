@@ -85,7 +85,7 @@ async def _stop_with_a_message_under_way(hubs: Story, *, is_passed_on: bool) -> 
         async with _at("h3", 99) as publisher:
             await publisher.publish("t", "first")
             if is_passed_on:
-                world.directory.heard_at["h3"] = world.sim.now + 10.0
+                world.directory.due_at["h3"] = world.sim.now + 10.0
                 world.move("t", "h2")
                 await asyncio.sleep(1.0)
             world.sim.cut(cut_off, "h2")
