@@ -184,6 +184,14 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
             ("replicate", "t", "--mode", "all-publishers", "--hubs", "h1,h2", "--tree", "h2=h1"),
             "for mode content",
         ),
+        (
+            ("replicate", "t", "--mode", "all-subscribers", "--hubs", "h1,h2", "--shares", "70,nan"),
+            "together they are 100",
+        ),
+        (
+            ("replicate", "t", "--mode", "all-subscribers", "--hubs", "h1,h2", "--shares", "0,100"),
+            "each is above 0",
+        ),
         (("replicate", "t", "--mode", "content", "--hubs", "h1"), "no edge"),
         (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2=h9"), "names h9"),
         (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2"), "such as c=b,d=b"),
