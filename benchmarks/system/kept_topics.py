@@ -21,7 +21,7 @@ from equipoise.client import Gap
 from equipoise.errors import EquipoiseError
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, RunPhases
-from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
+from equipoise.lab.workload.log_history import DurableDelivery, LogTrack, SubscriberTrack
 from equipoise.resp.replies import spell
 
 HOST = "127.0.0.1"
@@ -221,7 +221,9 @@ class KeptTopics:
                             story.gaps.append(event.missed)
                             continue
                         story.got.append(
-                            Got("billing", life, event.id.encode(), event.payload, event.deliveries)
+                            DurableDelivery(
+                                "billing", life, event.id.encode(), event.payload, event.deliveries
+                            )
                         )
                         await subscription.ack(event, timeout_s=RECEIPT_S)
                         story.settle([event.id.encode()])

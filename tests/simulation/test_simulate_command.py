@@ -77,7 +77,7 @@ def test_the_table_tells_how_often_each_kind_of_fault_happened() -> None:
         (["--seeds", "5"], "FIRST..END"),
         (["--seeds", "5..5"], "FIRST..END"),
         (["--case", "nowhere"], "unknown case 'nowhere'"),
-        (["--without", "nothing"], "there is no safeguard 'nothing'"),
+        (["--without", "nothing"], "unknown safeguard 'nothing'"),
         (["--case", "hub-small", "--seeds", "0..2", "--trace", "x"], "--trace writes the events of one run"),
         (["--case", "hub-small", "--replay", "0", "--trace", "/dev/null/x"], "cannot write the trace to"),
     ],

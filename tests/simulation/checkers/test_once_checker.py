@@ -65,7 +65,7 @@ FOUL: dict[str, tuple[dict[tuple[str, str], list[PublishOutcome]], list[Event], 
     "a gap too large": ({P: [ACK] * 5}, [LIVE, got(0), gap(4), got(4)], "more than can be missing"),
     "a gap where nothing is missing": ({P: [ACK] * 2}, [LIVE, got(0), gap(1), got(1)], "more than can be"),
     "a failed one in a gap": ({P: [ACK, FAIL, ACK]}, [LIVE, got(0), gap(1), got(2)], "more than can be"),
-    "a failed one received": ({P: [FAIL]}, [LIVE, got(0)], "was refused to its publisher"),
+    "a failed one received": ({P: [FAIL]}, [LIVE, got(0)], "whose publish was rejected"),
     "one that nobody sent": ({P: [ACK]}, [LIVE, got(0), got(7)], "no publisher sent"),
     "two gaps that cannot share the loss": (
         {P: [ACK] * 4, Q: [ACK] * 3},

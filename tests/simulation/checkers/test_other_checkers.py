@@ -46,12 +46,12 @@ def test_a_duplicate_is_not_orders_business() -> None:
 
 def test_a_peak_at_its_bound_passes_and_one_above_does_not() -> None:
     made = History()
-    made.hold("hub", "bytes", 5, 10)
-    made.hold("hub", "bytes", 10, 10)
-    made.hold("hub", "bytes", 3, 10)
+    made.sample("hub", "bytes", 5, 10)
+    made.sample("hub", "bytes", 10, 10)
+    made.sample("hub", "bytes", 3, 10)
     assert memory.check(made) == []
-    made.hold("hub", "bytes", 11, 10)
-    made.hold("hub", "bytes", 2, 10)
+    made.sample("hub", "bytes", 11, 10)
+    made.sample("hub", "bytes", 2, 10)
     (violation,) = memory.check(made)
     assert violation.text == "hub held 11 of bytes, which is limited to 10"
 
@@ -88,11 +88,11 @@ def test_a_message_allowed_at_some_moment_on_its_way_passes(
 @pytest.mark.parametrize(
     ("rules", "text"),
     [
-        ([(0.0, MAY_NOT_READ)], "might not at any time"),
-        ([(0.0, MAY), (0.9, MAY_NOT_READ)], "might not at any time"),
-        ([(0.0, MAY_NOT_READ), (2.1, MAY)], "might not at any time"),
-        ([(0.0, MAY_NOT_WRITE)], "might not publish it"),
-        ([(0.0, ())], "might not publish it"),
+        ([(0.0, MAY_NOT_READ)], "without permission at any time"),
+        ([(0.0, MAY), (0.9, MAY_NOT_READ)], "without permission at any time"),
+        ([(0.0, MAY_NOT_READ), (2.1, MAY)], "without permission at any time"),
+        ([(0.0, MAY_NOT_WRITE)], "had no permission to publish"),
+        ([(0.0, ())], "had no permission to publish"),
     ],
 )
 def test_a_message_never_allowed_on_its_way_is_noticed(
@@ -122,7 +122,7 @@ def test_a_marker_or_a_later_message_after_healing_is_progress() -> None:
 @pytest.mark.parametrize(
     ("received", "at", "marker", "text"),
     [
-        (2, 51.0, 3, "received nothing of p on t after healing"),
+        (2, 51.0, 3, "received no message of p on t after healing"),
         (None, 0.0, 3, "its latest is -1"),
         (3, 51.0, None, "could not publish to t after healing"),
     ],
@@ -165,7 +165,7 @@ def test_a_filtered_subscription_that_was_never_confirmed_again_is_noticed() -> 
     track = made.tracks[0] = Track("ann/0", ("t",), is_pattern=False, is_smart=False, where=where)
     track.events += [Live(9.0), Away(10.0)]
     (violation,) = progress.check(made)
-    assert "received nothing of p on t after healing" in violation.text
+    assert "received no message of p on t after healing" in violation.text
 
 
 def test_whoever_hangs_is_named() -> None:

@@ -28,33 +28,31 @@ __all__ = [
 ]
 
 
-def _publishing_to(
+def _pub(
     *topics: str, count: int = 80, interval_s: float = 0.25, **fields: object
 ) -> tuple[PublishedStream, ...]:
     stream = PublishedStream(topics=topics, count=count, burst=(1, 12), interval_s=interval_s, receipts=0.1)
     return (replace(stream, **fields),)  # type: ignore[arg-type]  # fields by name
 
 
-def _subscribing(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
+def _sub(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
     return (Subscribing(names=names, is_pattern=is_pattern),)
 
 
-def _filtering(name: str, where: str) -> tuple[Subscribing, ...]:
+def _filter(name: str, where: str) -> tuple[Subscribing, ...]:
     return (Subscribing(names=(name,), where=where),)
 
 
 # Publishers of the same topics, and subscribers of every kind; the seed draws which hub each connects to.
 CROWD = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a", "b", "c")),
-        Client(
-            name="bob", publishes=_publishing_to("a", "b"), subscribes=_subscribing("[ac]", is_pattern=True)
-        ),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("a", "b", "c")),
-        Client(name="dan", subscribes=_subscribing("a", "c")),
-        Client(name="eve", dialect=Dialect.RESP2, subscribes=_subscribing("a", "b")),
-        Client(name="fay", dialect=Dialect.RESP2, subscribes=_subscribing("*", is_pattern=True)),
-        Client(name="gus", subscribes=_subscribing("b")),
+        Client(name="ann", publishes=_pub("a", "b", "c")),
+        Client(name="bob", publishes=_pub("a", "b"), subscribes=_sub("[ac]", is_pattern=True)),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "b", "c")),
+        Client(name="dan", subscribes=_sub("a", "c")),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_sub("a", "b")),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_sub("*", is_pattern=True)),
+        Client(name="gus", subscribes=_sub("b")),
     )
 )
 # Permissions of the clients as users, and rules without some permissions or without one user.
@@ -78,22 +76,20 @@ USERS_CROWD = Workload(
 # Filter subscribers of the user that may subscribe to everything. Their filters match one message in three, most
 # messages, one publisher, and no message, so that the client has to learn its position without messages.
 FILTERED_CROWD = (
-    Client(name="kit", dialect=Dialect.RESP3, subscribes=_filtering("a", "third = 1"), user="cat"),
+    Client(name="kit", dialect=Dialect.RESP3, subscribes=_filter("a", "third = 1"), user="cat"),
     Client(
         name="lou",
         dialect=Dialect.RESP2,
-        subscribes=_filtering("b", "third in (0, 2) and number >= 3"),
+        subscribes=_filter("b", "third in (0, 2) and number >= 3"),
         user="cat",
     ),
     Client(
         name="max",
-        subscribes=(*_filtering("a", "publisher prefix 'b'"), *_filtering("c", "third = 0")),
+        subscribes=(*_filter("a", "publisher prefix 'b'"), *_filter("c", "third = 0")),
         user="cat",
     ),
-    Client(
-        name="ned", subscribes=(*_filtering("a", "third = 1"), *_filtering("b", "number > 5")), user="cat"
-    ),
-    Client(name="oda", dialect=Dialect.RESP2, subscribes=_filtering("c", "publisher = 'zoe'"), user="cat"),
+    Client(name="ned", subscribes=(*_filter("a", "third = 1"), *_filter("b", "number > 5")), user="cat"),
+    Client(name="oda", dialect=Dialect.RESP2, subscribes=_filter("c", "publisher = 'zoe'"), user="cat"),
 )
 # The same with a durable topic d, a durable subscriber, dora, and a plain publisher, pip.
 _KEEPERS = (
@@ -107,9 +103,9 @@ DURABLE_ACCESS = Access(
 DURABLE_CROWD = Workload(
     clients=(
         *USERS_CROWD.clients,
-        Client(name="pia", user="pia", publishes=_publishing_to("d", receipts=0.5)),
-        Client(name="ray", user="cat", dialect=Dialect.RESP2, subscribes=_subscribing("d")),
-        Client(name="sue", user="cat", subscribes=_subscribing("d")),
+        Client(name="pia", user="pia", publishes=_pub("d", receipts=0.5)),
+        Client(name="ray", user="cat", dialect=Dialect.RESP2, subscribes=_sub("d")),
+        Client(name="sue", user="cat", subscribes=_sub("d")),
     )
 )
 # The same with streams that last as long as clients are cut off.
@@ -147,7 +143,7 @@ HEAVY_CROWD = Workload(
 
 
 def _stream(*topics: str) -> tuple[PublishedStream, ...]:
-    return _publishing_to(*topics, count=400, interval_s=0.015, burst=(1, 4))
+    return _pub(*topics, count=400, interval_s=0.015, burst=(1, 4))
 
 
 # Publishers of the same topics at any hub, and subscribers of every kind, wire protocol subscribers included.
@@ -156,14 +152,14 @@ REPLICATED_CROWD = Workload(
         Client(name="ann", publishes=_stream("a", "b", "c")),
         Client(name="bob", publishes=_stream("a", "b")),
         Client(name="ida", publishes=_stream("a", "c")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("a", "b", "c")),
-        Client(name="eve", dialect=Dialect.RESP2, subscribes=_subscribing("a", "b")),
-        Client(name="fay", dialect=Dialect.RESP2, subscribes=_subscribing("*", is_pattern=True)),
-        Client(name="dan", dialect=Dialect.POSITIONED, subscribes=_subscribing("a", "b", "c")),
-        Client(name="gus", dialect=Dialect.POSITIONED, subscribes=_subscribing("a", "c")),
-        Client(name="hal", dialect=Dialect.POSITIONED, subscribes=_subscribing("[ab]", is_pattern=True)),
-        Client(name="joe", dialect=Dialect.LANES, subscribes=_subscribing("a", "b")),
-        Client(name="kim", dialect=Dialect.LANES, subscribes=_subscribing("a", "c")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "b", "c")),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_sub("a", "b")),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_sub("*", is_pattern=True)),
+        Client(name="dan", dialect=Dialect.POSITIONED, subscribes=_sub("a", "b", "c")),
+        Client(name="gus", dialect=Dialect.POSITIONED, subscribes=_sub("a", "c")),
+        Client(name="hal", dialect=Dialect.POSITIONED, subscribes=_sub("[ab]", is_pattern=True)),
+        Client(name="joe", dialect=Dialect.LANES, subscribes=_sub("a", "b")),
+        Client(name="kim", dialect=Dialect.LANES, subscribes=_sub("a", "c")),
     )
 )
 # Plain Redis subscribers only.

@@ -16,7 +16,7 @@ from equipoise.model import Mode
 __all__ = ["CONTENT_SCENARIOS"]
 
 
-def _publishing_to(*topics: str) -> tuple[PublishedStream, ...]:
+def _pub(*topics: str) -> tuple[PublishedStream, ...]:
     return (
         PublishedStream(
             topics=topics,
@@ -30,7 +30,7 @@ def _publishing_to(*topics: str) -> tuple[PublishedStream, ...]:
     )
 
 
-def _subscribing(
+def _sub(
     name: str, where: str = "", *, is_pattern: bool = False, stays_s: float | None = None
 ) -> tuple[Subscribing, ...]:
     return (Subscribing(names=(name,), where=where, is_pattern=is_pattern, stays_s=stays_s),)
@@ -40,29 +40,26 @@ def _subscribing(
 # filter.
 _CROWD = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a", "b")),
-        Client(name="bob", publishes=_publishing_to("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("a", "third = 1"), copies=2),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=2),
         Client(
             name="dan",
             dialect=Dialect.RESP2,
-            subscribes=_subscribing("a", "third in (0, 2) and number >= 3"),
+            subscribes=_sub("a", "third in (0, 2) and number >= 3"),
             copies=2,
         ),
-        Client(name="eve", dialect=Dialect.RESP2, subscribes=_subscribing("a", "publisher prefix 'b'")),
-        Client(name="fay", dialect=Dialect.RESP3, subscribes=_subscribing("b", "third = 0 and number != 9")),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_subscribing("a")),
-        Client(name="hal", dialect=Dialect.RESP2, subscribes=_subscribing("[ab]", is_pattern=True)),
-        Client(name="ida", subscribes=_subscribing("a")),
-        Client(name="jim", subscribes=_subscribing("a", "third = 1"), copies=2),
-        Client(
-            name="kim",
-            subscribes=(*_subscribing("a", "publisher prefix 'b'"), *_subscribing("b", "third in (0, 2)")),
-        ),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_sub("a", "publisher prefix 'b'")),
+        Client(name="fay", dialect=Dialect.RESP3, subscribes=_sub("b", "third = 0 and number != 9")),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("a")),
+        Client(name="hal", dialect=Dialect.RESP2, subscribes=_sub("[ab]", is_pattern=True)),
+        Client(name="ida", subscribes=_sub("a")),
+        Client(name="jim", subscribes=_sub("a", "third = 1"), copies=2),
+        Client(name="kim", subscribes=(*_sub("a", "publisher prefix 'b'"), *_sub("b", "third in (0, 2)"))),
         # A filter subscription and a full subscription over one connection.
-        Client(name="lea", subscribes=(*_subscribing("a", "third = 2"), *_subscribing("a"))),
+        Client(name="lea", subscribes=(*_sub("a", "third = 2"), *_sub("a"))),
         # No message matches, and the client still has to learn its position.
-        Client(name="max", subscribes=_subscribing("a", "publisher = 'zoe'")),
+        Client(name="max", subscribes=_sub("a", "publisher = 'zoe'")),
     )
 )
 
@@ -71,8 +68,8 @@ _CROWD = Workload(
 _COMERS = Workload(
     clients=(
         *_CROWD.clients,
-        Client(name="nat", subscribes=_subscribing("a", "third = 1", stays_s=0.3), copies=3),
-        Client(name="oda", subscribes=_subscribing("a", stays_s=0.4), copies=2),
+        Client(name="nat", subscribes=_sub("a", "third = 1", stays_s=0.3), copies=3),
+        Client(name="oda", subscribes=_sub("a", stays_s=0.4), copies=2),
     )
 )
 
@@ -80,13 +77,13 @@ _COMERS = Workload(
 # Filter subscribers only: without their filters no hub but the home follows the topic.
 _ALONE = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a", "b")),
-        Client(name="bob", publishes=_publishing_to("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("a", "third = 1"), copies=3),
-        Client(name="dan", dialect=Dialect.RESP2, subscribes=_subscribing("b", "third in (0, 2)"), copies=3),
-        Client(name="eve", subscribes=_subscribing("a", "third = 0"), copies=2),
-        Client(name="fay", subscribes=(*_subscribing("b", "third = 1"), *_subscribing("a", "third = 1"))),
-        Client(name="gus", subscribes=_subscribing("a", "publisher = 'zoe'")),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=3),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("b", "third in (0, 2)"), copies=3),
+        Client(name="eve", subscribes=_sub("a", "third = 0"), copies=2),
+        Client(name="fay", subscribes=(*_sub("b", "third = 1"), *_sub("a", "third = 1"))),
+        Client(name="gus", subscribes=_sub("a", "publisher = 'zoe'")),
     )
 )
 
@@ -94,19 +91,15 @@ _ALONE = Workload(
 # Smart clients, which hubs can redirect from one home to another; some lag behind, and some receive no message.
 _EDGES = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a", "b")),
-        Client(name="bob", publishes=_publishing_to("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("a", "third = 1")),
-        Client(name="dan", dialect=Dialect.RESP2, subscribes=_subscribing("b", "third in (0, 2)")),
-        Client(name="eve", subscribes=_subscribing("a", "third = 0"), copies=3),
-        Client(
-            name="fay",
-            subscribes=(*_subscribing("b", "third = 1"), *_subscribing("a", "third = 1")),
-            copies=2,
-        ),
-        Client(name="gus", subscribes=_subscribing("a", "publisher = 'zoe'")),
-        Client(name="hal", subscribes=_subscribing("a", "number >= 3", stays_s=0.7), copies=2),
-        Client(name="ida", subscribes=(*_subscribing("a"), *_subscribing("a", "third = 2"))),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1")),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("b", "third in (0, 2)")),
+        Client(name="eve", subscribes=_sub("a", "third = 0"), copies=3),
+        Client(name="fay", subscribes=(*_sub("b", "third = 1"), *_sub("a", "third = 1")), copies=2),
+        Client(name="gus", subscribes=_sub("a", "publisher = 'zoe'")),
+        Client(name="hal", subscribes=_sub("a", "number >= 3", stays_s=0.7), copies=2),
+        Client(name="ida", subscribes=(*_sub("a"), *_sub("a", "third = 2"))),
     )
 )
 
@@ -115,24 +108,17 @@ _EDGES = Workload(
 # subscriber without a filter requests the whole topic.
 _COVERS = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a", "b")),
-        Client(name="bob", publishes=_publishing_to("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("a", "third = 1"), copies=2),
-        Client(
-            name="dan",
-            dialect=Dialect.RESP2,
-            subscribes=_subscribing("a", "third = 1 and number > 9"),
-            copies=3,
-        ),
-        Client(name="eve", dialect=Dialect.RESP3, subscribes=_subscribing("a", "third exists"), copies=2),
-        Client(
-            name="fay", dialect=Dialect.RESP2, subscribes=_subscribing("a", "publisher = 'bob'"), copies=2
-        ),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_subscribing("b", "third in (0, 2)")),
-        Client(name="hal", dialect=Dialect.RESP2, subscribes=_subscribing("b", "third = 0"), copies=3),
-        Client(name="ida", dialect=Dialect.RESP2, subscribes=_subscribing("b"), place="h3"),
-        Client(name="jim", subscribes=_subscribing("a", "third = 2 and number > 5", stays_s=0.6), copies=2),
-        Client(name="kim", subscribes=_subscribing("a", "third exists", stays_s=0.9)),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=2),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("a", "third = 1 and number > 9"), copies=3),
+        Client(name="eve", dialect=Dialect.RESP3, subscribes=_sub("a", "third exists"), copies=2),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_sub("a", "publisher = 'bob'"), copies=2),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("b", "third in (0, 2)")),
+        Client(name="hal", dialect=Dialect.RESP2, subscribes=_sub("b", "third = 0"), copies=3),
+        Client(name="ida", dialect=Dialect.RESP2, subscribes=_sub("b"), place="h3"),
+        Client(name="jim", subscribes=_sub("a", "third = 2 and number > 5", stays_s=0.6), copies=2),
+        Client(name="kim", subscribes=_sub("a", "third exists", stays_s=0.9)),
     )
 )
 
@@ -142,24 +128,15 @@ _COVERS = Workload(
 # a filter is connected.
 _WANDERERS = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a")),
-        Client(name="bob", publishes=_publishing_to("a")),
+        Client(name="ann", publishes=_pub("a")),
+        Client(name="bob", publishes=_pub("a")),
         Client(
-            name="cat",
-            dialect=Dialect.RESP3,
-            subscribes=_subscribing("a", "third = 1"),
-            copies=3,
-            is_wandering=True,
+            name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=3, is_wandering=True
         ),
-        Client(
-            name="dan",
-            dialect=Dialect.RESP2,
-            subscribes=_subscribing("a", "third in (0, 2)"),
-            is_wandering=True,
-        ),
-        Client(name="eve", dialect=Dialect.RESP2, subscribes=_subscribing("a"), copies=2, is_wandering=True),
-        Client(name="fay", subscribes=_subscribing("a", "third = 0", stays_s=0.4), copies=2),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_subscribing("a"), place="h1"),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("a", "third in (0, 2)"), is_wandering=True),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_sub("a"), copies=2, is_wandering=True),
+        Client(name="fay", subscribes=_sub("a", "third = 0", stays_s=0.4), copies=2),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("a"), place="h1"),
     )
 )
 

@@ -16,7 +16,7 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 __all__ = ["SESSION_SCENARIOS"]
 
 
-def _subscribing(where: str) -> tuple[Subscribing, ...]:
+def _sub(where: str) -> tuple[Subscribing, ...]:
     return (Subscribing(names=("a",), where=where),)
 
 
@@ -35,16 +35,14 @@ def _seated(*, interval_s: float = 0.1, **copies: int) -> Workload:
             *(
                 Client(
                     name=f"third-{third}-{hub}",
-                    subscribes=_subscribing(f"third = {third}"),
+                    subscribes=_sub(f"third = {third}"),
                     place=hub,
                     copies=count,
                 )
                 for third in range(3)
                 for hub, count in copies.items()
             ),
-            Client(
-                name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("third = 1"), place="h1", copies=2
-            ),
+            Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("third = 1"), place="h1", copies=2),
         )
     )
 
@@ -64,18 +62,14 @@ def _publishing(copies: int) -> Workload:
         )
         for interval_s in (0.02, 0.03, 0.05)
     )
-    subscribers = (
-        Client(name=f"at-{hub}", subscribes=_subscribing("third = 1"), place=hub) for hub in ("h2", "h4")
-    )
+    subscribers = (Client(name=f"at-{hub}", subscribes=_sub("third = 1"), place=hub) for hub in ("h2", "h4"))
     return Workload(clients=(*kinds, *subscribers))
 
 
 def _thirds(name: str, place: str, copies: int) -> tuple[Client, ...]:
     """`copies` triples of smart subscribers."""
     return tuple(
-        Client(
-            name=f"{name}-{third}", subscribes=_subscribing(f"third = {third}"), place=place, copies=copies
-        )
+        Client(name=f"{name}-{third}", subscribes=_sub(f"third = {third}"), place=place, copies=copies)
         for third in range(3)
     )
 

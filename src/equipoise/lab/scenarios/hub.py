@@ -21,13 +21,13 @@ KIB = 1024
 UNEVEN = NetworkShape(latency_s=(0.000_2, 0.02), jitter_s=(-0.005, 0.005), split=(-0.3, 0.3))
 
 
-def _publishing_to(*topics: str, count: int | None, **changes: object) -> tuple[PublishedStream, ...]:
+def _pub(*topics: str, count: int | None, **changes: object) -> tuple[PublishedStream, ...]:
     """A stream in small bursts, some of them with receipts."""
     stream = PublishedStream(topics=topics, count=count, burst=(1, 20), interval_s=0.3, receipts=0.05)
     return (replace(stream, **changes),)  # type: ignore[arg-type]  # fields by name
 
 
-def _subscribing(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
+def _sub(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
     return (Subscribing(names=names, is_pattern=is_pattern),)
 
 
@@ -36,10 +36,10 @@ SMALL = Workload(
     clients=(
         Client(
             name="ann",
-            publishes=_publishing_to("a", "b", count=200, burst=(1, 40), interval_s=0.12, receipts=0.03),
+            publishes=_pub("a", "b", count=200, burst=(1, 40), interval_s=0.12, receipts=0.03),
         ),
-        Client(name="bob", subscribes=_subscribing("a", "b")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("[bc]", is_pattern=True)),
+        Client(name="bob", subscribes=_sub("a", "b")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("[bc]", is_pattern=True)),
     )
 )
 
@@ -47,33 +47,33 @@ SMALL = Workload(
 # their own timeouts detect a lost connection.
 CROWD = Workload(
     clients=(
-        Client(name="ann", publishes=_publishing_to("a", "b", count=100), subscribes=_subscribing("b")),
+        Client(name="ann", publishes=_pub("a", "b", count=100), subscribes=_sub("b")),
         Client(
             name="bob",
-            publishes=_publishing_to("b", "c", count=100),
-            subscribes=_subscribing("[ac]", is_pattern=True),
+            publishes=_pub("b", "c", count=100),
+            subscribes=_sub("[ac]", is_pattern=True),
         ),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_subscribing("b", "c")),
-        Client(name="dan", subscribes=_subscribing("a", "c")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("b", "c")),
+        Client(name="dan", subscribes=_sub("a", "c")),
         Client(
             name="eve",
             subscribes=(
-                *_subscribing("*", is_pattern=True),
-                *_subscribing("b"),
+                *_sub("*", is_pattern=True),
+                *_sub("b"),
                 Subscribing(names=("b", "c"), stays_s=0.4),
                 Subscribing(names=("[ab]",), is_pattern=True, stays_s=0.4),
             ),
         ),
-        Client(name="fay", dialect=Dialect.RESP2, subscribes=_subscribing("a", "b", "c")),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_subscribing("?", is_pattern=True)),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_sub("a", "b", "c")),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("?", is_pattern=True)),
     )
 )
 
 # Subscribers of all kinds to all topics, one of them slow.
 HEAVY_SUBSCRIBERS = (
-    Client(name="hal", dialect=Dialect.RESP3, subscribes=_subscribing("a", "b", "c")),
-    Client(name="ida", dialect=Dialect.RESP2, subscribes=_subscribing("*", is_pattern=True)),
-    Client(name="joe", subscribes=_subscribing("a", "b", "c")),
+    Client(name="hal", dialect=Dialect.RESP3, subscribes=_sub("a", "b", "c")),
+    Client(name="ida", dialect=Dialect.RESP2, subscribes=_sub("*", is_pattern=True)),
+    Client(name="joe", subscribes=_sub("a", "b", "c")),
     Client(name="kim", subscribes=(Subscribing(names=("*",), is_pattern=True, taking_s=0.02),)),
 )
 
@@ -82,12 +82,12 @@ HEAVY = Workload(
     clients=(
         Client(
             name="ann",
-            publishes=_publishing_to("a", "b", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
-            subscribes=_subscribing("b"),
+            publishes=_pub("a", "b", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
+            subscribes=_sub("b"),
         ),
         Client(
             name="bob",
-            publishes=_publishing_to("b", "c", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
+            publishes=_pub("b", "c", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
         ),
         *HEAVY_SUBSCRIBERS,
     )
@@ -262,10 +262,10 @@ HUB_SCENARIOS = (
         summary="No faults and 1,000 subscribers: how fast a large world runs.",
         workload=Workload(
             clients=(
-                Client(name="ann", publishes=_publishing_to("a", count=None, burst=(10, 10), interval_s=0.1)),
-                Client(name="bob", publishes=_publishing_to("b", count=None, burst=(10, 10), interval_s=0.1)),
-                Client(name="smart", subscribes=_subscribing("a"), copies=500),
-                Client(name="plain", dialect=Dialect.RESP2, subscribes=_subscribing("b"), copies=500),
+                Client(name="ann", publishes=_pub("a", count=None, burst=(10, 10), interval_s=0.1)),
+                Client(name="bob", publishes=_pub("b", count=None, burst=(10, 10), interval_s=0.1)),
+                Client(name="smart", subscribes=_sub("a"), copies=500),
+                Client(name="plain", dialect=Dialect.RESP2, subscribes=_sub("b"), copies=500),
             )
         ),
         duration_s=3.0,

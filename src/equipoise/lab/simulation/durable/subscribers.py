@@ -15,7 +15,7 @@ from equipoise.client import DurableMessage, DurableSubscription, Gap
 from equipoise.errors import EquipoiseError
 from equipoise.lab.simulation.durable.log_client import SMART_SETTINGS, LogClient
 from equipoise.lab.simulation.simulated_hub import PORT
-from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
+from equipoise.lab.workload.log_history import DurableDelivery, LogTrack, SubscriberTrack
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.durable.logs_world import LogsWorld
@@ -133,7 +133,7 @@ class Subscribers:
             if isinstance(event, Gap):
                 story.gaps.append(event.missed)
                 continue
-            story.got.append(Got(*process, event.id.encode(), event.payload, event.deliveries))
+            story.got.append(DurableDelivery(*process, event.id.encode(), event.payload, event.deliveries))
             if self._scenario.is_retried and (is_poison(event.payload) or rng.random() < 0.05):
                 await subscription.nack(event, delay_s=rng.random() * 0.3, reason="cannot be dealt with")
                 continue
