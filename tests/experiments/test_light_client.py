@@ -65,7 +65,7 @@ def test_a_client_follows_its_topic_from_hub_to_hub_and_misses_nothing(seed: int
         await talk.finish()
         assert talk.heard == list(range(202))
         assert world.meter.lost == 0
-        assert [link.hub.host for link in talk.ear._heard[TOPIC].links] == ["hub-2"]
+        assert [link.hub.host for link in talk.ear._subscribed[TOPIC].links] == ["hub-2"]
         line = talk.mouth._lines[TOPIC]
         assert line.hub is not None
         assert line.hub.host == "hub-2"
@@ -109,7 +109,7 @@ def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> 
         await talk.finish()
         assert sorted(talk.heard) == list(range(180))
         assert world.meter.lost == 0
-        streams = talk.ear._heard[TOPIC].merge.streams
+        streams = talk.ear._subscribed[TOPIC].merge.streams
         found = {
             name: [source.link.hub.host for source in stream.intakes if isinstance(source, LightSubscription)]
             for name, stream in streams.items()
