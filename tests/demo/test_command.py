@@ -45,9 +45,7 @@ def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_pat
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
     # It began with three.
-    hubs = re.search(
-        r"At most (\d+) hubs were at work, and the crowd's tile lived at (\d+) of them", run.stdout
-    )
+    hubs = re.search(r"At most (\d+) hubs were running, and the crowd's tile had (\d+) homes", run.stdout)
     assert hubs is not None and int(hubs.group(1)) >= 4 and int(hubs.group(2)) >= 2, run.stdout
     # What the controller did, with its reason.
     assert re.search(r"replicated|high-load|rising-load|shared-out", run.stdout), run.stdout
