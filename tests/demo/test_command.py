@@ -41,7 +41,7 @@ def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_pat
     run = demo(tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+", run.stdout)
-    moved = re.search(r"moved (\d+) times by hand", run.stdout)
+    moved = re.search(r"moved the busy topic (\d+) times", run.stdout)
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
     # It began with three.
@@ -65,7 +65,7 @@ def test_without_java_the_demo_shows_moves_and_says_why_no_more(tmp_path: Path) 
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Only moves can be shown: there is no Java" in run.stdout
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
-    moved = re.search(r"moved (\d+) times by hand", run.stdout)
+    moved = re.search(r"moved the busy topic (\d+) times", run.stdout)
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
 
 

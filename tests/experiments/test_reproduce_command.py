@@ -53,7 +53,7 @@ def test_a_paper_runs_all_of_its_experiments_into_one_page(tmp_path: Path) -> No
     ("arguments", "words"),
     [
         (["reproduce"], "name an experiment"),
-        (["reproduce", "nothing"], "there is no experiment 'nothing'"),
+        (["reproduce", "nothing"], "unknown experiment 'nothing'"),
         (["reproduce", "toy", "--json"], "--json prints one experiment: toy-1, toy-2"),
     ],
 )
