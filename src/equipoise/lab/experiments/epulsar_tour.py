@@ -89,7 +89,7 @@ class TourTable(Table):
         self._look()
 
     def _look(self) -> None:
-        """Players whose group has moved on or whose time is over leave; players without a group join one if they can."""
+        """Players whose group has moved on or whose time is over leave; players without a group join one."""
         at_s = self._sim.now - self._began
         playing = [cities_of(self._tour, group, at_s) for group in range(self._tour.groups)]
         for player in self.players:

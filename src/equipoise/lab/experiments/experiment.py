@@ -118,7 +118,7 @@ def run(experiment: Experiment[Any, Any], size: Size, seed: int, progress: Progr
 def sweep(
     function: Callable[[Point], Found], points: Sequence[Point], progress: Progress, label: str
 ) -> dict[Point, Found]:
-    """Call the function for each point in the current pool; results are in the points' order. Both must be picklable."""
+    """Call the function for each point in the current pool; results keep the order. Both must be picklable."""
     found: dict[int, Found] = {}
     progress(label, 0.0)
     for index, result in current_pool().run(function, points):
