@@ -1,4 +1,4 @@
-"""`equipoise demo` as a newcomer types it, in its short form."""
+"""The command `equipoise demo` in its short form."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_without_java_the_demo_shows_moves_and_says_why_no_more(tmp_path: Path) 
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_started(tmp_path: Path) -> None:
+def test_an_unwritable_report_is_an_error_before_any_process_starts(tmp_path: Path) -> None:
     run = demo(tmp_path / "nowhere")
     assert run.returncode == 2
     assert "cannot write the report" in run.stderr and run.stdout == ""

@@ -1,4 +1,4 @@
-"""Topics that move while their store is far away, and the two workflows that they are held against."""
+"""Topics that move while their store is far away, and the two workflows that they are compared with."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_pulsars_clients_wait_for_manager_and_store() -> None:
     assert first.each_s == pytest.approx(0.160, abs=0.004)
 
 
-def test_clients_that_are_told_the_new_broker_wait_for_less_and_executors_work_side_by_side() -> None:
+def test_clients_that_receive_the_new_broker_wait_less_and_executors_work_in_parallel() -> None:
     alone, _ = workflow(1, is_announced=False)
     told, _ = workflow(4, is_announced=True)
     assert max(told.down_s) < min(alone.down_s) - 0.060
     assert told.each_s == pytest.approx(alone.each_s / 4, rel=0.05)
 
 
-def test_claims_are_judged_by_what_was_seen() -> None:
+def test_claims_depend_on_the_outcome() -> None:
     found = EXPERIMENT_7.find(MigrationScale(topics=(4, 8), executors=(1, 4), wan_ms=(0, 40)), 1)
     # The plan's way through the store is shared by eight topics only.
     assert [claim.holds for claim in found.claims] == [True, True, False, True]

@@ -1,4 +1,4 @@
-"""`equipoise simulate`, as it is typed."""
+"""The command `equipoise simulate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkers of logs on histories written by hand."""
+"""The checkers of logs on handwritten histories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_checker_reports_holes_wrong_order_and_unknown_messages() -> None:
     assert "not in the log" in wrong(b"c.0", heard=[b"c.9"])[0]
 
 
-def test_only_what_a_hub_without_logs_sends_again_may_be_there_twice() -> None:
+def test_only_messages_resent_by_a_hub_without_logs_may_be_in_a_log_twice() -> None:
     twice = (b"o1.0", b"c.0", b"o1.0")
     assert "an entry is in the log twice" in wrong(*twice, heard=list(twice))[0]
     assert wrong(*twice, heard=list(twice), resent={"o1"}) == []

@@ -1,4 +1,4 @@
-"""The checker of durable subscribers on histories written by hand."""
+"""The checker of durable subscribers on handwritten histories."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def wrong(*deliveries: tuple[int, int], entries: int = 3) -> list[str]:
     return [violation.text for violation in marks.check(History(logs=[log]))]
 
 
-def test_entries_that_come_again_and_say_so_pass() -> None:
+def test_marked_redeliveries_pass() -> None:
     assert wrong((1, 1), (2, 1), (1, 2), (3, 1)) == []
 
 
-def test_what_comes_behind_a_wrong_delivery_is_not_missing() -> None:
+def test_deliveries_after_a_wrong_one_are_not_missing() -> None:
     (text,) = wrong((1, 1), (1, 1), (2, 1), (3, 1))
     assert "b'v1' was redelivered without a mark" in text
 
 
-def test_what_never_came_is_told_beside_a_wrong_delivery() -> None:
+def test_missing_entries_are_reported_beside_a_wrong_delivery() -> None:
     again, missing = wrong((1, 1), (1, 1), (3, 1))
     assert "was redelivered" in again
     assert "1 entries never arrived, the first is b'v2'" in missing
@@ -41,11 +41,11 @@ def shared(*got: tuple[str, int]) -> list[str]:
     return [violation.text for violation in marks.check(History(logs=[log]))]
 
 
-def test_in_a_group_the_first_delivery_may_come_behind_the_second() -> None:
+def test_in_a_group_the_second_delivery_may_arrive_first() -> None:
     """It was on its way to a slow member when another member took the entry over."""
     assert shared(("b", 2), ("a", 1)) == []
 
 
-def test_in_a_group_an_entry_comes_unmarked_once() -> None:
+def test_in_a_group_one_delivery_of_an_entry_is_unmarked() -> None:
     (text,) = shared(("a", 1), ("b", 1))
     assert "was redelivered without a mark" in text

@@ -1,4 +1,4 @@
-"""A move in which the old or the new home crashes at each of its steps, and comes back.
+"""A move in which the old or the new home crashes at each of its steps, and restarts.
 
 The steps are frames: the crash comes before one leaves, just after it has left, or just after it was dealt with and
 before anything that was said to it has left. What was in the hub that died may be lost, and whoever listened is told;
@@ -88,7 +88,7 @@ async def _restart(world: ClusterWorld, name: str) -> None:
         for step in STEPS
     ],
 )
-def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_nothing_stuck(
+def test_a_home_that_crashes_during_a_move_causes_no_duplicate_and_no_stuck_topic(
     name: str, moment: Moment, verb: type[Frame]
 ) -> None:
     """

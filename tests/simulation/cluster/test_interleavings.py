@@ -1,4 +1,4 @@
-"""Interleavings of moves with everything else, each told step by step and played over seeds that draw latencies.
+"""Interleavings of moves with other events, as numbered steps, over seeds that determine latencies.
 
 Where nothing crashes nobody may be told of a gap. A change of mode between the two replications is in
 `test_replication`; moves in which a hub crashes are in `test_handover_crashes`.
@@ -62,7 +62,7 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
 
 
 @pytest.mark.parametrize("late", STORY.hubs)
-def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -> None:
+def test_messages_sent_under_an_older_plan_arrive_like_others(late: str) -> None:
     """
     1. a lives at h1, and publishers are at all hubs;
     2. a is moved to h2; one hub hears of that half a second after the others;
@@ -183,7 +183,7 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
     assert len(lives) == len(HALF) and all(before != after for before, after in lives)
 
 
-def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -> None:
+def test_a_pattern_subscriber_receives_the_end_of_an_epoch_before_messages_of_the_next_home() -> None:
     """
     1. a lives at h1; h3, far from h1 and near h2, hears it only by patterns, without attaching to anybody;
     2. a moves to h2 and back again, twice;

@@ -1,4 +1,4 @@
-"""Named shapes of the world."""
+"""Topologies by name."""
 
 from __future__ import annotations
 
