@@ -61,10 +61,12 @@ class SplitFit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     note: str = ""
     # The number of the order of publishers; 0: none.
     order: int = 0
+    # Whether the latest attempt has failed; the numbers are those of the earlier result.
+    is_failed: bool = False
 
     def failed(self, at_s: float, note: str) -> SplitFit:
         """The next attempt has failed for this reason: the earlier result stays."""
-        return msgspec.structs.replace(self, at_s=at_s, note=note)
+        return msgspec.structs.replace(self, at_s=at_s, note=note, is_failed=True)
 
     def judged(self, hubs: int, most: int, *, holds: bool) -> SplitFit:
         """With this many hubs the limit was measured to hold, or not; at most `most` are available."""

@@ -173,6 +173,7 @@ class Cluster:
         self.barrier.follow()
         self.calls.routed()
         self.edge.routed()
+        self.severing.routed()
 
     @property
     def is_barrier_passed(self) -> bool:
