@@ -23,7 +23,7 @@ from equipoise.errors import SettingsError
 from equipoise.lab.task_pool import task_pool
 from equipoise.limits.firing_order import WINDOWS_S
 from equipoise.limits.replay import DeliveryCosts
-from equipoise.limits.shares import Envelope, default_burst
+from equipoise.limits.shares import BURST_MAX, RATE_MAX, RATE_MIN, Envelope, default_burst
 from equipoise.limits.split_fit import (
     ARRIVALS_MIN,
     BLIND,
@@ -40,6 +40,9 @@ from equipoise.store.records.seat_orders import SeatOrders
 from equipoise.store.tree import Tree
 
 __all__ = ["profile_split"]
+
+# A quarter of an hour: a message with its deliveries to all subscribers of a large topic takes seconds.
+_COST_US_MAX = 1e9
 
 
 def profile_split(
@@ -59,15 +62,26 @@ def profile_split(
         float | None, typer.Option(help="Quantile of the latency limit; without it, that of the spec.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Rate limit in messages/s; without it, that of the spec.")
+        float | None,
+        typer.Option(
+            min=RATE_MIN, max=RATE_MAX, help="Rate limit in messages/s; without it, that of the spec."
+        ),
     ] = None,
-    burst: Annotated[int | None, typer.Option(min=1, help="Burst; without it, that of the spec.")] = None,
+    burst: Annotated[
+        int | None, typer.Option(min=1, max=BURST_MAX, help="Burst; without it, that of the spec.")
+    ] = None,
     hubs: Annotated[int, typer.Option(min=1, max=64, help="Largest number of hubs to try.")] = 6,
     chunk_us: Annotated[
-        float, typer.Option(min=0, help="CPU time of a hub to read messages that arrive together, in µs.")
+        float,
+        typer.Option(
+            min=0, max=_COST_US_MAX, help="CPU time of a hub to read messages that arrive together, in µs."
+        ),
     ] = 10.0,
     message_us: Annotated[
-        float, typer.Option(min=0, help="CPU time of a hub for one message and its deliveries, in µs.")
+        float,
+        typer.Option(
+            min=0, max=_COST_US_MAX, help="CPU time of a hub for one message and its deliveries, in µs."
+        ),
     ] = 5.0,
     deal: Annotated[
         bool,
