@@ -1,7 +1,7 @@
 """Groups of filters with equal shape: the matching filters of a group are a slice of it.
 
-A group holds filters of one shape with equal values for all that they compare by equality. What is left of them to
-compare is bounds, and how many decides how the group is kept:
+A group holds filters of one shape with equal values for all their equalities. Their other comparisons are bounds, whose
+number determines the structure of the group:
 
     Ordered   one bound: sorted by it, so that what matches is a slice
     Cells     an attribute with both bounds: boxes in a grid (`cells`)
@@ -49,7 +49,7 @@ class FilterNode:
 
     def __init__(self, filter: Filter) -> None:
         self.filter = filter
-        # Set by CoverSet: the cover that stands for it, if it is none itself; and those that it stands for.
+        # Set by CoverSet: the filter's cover, unless it is a root; and the filters that it covers.
         self.cover: FilterNode | None = None
         self.children: dict[FilterNode, None] | None = None
 
@@ -67,7 +67,7 @@ def places_of(filter: Filter) -> int:
 
 
 N = TypeVar("N", bound=FilterNode)
-# What matches, as slices of lists that must not be changed meanwhile.
+# Matches, as slices of lists that must not be changed meanwhile.
 Found = list[tuple[Sequence[N], int, int]]
 
 
@@ -126,10 +126,10 @@ class FilterGroup(Protocol[N]):
     def add(self, node: N) -> None: ...
     def remove(self, node: N) -> None: ...
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
-        """Add what matches."""
+        """Add the matching filters."""
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """Those of the group that may cover the filter: if any does, one of these."""
+        """Filters of the group that may cover the given one: if any does, one of these."""
 
 
 class Listed(Generic[N]):
@@ -151,7 +151,7 @@ class Listed(Generic[N]):
         self.places -= places_of(node.filter)
 
     def holders(self) -> list[N]:
-        """Each as often as it takes a place."""
+        """Each as often as the places it takes."""
         return [node for node in self._nodes for _ in range(places_of(node.filter))]
 
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
@@ -230,6 +230,6 @@ class Ordered(Generic[N]):
             found.append((self._nodes, start, stop))
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """Only the loosest one can: it covers all others here."""
+        """Only the loosest one: it covers all others here."""
         if self._nodes:
             yield self._nodes[0 if self._bound.is_low else -1]
