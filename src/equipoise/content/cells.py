@@ -1,9 +1,9 @@
 """Groups of filters with both bounds on an attribute: boxes in a grid, whose cells are as large as the boxes in them.
 
-A cell's side is a power of two between the box's side and twice that, so a box lies in two cells of each axis at most,
-which is what its memory is spent on. A message looks at one cell for each pair of sides that is in use. Nothing is ever
-rebuilt: the grid does not know how values are spread. Two axes are enough to find few candidates; other bounds are
-compared one by one.
+A cell's side is a power of two between the box's side and twice that, so a box lies in at most two cells of each axis,
+which determines its memory. A message tests one cell for each pair of sides in use. There are no rebuilds: the grid
+does not depend on the distribution of values. Two axes are enough to leave few candidates; other bounds are tested one
+by one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from equipoise.content.groups import Axis, Found, N, bounds_of
 
 __all__ = ["SIDES_MAX", "Cells"]
 
-# Pairs of sides in one group: a message looks at a cell for each, at half a microsecond. Further boxes share one cell.
+# Pairs of sides in one group: a message tests one cell for each, in half a microsecond. Further boxes share one cell.
 SIDES_MAX = 64
 # Sides of cells, as powers of two: beyond, an axis does not help.
 _SIDE_MIN, _SIDE_MAX = -32, 32
@@ -41,14 +41,14 @@ class Cells(Generic[N]):
         closed = [axis for axis in axes if axis.is_box][:2]
         self._x = closed[0].path
         self._y = closed[1].path if len(closed) > 1 else None
-        # What there is to compare beside these.
+        # The other comparisons.
         self._others = bounds_of(axis for axis in axes if axis not in closed)
         # Each with its box, which is the same object in all its cells.
         self._nodes: dict[N, _Box] = {}
         self._cells: dict[_Key, list[_Box] | dict[_Box, None]] = {}
-        # How many boxes have cells of these sides.
+        # The number of boxes with cells of these sides.
         self._sides: dict[_Sides, int] = {}
-        # Those that are in cells of other sides than their own, because there were too many.
+        # Filters in the shared cell, because there were too many pairs of sides.
         self._crowded: dict[N, None] = {}
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class Cells(Generic[N]):
             if isinstance(cell, dict):
                 del cell[box]
             else:
-                # The order within a cell says nothing: the last one takes its place.
+                # The order within a cell is irrelevant: the last one takes its place.
                 last = cell.pop()
                 if last is not box:
                     cell[cell.index(box)] = last
@@ -125,7 +125,7 @@ class Cells(Generic[N]):
         return [box[4] for box in boxes]
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """Those that the filter's own box lies in."""
+        """Those whose boxes contain the filter's own box."""
         x, last_x = _edges(narrow, self._x)
         y, last_y = _edges(narrow, self._y)
         if x is None or y is None or last_x is None or last_y is None:
@@ -134,7 +134,7 @@ class Cells(Generic[N]):
         least_y = _side(y, last_y) if y < last_y else _SIDE_MIN
         for side_x, side_y in self._sides:
             if side_x < least_x or side_y < least_y:
-                # Boxes that are smaller than the filter's.
+                # These boxes are smaller than the filter's.
                 continue
             for box in self._cells.get((side_x, side_y, _cell(x, side_x), _cell(y, side_y)), ()):
                 if box[0] <= x and last_x <= box[1] and box[2] <= y and last_y <= box[3]:
@@ -151,7 +151,7 @@ def _interval(filter: Filter, path: str | None) -> tuple[float, float]:
 
 
 def _side(low: float, high: float) -> int:
-    """The power of two that the sides of the cells are; `_SIDE_MAX`: one cell for all."""
+    """The power of two of the cells' sides; `_SIDE_MAX`: one cell for all."""
     width = high - low
     if not 0 < width < 2.0**_SIDE_MAX or max(abs(low), abs(high)) >= 2.0**52:
         return _SIDE_MAX

@@ -1,7 +1,7 @@
-"""Groups of filters with several bounds, none of which a grid can order.
+"""Groups of filters with several bounds that no grid can index.
 
-The filters are sorted by each bound. For each, those that a message is inside of are a slice; the filters of the
-shortest slice are compared by their other bounds, at some 40 ns each.
+The filters are sorted by each bound. For each bound, the filters that the message's value satisfies are a slice; the
+filters of the shortest slice are tested with their other bounds, in some 40 ns each.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Corners(Generic[N]):
         return iter(self._inside([bound.edge_of(narrow) for bound in self._bounds], is_closed=True))
 
     def _inside(self, values: Sequence[Any], *, is_closed: bool) -> list[N]:
-        """Those whose bounds have all the values inside; `is_closed`: or at an upper bound."""
+        """Filters whose bounds contain all the values; `is_closed`: or have one as upper bound."""
         if None in values:
             return []
         slices: list[tuple[int, int]] = []

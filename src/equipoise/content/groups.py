@@ -3,13 +3,13 @@
 A group holds filters of one shape with equal values for all their equalities. Their other comparisons are bounds, whose
 number determines the structure of the group:
 
-    Ordered   one bound: sorted by it, so that what matches is a slice
+    Ordered   one bound: sorted by it, so that the matching filters are a slice
     Cells     an attribute with both bounds: boxes in a grid (`cells`)
-    Corners   several bounds: sorted by each, the shortest slice is looked at (`corners`)
-    Listed    what no order helps with: looked at one by one, with `SCANNED_MAX` texts to search for at most
-    Same      nothing: all match, as lists of values do that have a value in common
+    Corners   several bounds: sorted by each, the shortest slice is tested (`corners`)
+    Listed    no order helps: tested one by one, with at most `SCANNED_MAX` texts to search for
+    Same      no other comparison: all match, as lists of values with a common value
 
-Adding and removing take time that does not grow with the group, but for the shifting of one sorted list.
+The time to add or remove a filter does not grow with the group, except for shifting a sorted list.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
     "places_of",
 ]
 
-# Filters that a message is compared with one by one. Half a millisecond for a message, and 16 with the longest strings.
+# Filters tested one by one for a message. Half a millisecond per message, and 16 ms with the longest strings.
 SCANNED_MAX = 1_000
-# Constraints that take as long to compare as one text to search for.
+# Constraints that take as long to test as one text to search for.
 _CONSTRAINTS_PER_PLACE = 16
 
 
@@ -55,7 +55,7 @@ class FilterNode:
 
 
 def places_of(filter: Filter) -> int:
-    """How much of `SCANNED_MAX` the filter takes: a place for each text to search for, or for 16 attributes."""
+    """The places of `SCANNED_MAX` that the filter takes: one for each text to search for, or for 16 attributes."""
     texts = sum(
         [
             len(constraint.residue.contained)
@@ -81,7 +81,7 @@ class Axis(NamedTuple):
 
     @property
     def is_box(self) -> bool:
-        """Whether a grid can order it."""
+        """Whether a grid can index it."""
         return self.has_low and self.has_high and self.type is ValueType.NUMBER
 
 
@@ -105,7 +105,7 @@ class Bound(NamedTuple):
         return value if type(value) is (float if self.type is ValueType.NUMBER else str) else None
 
     def edge_of(self, narrow: Filter) -> str | float | None:
-        """What a bound may be at most, or at least, so that nothing that the filter accepts is outside it."""
+        """The tightest bound that still contains everything that the filter accepts."""
         constraint = narrow.of(self.path)
         if constraint is None or constraint.type is not self.type:
             return None
@@ -164,13 +164,13 @@ class Listed(Generic[N]):
 
 
 class Same(Generic[N]):
-    """All of them match what their group is found by."""
+    """All of them match when their group is found."""
 
     __slots__ = ("_at", "_nodes")
 
     def __init__(self) -> None:
         self._nodes: list[N] = []
-        # Where each is in the list.
+        # The index of each in the list.
         self._at: dict[N, int] = {}
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class Same(Generic[N]):
         self._nodes.append(node)
 
     def remove(self, node: N) -> None:
-        # The last one takes its place: the order says nothing.
+        # The last one takes its place: the order is irrelevant.
         at, last = self._at.pop(node), self._nodes.pop()
         if last is not node:
             self._nodes[at] = last
@@ -223,7 +223,7 @@ class Ordered(Generic[N]):
         value = self._bound.value_of(values)
         if value is None:
             return
-        # As many bounds are at most the value: lows that it reaches, highs that it does not stay below.
+        # The number of bounds at most the value: lows that it reaches, highs that it is not below.
         at = bisect_right(self._bounds, value)
         start, stop = (0, at) if self._bound.is_low else (at, len(self._nodes))
         if start < stop:

@@ -28,9 +28,9 @@ __all__ = ["ATTRIBUTES_MAX", "SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_o
 
 # Shapes of filters of one topic: a message may have to look up each of them, a third of a microsecond each.
 SHAPES_MAX = 1_000
-# Attributes that filters of one topic name: each is looked up in each message, at a fifth of a microsecond and more.
+# Attributes of one topic's filters: each is looked up in each message, in a fifth of a microsecond or more.
 ATTRIBUTES_MAX = 10_000
-# Filters that `covering` looks at: 3 ms.
+# Filters that `covering` tests: 3 ms.
 _LOOKED_AT_MAX = 1_000
 _SHAPES = "shapes of filters"
 _ATTRIBUTES = "attributes in filters"
@@ -49,8 +49,7 @@ class ScarceRoom(NamedTuple, Generic[N]):
     # The limit, and the filter's need.
     most: int
     needed: int
-    # The filters that have taken it, each as often as it has taken a place; for each shape, and each attribute, the
-    # first that had it.
+    # The filters that use it, each as often as the places it takes; the first filter of each shape and each attribute.
     holders: Sequence[N]
 
 
@@ -71,7 +70,7 @@ class FilterIndex(Generic[N]):
         self._always: _Shapes[N] = ()
         # How many filters have each equality, to find the rarest.
         self._frequency: dict[str, dict[Value, int]] = {}
-        # The attributes that filters name: the segments of each, how many filters name it, and the first that did.
+        # The attributes of filters: the segments of each, the number of its filters, and the first of them.
         self._paths: dict[str, tuple[str, ...] | None] = {}
         self._uses: dict[str, int] = {}
         self._named_by: dict[str, N] = {}
@@ -107,10 +106,10 @@ class FilterIndex(Generic[N]):
     def _scarce_places(
         self, filter: Filter, access: Constraint | None, shape: FilterShape[N] | None, least: int
     ) -> Iterator[ScarceRoom[N]]:
-        """The room among filters that are looked at one by one."""
+        """The room among filters that are tested one by one."""
         needed = places_of(filter)
         if access is None:
-            # Each message is compared with all of them, whatever their shapes.
+            # Each message is compared with all of them, of any shape.
             noun = _SCANNED
             groups = [
                 group
@@ -313,7 +312,7 @@ def _changed(shapes: _Shapes[N], shape: FilterShape[N], *, is_there: bool) -> _S
 
 
 def _effort(narrow: Filter) -> int:
-    """How much it takes to compare another filter with this one."""
+    """The cost of testing whether another filter covers this one; 1 for most."""
     return max(
         max(len(values or ()), 0 if residue is None else len(residue.contained), 1)
         for _, _, values, _, _, residue in narrow.constraints

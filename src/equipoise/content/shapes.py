@@ -16,14 +16,14 @@ from equipoise.content.groups import Axis, FilterGroup, Found, Listed, N, Ordere
 __all__ = ["NOTHING", "FilterShape", "ShapeKey", "access_values", "shape_key"]
 
 
-# As a `prefix_length`: found by nothing.
+# A `prefix_length`: not indexed.
 NOTHING = -2
 
 
 class ShapeKey(NamedTuple):
     """The common properties of filters of one shape: how they are indexed, and how they compare which attributes."""
 
-    # How long the prefix is that they are found by; -1: by a value; NOTHING.
+    # The length of the prefix by which they are indexed; -1: by a value; NOTHING: not indexed.
     prefix_length: int
     access: str
     equal: tuple[str, ...]
@@ -48,12 +48,12 @@ class FilterShape(Generic[N]):
         self.groups: dict[Any, N | FilterGroup[N]] = {}
         # By index key, the number of filters.
         self.spread: dict[Value | None, int] = {}
-        # The groups that are looked at one by one, by the places that they take.
+        # The groups that are tested one by one, by the places that they take.
         self._by_places: dict[int, dict[Listed[N], None]] = {}
 
     @property
     def fullest(self) -> Listed[N]:
-        """Of the groups that are looked at one by one: a message is compared with one of them at most."""
+        """The largest group that is tested one by one: a message is compared with at most one of them."""
         return next(iter(self._by_places[max(self._by_places)]))
 
     def add(self, access: Value | None, node: N) -> None:
@@ -188,7 +188,7 @@ def _only_value(constraint: Constraint | None) -> Value | None:
 
 
 def _group_for(axes: Sequence[Axis], *, has_residue: bool, has_list: bool) -> FilterGroup[N]:
-    """`has_list`: the filters have lists of values that differ, so the loosest bound need not cover the others."""
+    """`has_list`: the filters have different lists of values, so the loosest bound need not cover the others."""
     if has_residue:
         return Listed()
     if not axes:
