@@ -54,6 +54,8 @@ Always true:
 #include <time.h>
 #include <unistd.h>
 
+#include "../_slots.h"
+
 /* As uvloop's: what is read at once, and when a protocol learns that its transport is full, and that it is not. */
 #define READ_BYTES (256 * 1024)
 #define HIGH_BYTES (64 * 1024)
@@ -155,8 +157,6 @@ static struct {
     /* TopicLimit, StallWatch */
     Py_ssize_t l_lent, w_looked_at, w_since, w_timer;
 } at;
-
-#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
 /* --- wires: registration */
 
@@ -713,24 +713,6 @@ static const char *read_publish(const char *from, const char *end, Py_ssize_t pa
     found->payload = from;
     from += found->payload_size;
     return from[0] == '\r' && from[1] == '\n' ? from + 2 : NULL;
-}
-
-static int add_to(PyObject *object, Py_ssize_t offset, Py_ssize_t amount) {
-    PyObject *increment = PyLong_FromSsize_t(amount);
-    if (increment == NULL)
-        return -1;
-    PyObject *sum = PyNumber_Add(SLOT(object, offset), increment);
-    Py_DECREF(increment);
-    if (sum == NULL)
-        return -1;
-    Py_SETREF(SLOT(object, offset), sum);
-    return 0;
-}
-
-static void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
-    PyObject *former = SLOT(object, offset);
-    SLOT(object, offset) = Py_NewRef(value);
-    Py_XDECREF(former);
 }
 
 static int digits_of(Py_ssize_t number, char *into) {
@@ -1595,20 +1577,6 @@ static PyTypeObject PollerType = {
 };
 
 /* --- the module */
-
-static int find_slot(PyObject *type, const char *name, Py_ssize_t *offset) {
-    PyObject *descriptor = PyObject_GetAttrString(type, name);
-    if (descriptor == NULL)
-        return -1;
-    if (Py_TYPE(descriptor) != &PyMemberDescr_Type) {
-        PyErr_Format(PyExc_TypeError, "%s is not a slot of %R", name, type);
-        Py_DECREF(descriptor);
-        return -1;
-    }
-    *offset = ((PyMemberDescrObject *)descriptor)->d_member->offset;
-    Py_DECREF(descriptor);
-    return 0;
-}
 
 /* The hub's own types, whose attributes `publish` reads and changes where they are. */
 static PyObject *learn(PyObject *module, PyObject *args) {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frame import Frame
+    from equipoise.hub.cluster.relays import Relays
     from equipoise.hub.data.ports import LinkEnd, Shell, Wire
     from equipoise.hub.settings import HubSettings
     from equipoise.hub.telemetry.stats import Stats
@@ -66,6 +67,10 @@ class FrameReceiver(Protocol):
     @property
     def incoming(self) -> dict[str, InLink]:
         """By hub, the current generation of its link to this hub."""
+
+    @property
+    def relays(self) -> Relays | None:
+        """The compiled part for plain messages."""
 
 
 class LinkHost(Protocol):

@@ -269,7 +269,7 @@ class LinkSession:
         self._incoming = incoming
         incoming.latest = self
         # The executor of frames; and by hub, the links in use.
-        self._frames, self._heard = receiver.frames, receiver.incoming
+        self._frames, self._heard, self._relays = receiver.frames, receiver.incoming, receiver.relays
         self._reader = RequestReader(core.link_limits)
         self._input_bytes_max = 2 * core.link_limits.payload_bytes_max + ACKNOWLEDGE_BYTES
         self._acknowledged = incoming.offset
@@ -359,6 +359,12 @@ class LinkSession:
         """Execute the frames of a chunk. Raises ProtocolError for anything but valid frames."""
         reader = self._reader
         if not reader.buffered_bytes:
+            done = 0
+            while self._relays is not None and done < len(data) and (size := self._execute_plain(data, done)):
+                done += size
+                yield
+            if done and not (data := data[done:]):
+                return
             commands, size = read_frames(data, reader.limits)
             yield from self._execute_all(commands)
             if not (data := data[size:]):
@@ -370,6 +376,14 @@ class LinkSession:
             raise ProtocolError(reader.error)
         if reader.buffered_bytes > self._input_bytes_max:
             raise ProtocolError("a frame is too long")
+
+    def _execute_plain(self, data: bytes, start: int) -> int:
+        """Have the compiled part execute plain frames from `start` on; return how many bytes they had."""
+        assert self._relays is not None, "there is one"
+        incoming, limits = self._incoming, self._reader.limits
+        return self._relays.execute(
+            incoming.id.hub, incoming, data, start, limits.args_max, limits.payload_bytes_max
+        )
 
     def _execute_all(self, commands: Sequence[Frame | list[bytes]] | Publishes) -> Iterator[None]:
         incoming, hub = self._incoming, self._incoming.id.hub
