@@ -21,7 +21,7 @@ from equipoise.client import Gap
 from equipoise.errors import EquipoiseError
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, RunPhases
-from equipoise.lab.workload.history import Got, LogTrack, SubscriberTrack
+from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
 from equipoise.resp.replies import spell
 
 HOST = "127.0.0.1"

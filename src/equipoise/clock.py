@@ -1,6 +1,6 @@
 """The time of an event loop in seconds, at the finest resolution: hubs and clients measure round trips with it.
 
-Code that only waits asks the loop for the time. On a simulated loop both are the virtual one.
+Code that only waits uses the loop's own time. On a simulated loop both are the virtual time.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class PlanError(MisuseError):
 
 
 class FilterError(MisuseError):
-    """A filter cannot be read, can never match, or is too large: at which byte, and what was expected there."""
+    """A filter cannot be read, can never match, or is too large: at offset `byte`, where `expected` was expected."""
 
     def __init__(self, byte: int, expected: str) -> None:
         super().__init__(f"filter, byte {byte}: expected {expected}")
@@ -91,7 +91,7 @@ class SimulationError(MisuseError):
 
 
 class DeadlockError(SimulationError):
-    """Nothing can ever happen again, yet the main task is not done."""
+    """The simulation has no event left to run, and the main task is not done."""
 
 
 class RunawayError(SimulationError):
@@ -144,7 +144,7 @@ class DisconnectedError(WorldError):
 
 
 class UncertainError(WorldError):
-    """The connection was lost after a message was sent and before its ack, or the hub that took it cannot tell.
+    """The connection was lost after a message was sent and before its ack, or the hub does not know its outcome.
 
     The message may or may not have been delivered. Publish it again only if a duplicate does no harm.
     """
@@ -163,7 +163,7 @@ class BehindError(WorldError):
 
 
 class DiskFullError(WorldError):
-    """The disk is full. Nothing of the refused append is in the file."""
+    """The disk is full. The file contains no part of the refused append."""
 
 
 class DiskFailedError(WorldError):

@@ -10,15 +10,17 @@ from random import Random
 
 import pytest
 
-from bookie.rig import SMALL
+from bookie.rig import SMALL, Rig
 from equipoise.bookie.bookie import Bookie
+from equipoise.bookie.manifest import MANIFEST, segment_name
 from equipoise.bookie.settings import BookieSettings
 from equipoise.disk import DirectoryDisk
-from equipoise.disk.contract import DiskRoom, FixedFile
+from equipoise.disk.contract import DiskRoom, File, FixedFile
 from equipoise.errors import DiskFullError, LedgerError
 from equipoise.ledger.log import OpenLedger
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import BookieFacts
+from equipoise.ledger.wire import Code
 from equipoise.ledger_client.bookie_pool import ReplicationSettings
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.store import MemoryStoreServer, MemoryTree, Tree, open_store
@@ -52,6 +54,54 @@ class SmallDisk(DirectoryDisk):
         return super().allocate(name, size)
 
 
+class FullDisk(DirectoryDisk):
+    """A directory on a disk on which for a while nothing new can be written, but for segments and their indexes."""
+
+    is_full = False
+
+    def open(self, name: str) -> File:
+        if self.is_full and name.startswith(MANIFEST):
+            raise DiskFullError(f"the disk is full: cannot write {name}")
+        return super().open(name)
+
+
+def test_entries_that_follow_a_full_disk_are_there_after_a_restart(tmp_path: Path) -> None:
+    """1. The next segment is allocated. 2. The disk is too full to list it. 3. There is room again."""
+    disk = FullDisk(tmp_path)
+    rig, entries = Rig(disk), 0
+    while rig.engine.segments.has_room(3000):
+        assert rig.add(7, entries, bytes(1000)) == Code.OK
+        entries += 1
+    disk.is_full = True
+    with pytest.raises(DiskFullError):
+        rig.engine.segments.roll()
+    disk.is_full = False
+    for _ in range(20):
+        assert rig.add(7, entries, bytes(1000)) == Code.OK
+        entries += 1
+    again = Rig(disk)
+    assert [again.read(7, entry)[0] for entry in range(entries)] == [Code.OK] * entries
+
+
+@on_uvloop
+async def test_a_segment_that_a_full_disk_kept_is_removed_later(tmp_path: Path) -> None:
+    disk = FullDisk(tmp_path / "b1")
+    async with running_bookie(disk) as (bookie, ledgers):
+        ledger = await ledgers.create(b"t", 1, ONE)
+        while len(bookie.server.engine.segments.sealed) < 3:
+            assert not isinstance(await _append(ledger), LedgerError)
+        await ledger.close()
+        await ledgers.delete(ledger.ledger)
+        files = {segment_name(segment.number) for segment in bookie.server.engine.segments.sealed}
+        disk.is_full = True
+        with pytest.raises(DiskFullError):
+            await bookie.collect()
+        disk.is_full = False
+        await bookie.collect()
+        assert not bookie.server.engine.segments.sealed
+        assert files.isdisjoint(disk.names())
+
+
 class Filled:
     def __init__(self, disk: SmallDisk, bookie: Bookie, ledgers: BookieLedgers) -> None:
         self.disk, self.bookie, self.ledgers = disk, bookie, ledgers
@@ -69,12 +119,10 @@ async def _append(ledger: OpenLedger) -> int | LedgerError:
 
 
 @asynccontextmanager
-async def filled_bookie(folder: Path) -> AsyncIterator[Filled]:
-    """A bookie to which a client has appended until there was no room."""
+async def running_bookie(disk: DirectoryDisk) -> AsyncIterator[tuple[Bookie, BookieLedgers]]:
     server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time))
     await server.start()
     store = await open_store(f"eqs://127.0.0.1:{server.port}")
-    disk = SmallDisk(folder / "b1")
     settings = BookieSettings(segment_bytes=SMALL.segment_bytes, room_interval_s=0.005)
     bookie = Bookie(
         BookieFacts(name="b1", host="127.0.0.1", port=0), disk, store, Tree(), Random(2), settings
@@ -84,10 +132,7 @@ async def filled_bookie(folder: Path) -> AsyncIterator[Filled]:
     ledgers = BookieLedgers(store, Tree(), Random(1), settings=BRIEF)
     await ledgers.start()
     try:
-        ledger = await ledgers.create(b"t", 1, ONE)
-        while not isinstance(await _append(ledger), LedgerError):
-            pass
-        yield Filled(disk, bookie, ledgers)
+        yield bookie, ledgers
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -95,6 +140,17 @@ async def filled_bookie(folder: Path) -> AsyncIterator[Filled]:
         await bookie.stop()
         await store.close()
         await server.stop()
+
+
+@asynccontextmanager
+async def filled_bookie(folder: Path) -> AsyncIterator[Filled]:
+    """A bookie to which a client has appended until there was no room."""
+    disk = SmallDisk(folder / "b1")
+    async with running_bookie(disk) as (bookie, ledgers):
+        ledger = await ledgers.create(b"t", 1, ONE)
+        while not isinstance(await _append(ledger), LedgerError):
+            pass
+        yield Filled(disk, bookie, ledgers)
 
 
 @on_uvloop

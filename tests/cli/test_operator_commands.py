@@ -116,6 +116,25 @@ def test_the_history_tells_who_did_what_and_why(system: System) -> None:
     ]
 
 
+def test_how_a_rate_limit_is_split_is_shown_with_the_plan_and_its_changes(system: System) -> None:
+    for shares in ("70,30", "60,40"):
+        system.run("replicate", "told", "--mode", "all-subscribers", "--hubs", "h1,h2", "--shares", shares)
+    latest, *_ = system.json("plan", "history")
+    entry = latest["entries"][0]["entry"]
+    assert (entry["shares"], entry["bursts"], entry["seats"], entry["order"]) == ([0.6, 0.4], [], [], 0)
+    assert "told to h1 h2 (all-subscribers, shares 60 40 %), pinned" in system.run("plan", "history")
+    version = latest["version"]
+    assert system.run("plan", "diff", str(version - 1), str(version)) == (
+        "~ told to h1 h2 (all-subscribers, shares 60 40 %), pinned "
+        "(was h1 h2 (all-subscribers, shares 70 30 %), pinned)\n"
+    )
+    system.run("topics", "set", "told", "--rate", "100/s")
+    # What an operator has asked for, too.
+    line = system.run("plan", "history", "--limit", "1").splitlines()[1]
+    assert "specs " in line and line.rstrip().endswith("operator")
+    system.run("topics", "set", "told", "--rate", "")
+
+
 def test_a_topic_is_replicated_over_hubs(system: System) -> None:
     system.run("replicate", "hot", "--mode", "all-publishers", "--hubs", "h2,h1")
     shown = system.json("topics", "show", "hot")
@@ -183,6 +202,14 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (
             ("replicate", "t", "--mode", "all-publishers", "--hubs", "h1,h2", "--tree", "h2=h1"),
             "for mode content",
+        ),
+        (
+            ("replicate", "t", "--mode", "all-subscribers", "--hubs", "h1,h2", "--shares", "70,nan"),
+            "together they are 100",
+        ),
+        (
+            ("replicate", "t", "--mode", "all-subscribers", "--hubs", "h1,h2", "--shares", "0,100"),
+            "each is above 0",
         ),
         (("replicate", "t", "--mode", "content", "--hubs", "h1"), "no edge"),
         (("replicate", "t", "--mode", "content", "--hubs", "h1,h2", "--tree", "h2=h9"), "names h9"),

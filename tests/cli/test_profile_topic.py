@@ -37,6 +37,13 @@ def test_too_little_data_is_said(tmp_path: Path) -> None:
     assert "warning: too little data" in done.output
 
 
+@pytest.mark.parametrize("lines", ["", "1.0,p,1\n"])
+def test_without_arrivals_no_limit_is_proposed(tmp_path: Path, lines: str) -> None:
+    (tmp_path / "trace.csv").write_text(lines)
+    done = runner.invoke(app, ["topic", "t", "--trace", str(tmp_path / "trace.csv")])
+    assert "warning: too little data" in done.output and "rate" not in done.output
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

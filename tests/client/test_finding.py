@@ -432,7 +432,7 @@ def test_a_gateway_whose_connection_was_lost_is_connected_to_anew_and_goes_on_le
                 scene.sim.reset_connections("client", "gw")
                 await asyncio.sleep(40.0)
             # Longer than its last word holds, and the client has not had to look for its place by itself.
-            assert finder_of(bus).guide.is_heard and finder_of(bus).samples == 0
+            assert finder_of(bus).guide.has_replied and finder_of(bus).samples == 0
 
     play(story)
 

@@ -27,6 +27,8 @@ def test_overrides_go_on_top_of_the_given_settings() -> None:
         ({"in_flight_messages_max": 0}, "`$.in_flight_messages_max`"),
         ({"in_flight_messages_max": "9"}, "`$.in_flight_messages_max`"),
         ({"name": "two words"}, "`$.name`"),
+        ({"group": "x" * 257}, "`$.group`"),
+        ({"group": "é" * 129}, "group must not exceed 256 bytes"),
         ({"payload_bytes_max": 2**25}, "payload_bytes_max must not exceed in_flight_bytes_max"),
         ({"reconnect_first_s": 9}, "reconnect_first_s must not exceed reconnect_max_s"),
         ({"tls_cert_file": "x"}, "go together"),

@@ -95,9 +95,41 @@ def test_a_fit_that_fails_leaves_what_was_known_and_says_why() -> None:
         world.answer = SplitFit(0.0, hubs=2, latency_s=0.0006, is_within=True, is_confirmed=True, order=4)
         await world.look(2 * BROKEN_VIEWS)
         world.answer = PipelineError("the JVM is gone")
-        await world.look(int(REFIT_S) + 10)
-        for fit in world.memory.fits.values():
+        world.now += REFIT_S
+        await world.look(2)
+        assert len(world.asked) == 4
+        for name, fit in world.memory.fits.items():
             assert (fit.hubs, fit.order, fit.is_confirmed, fit.note) == (2, 4, True, "the JVM is gone")
+            assert world.fits.doubt(name, fit) == "the JVM is gone"
+        # An attempt that has failed is repeated as soon as any other, not after the time of one that was judged.
+        await world.look(int(RETRY_S) + 10)
+        assert len(world.asked) == 6
+
+    asyncio.run(scenario())
+
+
+def test_a_limit_that_is_broken_again_after_its_split_was_confirmed_has_its_reason_shown() -> None:
+    """
+    1. A split is confirmed: nothing is left to be said.
+    2. Groups change their phases, and the limit is broken again. The split stays.
+    3. What is shown says so until the next fit is due, and then that it is under way.
+    """
+
+    async def scenario() -> None:
+        world = World()
+        world.answer = SplitFit(100.0, hubs=2, latency_s=0.0006, is_within=True, is_confirmed=True)
+        assert "not broken long enough" in world.fits.doubt(b"t1", None)
+        await world.look(2 * BROKEN_VIEWS)
+        await world.look(1, latency_s=0.0005)
+        assert world.fits.doubt(b"t1", world.memory.fits[b"t1"]) == ""
+        await world.look(BROKEN_VIEWS)
+        assert "arrivals have changed" in world.fits.doubt(b"t1", world.memory.fits[b"t1"])
+        assert len(world.asked) == 2
+        world.now += REFIT_S
+        view = world.seen(0.004)
+        world.fits.look(view, LATE, world.memory, publication_us=5.0, delivery_us=2.0)
+        asked = world.fits.asked
+        assert asked is not None and "being recorded" in world.fits.doubt(asked, world.memory.fits[asked])
 
     asyncio.run(scenario())
 

@@ -379,7 +379,7 @@ def test_no_peer_has_two_requests_unanswered_and_news_are_a_second_apart(seed: i
             owed[peer] = now
             if len(words) == 3 and not step.guide:
                 assert links[peer]
-                assert now - told_at.get(peer, -9.0) >= 1.0 or finder.guide.is_heard
+                assert now - told_at.get(peer, -9.0) >= 1.0 or finder.guide.has_replied
                 told_at[peer] = now
         for peer in [peer for peer in owed if rng.random() < 0.5]:
             rtt_s = now - owed.pop(peer)
@@ -437,7 +437,7 @@ def test_a_late_answer_of_the_former_gateway_is_not_taken_for_the_new_ones() -> 
     made.gateway = None
     made.finder.use_gateway("gw-2:1", made.now)
     made.finder.guide_answered("gw-1:1", Coordinate((1.0,) * 8, 0.0, 0.0).to_bytes(), 0.001, made.now)
-    assert not made.finder.guide.is_heard
+    assert not made.finder.guide.has_replied
 
 
 def test_one_slow_answer_of_a_gateway_is_a_busy_moment() -> None:

@@ -8,18 +8,18 @@ from equipoise.errors import SettingsError
 from equipoise.hub import HubSettings
 from equipoise.hub.membership.process import check_reachable
 from equipoise.hub.membership.settings import MembershipSettings
-from equipoise.model.address import check_tellable, joined, split_address
+from equipoise.model.address import check_advertisable, joined, split_address
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "0", "*", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0"])
 def test_every_address_is_one_to_listen_on_and_none_to_tell(host: str) -> None:
     with pytest.raises(SettingsError, match=r"with --advertise HOST$"):
-        check_tellable(host, who="controller", option="--advertise HOST")
+        check_advertisable(host, who="controller", option="--advertise HOST")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "10.0.0.5", "db7", "db7.example", "localhost"])
 def test_an_address_that_somebody_can_dial_may_be_told(host: str) -> None:
-    check_tellable(host, who="controller", option="--advertise HOST")
+    check_advertisable(host, who="controller", option="--advertise HOST")
 
 
 @pytest.mark.parametrize(

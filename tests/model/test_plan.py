@@ -269,7 +269,7 @@ def split(*shares: int, depths: tuple[int, ...] = ()) -> Entry:
 
 
 def test_shares_of_depth_go_with_shares_of_rate() -> None:
-    with pytest.raises(PlanError, match="shares of depth and none of rate"):
+    with pytest.raises(PlanError, match="shares of burst and none of rate"):
         Entry(b"t", ("a", "b"), Mode.ALL_SUBSCRIBERS, depths=(500_000, 500_000))
     with pytest.raises(PlanError, match="one per home"):
         split(500_000, 500_000, depths=(1_000_000,))

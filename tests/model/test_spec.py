@@ -85,6 +85,9 @@ def test_a_spec_is_found_exactly_if_one_matches(patterns: list[bytes], topic: by
         {"quantile": 1.0},
         {"quantile": 0.0},
         {"rate_per_s": 0},
+        {"rate_per_s": math.nan},
+        {"rate_per_s": math.inf},
+        {"rate_per_s": 10, "burst_messages": 10_000_001},
         {"burst_messages": 5},
         {"rate_per_s": 10, "burst_messages": 0},
         {"site": ""},
@@ -93,6 +96,11 @@ def test_a_spec_is_found_exactly_if_one_matches(patterns: list[bytes], topic: by
 def test_a_spec_that_means_nothing_cannot_be_made(fields: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
         TopicSpec(**({"pattern": b"*"} | fields))
+
+
+def test_a_rate_just_above_the_bound_is_named_as_it_was_given() -> None:
+    with pytest.raises(SettingsError, match=r"rate 10000001/s: it must be between 0\.001 and 10000000"):
+        TopicSpec(pattern=b"*", rate_per_s=10_000_001)
 
 
 @pytest.mark.parametrize("quorums", [(2, 3, 2), (3, 2, 3), (3, 3, 0)])

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
@@ -15,6 +16,7 @@ from equipoise.coordinates import Coordinate
 from equipoise.pipeline.sliding_window import WindowedView
 from equipoise.telemetry import arrow_schema
 from equipoise.view.codec import from_tables
+from equipoise.view.schema import LimitUse
 from equipoise.view.view import View
 from pipeline.places import SETTINGS, HubFacts, TopicLocations, random_place, random_sides, read_whereabouts
 
@@ -115,7 +117,9 @@ def _random_topic(rng: random.Random, name: bytes, at_us: int, window_us: int) -
     counts = ("publications", "deliveries", "bytes_in", "bytes_out", "ingress_bytes", "egress_bytes")
     values: Record = {name: rng.randrange(1000) for name in counts}
     values |= {"backlog_bytes_max": rng.randrange(10_000), "queue_us_max": rng.randrange(100_000)}
-    values["throttle_us_max"] = rng.choice((None, rng.randrange(1000)))
+    # Most topics have no rate limit.
+    for column in ("throttle_us_max", "limit_drained", "limit_waiting", "limit_refused"):
+        values[column] = rng.choice((None, None, rng.randrange(1000)))
     values |= random_sides(rng)
     # Most clients say where they are; of some hubs' nobody knows.
     for side, most in (("publishers", 5), ("subscribers", 50)):
@@ -162,6 +166,11 @@ def _same_row(one: Any, other: Any) -> None:
         ours, theirs = getattr(one, part.name), getattr(other, part.name)
         if isinstance(ours, Coordinate):
             ours, theirs = ours.numbers, theirs.numbers
+        if part.name == "limited_at":
+            assert ours.keys() == theirs.keys()
+            ours, theirs = (
+                tuple(chain.from_iterable(use[hub] for hub in sorted(use))) for use in (ours, theirs)
+            )
         if isinstance(ours, float | tuple | dict):
             assert ours == pytest.approx(theirs, rel=1e-12, abs=0.0, nan_ok=True), (one.name, part.name)
         else:
@@ -215,6 +224,9 @@ class PlainReading:
             "backlog_bytes_max": max(record["backlog_bytes_max"] for record in every),
             "queue_delay_s": max(record["queue_us_max"] for record in every) / SECOND_US,
             "throttle_delay_s": max(record["throttle_us_max"] or 0 for record in every) / SECOND_US,
+            "limit_refused_per_s": self._rate(hubs, lambda record: record["limit_refused"] or 0),
+            "limit_drained": max(record["limit_drained"] or 0 for record in every),
+            "limit_waiting": sum(record["limit_waiting"] or 0 for record in present),
             "out_bytes_trend": sum(self._trend(hub, records) for hub, records in hubs.items()),
         }
 
@@ -239,6 +251,20 @@ class PlainReading:
     def through(self, name: bytes) -> dict[str, float]:
         """What each hub carries of the topic, in bytes per second."""
         return {hub: self._rate({hub: records}, _sent) for hub, records in self.topic_records[name].items()}
+
+    def limited_at(self, name: bytes) -> dict[str, LimitUse]:
+        """What each hub did with its share of the topic's envelope, of those where a message needed a token."""
+        found = {
+            hub: LimitUse(
+                self._rate({hub: records}, lambda record: record["publications"]),
+                max(record["limit_drained"] or 0 for record in records),
+                records[-1]["limit_waiting"] or 0,
+                self._rate({hub: records}, lambda record: record["limit_refused"] or 0),
+                max(record["throttle_us_max"] or 0 for record in records) / SECOND_US,
+            )
+            for hub, records in self.topic_records[name].items()
+        }
+        return {hub: use for hub, use in found.items() if any(use[1:])}
 
     def hub(self, name: str) -> dict[str, float]:
         records = self.hub_records[name]

@@ -84,6 +84,10 @@ def test_a_view_is_what_a_plain_reading_of_the_records_says(seed: int) -> None:
         )
         for hub, share in shares.items():
             assert row.carried_by[hub] == pytest.approx(max(share, 1e-12), rel=1e-6)
+        uses = reading.limited_at(row.name)
+        assert row.limited_at.keys() == uses.keys()
+        for hub, use in uses.items():
+            assert row.limited_at[hub] == pytest.approx(use)
     for hub_row in view.hub_rows():
         agrees(hub_row, reading.hub(hub_row.name))
         assert hub_row.coordinate == reading.coordinate(hub_row.name)

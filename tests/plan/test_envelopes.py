@@ -139,6 +139,9 @@ def test_a_home_that_lacks_tokens_which_another_has_wakes_the_planner() -> None:
     late = used(topic("t", 0.5, "a", "b"), (100.0, 10.0, 80.0), (200.0, 30.0, 0.0))
     assert planner.wakes(view([late], HUBS), SPECS, settled(HUBS))
     assert not planner.wakes(view([late], HUBS), SPECS, settled(HUBS, shares_s={b"t": 99.0}))
+    # What waits at a hub that forwards it waits for the homes' tokens.
+    relayed = used(topic("t", 0.5, "a", "b", "c"), (100.0, 0.0, 0.0), (200.0, 30.0, 0.0), (0.0, 0.0, 80.0))
+    assert not planner.wakes(view([relayed], HUBS), SPECS, settled(HUBS))
     # Where every home lacks them, its publishers send more than the envelope has: no share would help.
     all_late = used(topic("t", 0.5, "a", "b"), (100.0, 10.0, 80.0), (200.0, 30.0, 90.0))
     assert not planner.wakes(view([all_late], HUBS), SPECS, settled(HUBS))

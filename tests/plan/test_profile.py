@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.plan import PlannerSettings
-from equipoise.plan.memory import HubNoise, HubProfile, HubSample, heard, updated_profile
+from equipoise.plan.memory import HubNoise, HubProfile, HubSample, updated_noise, updated_profile
 
 SETTINGS = PlannerSettings()
 
@@ -103,7 +103,7 @@ def heard_all(seconds: list[float]) -> HubNoise:
     for end in range(10, len(seconds) + 1):
         window = np.array(seconds[end - 10 : end])
         at = np.arange(10) - 4.5
-        noise = heard(noise, float(window.mean()), 10 * float(at @ window / (at @ at)), 1.0)
+        noise = updated_noise(noise, float(window.mean()), 10 * float(at @ window / (at @ at)), 1.0)
     return noise
 
 
@@ -126,7 +126,7 @@ def test_a_step_does_not_make_the_planner_deaf() -> None:
 
 def test_one_second_that_stands_out_is_no_growth_and_a_step_is() -> None:
     base, step = 0.5, 0.8
-    first = heard(heard_all([base] * 60), base + step / 10, 0.0, 1.0)
+    first = updated_noise(heard_all([base] * 60), base + step / 10, 0.0, 1.0)
     # The next second is back to normal: the mean stays where it is. Or it is not: the mean goes on.
     assert not first.is_growing(base + step / 10, base + step, 0.1)
     assert first.is_growing(base + 2 * step / 10, base + step, 0.1)

@@ -103,6 +103,14 @@ def test_what_became_of_shares_of_envelopes_comes_along() -> None:
     back = from_tables(1.0, to_tables(made))
     assert back.topic(b"t").limited_at == uses
     assert back.limited.keys() == {b"t"}
+    told = LimitUse(1.0, 2.0, 3.0, 4.0, 0.5)
+    assert View.of(1.0, [TopicView(name=b"t", limited_at={"h1": told})]).limited == {b"t": {"h1": told}}
+    # A newer pipeline may say more of each hub.
+    tables = to_tables(made)
+    at = tables.carried.column_names.index("limit_use")
+    more = [None if one is None else [*one, 9.0] for one in tables.carried.column("limit_use").to_pylist()]
+    longer = tables.carried.set_column(at, tables.carried.schema.field(at), [more])
+    assert from_tables(1.0, ViewTables(tables.topics, tables.hubs, longer)).topic(b"t").limited_at == uses
     # An older pipeline does not say it.
     tables = to_tables(made)
     older = ViewTables(tables.topics, tables.hubs, tables.carried.drop_columns(["limit_use"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.stream.parts import Dependency, Messages, Opened
+from equipoise.stream.parts import Dependency, Ended, Messages, Opened
 from equipoise.stream.position import Position
 from equipoise.stream.relay import Arrival, Switch
 
@@ -188,3 +188,23 @@ def test_a_dependency_of_the_next_home_comes_behind_the_present_epoch_and_before
     relay.advance()
     assert relay.taken[2:] == [Position(6, 1)]
     assert not relay.pending
+
+
+@pytest.mark.parametrize(
+    ("source", "parts", "will_end"),
+    [
+        ("h1", [Dependency(b"", 3, 7), messages(5, 11)], True),
+        # The hub has left the lane, and receives no end of it.
+        (None, [Dependency(b"", 3, 7), messages(5, 11)], False),
+        (None, [Dependency(b"", 3, 7), messages(5, 11), Ended(5, 11)], True),
+        ("h1", [], False),
+    ],
+)
+def test_an_end_is_awaited_behind_waiting_parts_from_a_hub_that_sends_it(
+    source: str | None, parts: list[Dependency | Messages | Ended], will_end: bool
+) -> None:
+    relay = RelayEngine(Position(5, 10))
+    relay.source = source
+    for part in parts:
+        relay.receive("h1", part)
+    assert relay.will_end is will_end

@@ -199,6 +199,7 @@ def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
             "access_delay_s_max": 0.0,
             "fit": None,
             "seat_order": 0,
+            "hubs": [],
         }
 
     play(scenario, token=TOKEN)

@@ -96,6 +96,23 @@ class Bookie:
         security = self._security
         judge = None if security is None else partial(judge_login, self._store, self._tree)
         self._server = BookieServer(self._disk, engine, judge, loop_sync_s=self.settings.loop_sync_s)
+        try:
+            await self._serve(listen_host, listen_port, manifest)
+        except BaseException:
+            # A later start binds the same port.
+            await self.server.close()
+            raise
+        log.info(
+            "bookie %s at %s:%d has %d ledgers in %d segments",
+            self.facts.name,
+            self.facts.host,
+            self.facts.port,
+            len(engine.ledgers),
+            len(engine.segments.sealed),
+        )
+
+    async def _serve(self, listen_host: str, listen_port: int | None, manifest: Manifest) -> None:
+        security = self._security
         self._look_at_room()
         port = await self.server.bind(
             listen_host,
@@ -106,14 +123,6 @@ class Bookie:
         self._update(port=self.facts.port or port, directory=manifest.salt)
         await self._register()
         await self.server.accept()
-        log.info(
-            "bookie %s at %s:%d has %d ledgers in %d segments",
-            self.facts.name,
-            self.facts.host,
-            self.facts.port,
-            len(engine.ledgers),
-            len(engine.segments.sealed),
-        )
 
     async def run(self) -> None:
         """Serve. Raises DiskFailedError once a sync has failed."""
@@ -229,13 +238,17 @@ class Bookie:
                 self._changed.set()
 
     async def _watch_draining(self) -> None:
-        async with self._bookies.watch_draining(self.facts.name) as watch:
-            while True:
-                with suppress(StoreError):
-                    self.server.engine.is_draining = await self._bookies.is_draining(self.facts.name)
-                    if self.server.engine.is_read_only != self.facts.is_read_only:
-                        self._changed.set()
-                await watch.changed()
+        while True:
+            try:
+                async with self._bookies.watch_draining(self.facts.name) as watch:
+                    while True:
+                        self.server.engine.is_draining = await self._bookies.is_draining(self.facts.name)
+                        if self.server.engine.is_read_only != self.facts.is_read_only:
+                            self._changed.set()
+                        await watch.changed()
+            except StoreError as error:
+                log.warning("draining: %s", error)
+            await asyncio.sleep(_RETRY_S)
 
     async def _report(self) -> None:
         """Report free space and sync time to the store, for operators and for placement."""
@@ -285,7 +298,7 @@ class Bookie:
                         started = True
                     if await restore_entries(self.server, pool, self._ledgers, self.facts.name):
                         break
-                except StoreError as error:
+                except (StoreError, DiskFullError) as error:
                     log.warning("repair postponed: %s", error)
                 await asyncio.sleep(_RETRY_S)
         finally:
@@ -335,5 +348,10 @@ class Bookie:
             segment.is_kept = True
             return
         engine.segments.detach(segment)
-        await self.server.in_thread(engine.segments.remove, segment)
+        try:
+            await self.server.in_thread(engine.segments.remove, segment)
+        except DiskFullError:
+            # The next collection tries again.
+            engine.segments.attach(segment)
+            raise
         log.info("segment %d is removed, %.0f %% of it was live", segment.number, 100 * share)

@@ -11,7 +11,7 @@ Always true:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -173,15 +173,23 @@ class Segments:
     def roll(self) -> None:
         """Seal the open segment and continue in a new one. Raises DiskFullError without a change."""
         self.prepare()
-        assert self._spare is not None, "a spare segment was allocated"
-        self._seal()
-        self.open, self._spare = self._spare, None
-        self._list_open()
+        spare = self._spare
+        assert spare is not None, "a spare segment was allocated"
+        sealed = self._sealed_open()
+        try:
+            # Listed before it is used: a start removes segments that are not listed.
+            self._save([*self.sealed, sealed], [SegmentState(spare.number)])
+        except BaseException:
+            sealed.index.close()
+            raise
+        # A new list: the event loop may be iterating over the old one.
+        self.sealed = [*self.sealed, sealed]
+        self.open, self._spare = spare, None
 
     def close(self) -> None:
         """Seal the open segment: after a clean stop, damage cannot be mistaken for a torn tail."""
-        self._seal()
-        self._save()
+        self.sealed = [*self.sealed, self._sealed_open()]
+        self._save(self.sealed)
         for segment in self.sealed:
             segment.index.close()
             segment.file.close()
@@ -190,9 +198,13 @@ class Segments:
         """Stop reading from this segment. Call in the event loop, before `remove`."""
         self.sealed = [each for each in self.sealed if each is not segment]
 
+    def attach(self, segment: SealedSegment) -> None:
+        """Read from a detached segment again, which could not be removed."""
+        self.sealed = sorted([*self.sealed, segment], key=lambda each: each.number)
+
     def remove(self, segment: SealedSegment) -> None:
-        """Free the space of a detached segment."""
-        self._save([SegmentState(self.open.number)])
+        """Free the space of a detached segment. Raises DiskFullError without a change."""
+        self._list_open()
         segment.index.close()
         segment.file.close()
         self._delete_files(segment)
@@ -203,7 +215,7 @@ class Segments:
         for segment in self.sealed:
             segment.damage = ()
         self.has_doubt = False
-        self._save([SegmentState(self.open.number)])
+        self._list_open()
 
     # --- inside
 
@@ -271,19 +283,18 @@ class Segments:
             raise DamagedError(index_name(number), "it is missing")
         return SegmentIndex(self._disk, index_name(number), number)
 
-    def _seal(self) -> None:
-        segment = self.open
-        sealed = self._indexed(SegmentState(segment.number, segment.end), segment)
-        # A new list: the event loop may be iterating over the old one.
-        self.sealed = [*self.sealed, sealed]
+    def _sealed_open(self) -> SealedSegment:
+        """The open segment with its index; it stays the open one."""
+        return self._indexed(SegmentState(self.open.number, self.open.end), self.open)
 
     def _list_open(self) -> None:
-        self._save([SegmentState(self.open.number)])
+        self._save(self.sealed, [SegmentState(self.open.number)])
 
-    def _save(self, more: list[SegmentState] | None = None) -> None:
-        states = [SegmentState(each.number, each.end, each.damage) for each in self.sealed]
-        self.manifest = msgspec.structs.replace(self.manifest, segments=(*states, *(more or ())))
-        save_manifest(self._disk, self.manifest)
+    def _save(self, sealed: Sequence[SealedSegment], more: Sequence[SegmentState] = ()) -> None:
+        states = [SegmentState(each.number, each.end, each.damage) for each in sealed]
+        manifest = msgspec.structs.replace(self.manifest, segments=(*states, *more))
+        save_manifest(self._disk, manifest)
+        self.manifest = manifest
 
 
 # Read size around sectors that cannot be read.

@@ -10,6 +10,7 @@ import typer
 
 from equipoise.cli.support.store_options import AsJson, ClusterRecords, Region, StoreUrl, run
 from equipoise.cli.support.tables import name_of, show_json, show_table
+from equipoise.limits import PARTS
 from equipoise.model import (
     WEIGHT_NORMAL,
     Entry,
@@ -18,6 +19,7 @@ from equipoise.model import (
     Placement,
     Plan,
     PlanChange,
+    Reason,
     Why,
     diff,
 )
@@ -57,7 +59,7 @@ def show(
             typer.echo()
             show_table(
                 ("TOPIC", "MODE", "HOMES"),
-                [(name_of(e.topic), e.mode.value, " ".join(e.homes)) for e in entries[:limit]],
+                [(name_of(e.topic), _mode_words(e), " ".join(e.homes)) for e in entries[:limit]],
             )
         if len(entries) > limit:
             typer.echo(f"and {len(entries) - limit:,} more entries: use --limit, or --json for all")
@@ -164,7 +166,16 @@ def entry_facts(entry: Entry) -> dict[str, Any]:
         "homes": list(entry.homes),
         "is_pinned": entry.is_pinned,
         "tree": entry.followed,
+        "shares": _ratios(entry.shares),
+        "bursts": _ratios(entry.depths),
+        "seats": _ratios(entry.seats),
+        "order": entry.order,
     }
+
+
+def _ratios(parts: tuple[int, ...]) -> list[float]:
+    """Of a split, in the order of the homes; empty: as the parts before, shares in equal parts."""
+    return [part / PARTS for part in parts]
 
 
 def placement_words(placement: Placement, entry: Entry | None) -> str:
@@ -214,7 +225,8 @@ def _when(committed: Committed) -> str:
 
 def _whys(change: PlanChange) -> str:
     whys = [*(part.why for part in change.members), *(part.why for part in change.entries)]
-    return "; ".join(dict.fromkeys(_why_words(why) for why in whys)) or "access"
+    # Versions of access rules and specs change without a reason of their own: an operator has changed what they count.
+    return "; ".join(dict.fromkeys(_why_words(why) for why in whys)) or Reason.OPERATOR.value
 
 
 def _why_words(why: Why) -> str:
@@ -239,5 +251,18 @@ def _entry_words(part: EntryChange) -> str:
 def _place(entry: Entry | None) -> str:
     if entry is None:
         return "the ring"
-    words = entry.homes[0] if len(entry.homes) == 1 else f"{' '.join(entry.homes)} ({entry.mode.value})"
+    words = entry.homes[0]
+    if len(entry.homes) > 1:
+        words = f"{' '.join(entry.homes)} ({_mode_words(entry)})"
     return f"{words}, pinned" if entry.is_pinned else words
+
+
+def _mode_words(entry: Entry) -> str:
+    """The mode, and how a rate limit and the publishers are split among the homes, as far as the entry says it."""
+    words = [entry.mode.value]
+    for name, parts in (("shares", entry.shares), ("bursts", entry.depths), ("seats", entry.seats)):
+        if parts:
+            words.append(f"{name} {' '.join(f'{100 * part / PARTS:.3g}' for part in parts)} %")
+    if entry.order:
+        words.append(f"order {entry.order}")
+    return ", ".join(words)

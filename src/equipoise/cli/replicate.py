@@ -123,7 +123,8 @@ def _parts(text: str) -> tuple[int, ...]:
         percents = [float(part) for part in text.split(",")]
     except ValueError as problem:
         raise SettingsError(f"--shares {text}: give one number per home, such as 50,30,20") from problem
-    if abs(sum(percents) - 100.0) > 1e-6 or min(percents) <= 0:
+    # Written so that it refuses what is not a number, too.
+    if not (min(percents) > 0 and abs(sum(percents) - 100.0) <= 1e-6):
         raise SettingsError(f"--shares {text}: each is above 0, and together they are 100")
     parts = [max(1, int(percent * PARTS / 100)) for percent in percents[1:]]
     return (PARTS - sum(parts), *parts)

@@ -3,7 +3,7 @@
     async with equipoise.connect("equipoise://localhost") as bus:
         await bus.publish("scores", "3:1")
 
-Which link serves a topic is decided in routing.py.
+routing/ decides which link serves a topic.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def connect(
 ) -> Bus:
     """A bus for the hub at `url`; it connects when it is entered with `async with`.
 
-    With several hosts in the URL the first that answers is taken, then and whenever its hub is lost.
+    With several hosts in the URL, the first that replies is used, and again after each loss of its hub.
 
-    `overrides` are fields of ClientSettings, on top of `settings`. `tls` replaces the context that the tls_*
-    settings would give. `rng` decides the jitter of reconnections and the names of links, so no two
-    buses may draw the same numbers: the hub takes them for one client. Raises AddressError and SettingsError.
+    `overrides` are fields of ClientSettings, on top of `settings`. `tls` replaces the context of the tls_* settings.
+    `rng` determines the jitter of reconnections and the names of links, so no two buses may have equal sequences: a hub
+    would treat them as one client. Raises AddressError and SettingsError.
     """
     parsed = parse_url(url)
     chosen = make_settings(settings, overrides)
@@ -68,23 +68,23 @@ class Bus:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection to a hub of the URL now. It may be gone the next moment."""
+        """Whether a hub of the URL is connected now. The connection may be lost at any time."""
         return self._routing.base.connection is not None
 
     @property
     def coordinate(self) -> Coordinate | None:
-        """Where this client is in the network; `distance_s` of two estimates the round trip between them.
+        """The network coordinate of this client; `distance_s` of two estimates the round trip between them.
 
-        None while that is not known, and where `coordinate_enabled` is False.
+        None while it is unknown, and if `coordinate_enabled` is False.
         """
         agent = self._routing.coordinate_agent
         return None if agent is None else agent.coordinate
 
     async def use_gateway(self, address: str | None, *, timeout_s: float | None = None) -> bool:
-        """From now on this client reaches the network through the gateway at `host:port`; None: through none.
+        """Use the gateway at `host:port` for the network from now on; None: no gateway.
 
-        Its place is the gateway's, with the way there added, and the hubs in use learn it at once. Returns whether the
-        gateway has answered in time; if not, it goes on being asked. Raises AddressError.
+        The client's coordinate is then the gateway's, with the round trip to it added; the hubs in use receive it at
+        once. Returns whether the gateway has replied in time; if not, the client retries. Raises AddressError.
         """
         self._check_open()
         if address is not None and parse_address(address.encode()) is None:
@@ -114,7 +114,7 @@ class Bus:
         if error is None:
             await self.close()
         else:
-            # A program that fails or is cancelled does not wait for receipts; what was sent still leaves.
+            # A program that fails or is cancelled does not wait for receipts; queued publishes are still sent.
             self._is_closed = True
             await self._close()
 
@@ -147,12 +147,12 @@ class Bus:
     async def publish(self, topic: Name, payload: Payload, *, timeout_s: float | None = None) -> Receipt:
         """Publish and wait for the receipt. Waits for room in the window, and for a reconnection, in order.
 
-        While the topic is above its rate limit the time-out stands still; the hub refuses what it lets wait no longer.
+        While the topic is above its rate limit the time-out is paused; the hub rejects messages that wait too long.
         Raises LimitError, RefusedError (DeniedError if it is about permission), DisconnectedError or
         BackloggedError if it was not sent in time, UncertainError if it was sent and no receipt came. When
         cancelled, the message may or may not have been sent.
 
-        To a durable topic it is sent again, within the time-out, until there is a receipt, and is in the log once. The
+        A message to a durable topic is resent, within the time-out, until there is a receipt, and is stored once. The
         receipt then has its position and its id.
         """
         name, data = encode_name(topic), self._encode(payload)
@@ -164,7 +164,7 @@ class Bus:
         return _receipt(await self._publishing.submit(name, frame, len(data), patience_s))
 
     def publish_nowait(self, topic: Name, payload: Payload) -> None:
-        """Publish without receipt. What goes wrong later is raised by the next `flush` or by `close`.
+        """Publish without receipt. The next `flush` or `close` raises later errors.
 
         Raises LimitError, DisconnectedError without a connection, BackloggedError when the window is full.
         """
@@ -176,9 +176,9 @@ class Bus:
         self._publishing.submit_nowait(name, encode_publish(name, data), len(data))
 
     async def flush(self, *, timeout_s: float | None = None) -> None:
-        """Wait until everything published so far has been acknowledged by the hub it went to.
+        """Wait until the hubs have acknowledged everything published so far.
 
-        While a topic is above its rate limit the time-out stands still.
+        While a topic is above its rate limit the time-out is paused.
         Raises the first failure among publishes without receipt since the last flush.
         """
         self._check_open()
@@ -210,19 +210,19 @@ class Bus:
     ) -> Subscription | DurableSubscription:
         """Subscribe to topics by name; see Subscription.
 
-        `where` is a filter, such as `symbol = 'YHOO' and volume > 150`: only messages that it matches come. The hub
-        refuses one that it cannot read with a RefusedError, when the subscription starts.
+        `where` is a filter, such as `symbol = 'YHOO' and volume > 150`: only matching messages are delivered. The hub
+        rejects an invalid filter with a RefusedError when the subscription starts.
 
-        `durable` names a durable subscription to one topic: it goes on where it left off, in whichever process; see
-        DurableSubscription. Several subscribers with names of their own share the messages of a `group`. `start` says
-        where a new one begins: "beginning", "end", an id, a position (a number) or a time. What is not acknowledged
-        within `ack_timeout_s` is delivered again; what was delivered `deliveries_max` times goes to the topic
+        `durable` names a durable subscription to one topic: it continues at its last position, in any process; see
+        DurableSubscription. Several subscribers with different names share the messages of a `group`. `start` is the
+        beginning of a new one: "beginning", "end", an id, a position (a number) or a time. A message that is not
+        acknowledged within `ack_timeout_s` is delivered again; after `deliveries_max` deliveries it moves to the topic
         `dead_letter`, with the reason.
         """
         retries = RetryOptions(ack_timeout_s, deliveries_max, dead_letter)
         if where is not None and durable is not None:
             raise MisuseError(
-                "a durable subscription has no filter: its mark is a position in the whole topic"
+                "a durable subscription has no filter: its position counts all messages of the topic"
             )
         if where is not None and not where.strip():
             raise MisuseError("the filter is empty; omit `where` to get all messages")
@@ -295,7 +295,7 @@ class Bus:
 
 
 def _receipt(reply: object) -> Receipt:
-    """Four words if the message had to be tagged: see publishing.py; five from a durable topic."""
+    """Four words for a tagged message: see publishing.py; five from a durable topic."""
     words: list[Any] = reply if isinstance(reply, list) else [None, 0, 0, reply]
     receivers = words[3] if isinstance(words[3], int) else 0
     if len(words) < 5 or not words[2]:

@@ -2,13 +2,13 @@
 
     step  ──►  requests on open connections, at most one visit, at most one question to the gateway
       ▲                                      │
-      └── answers, changes, and `next_at` ◄──┘
+      └── replies, changes, and `next_at` ◄──┘
 
-Always true: at most one visit and one connection to a gateway at a time; after `stop` it sends nothing. A turn
-that fails is followed by others.
+Always true: at most one visit and one connection to a gateway at a time; it sends nothing after `stop`. A failed turn
+does not prevent later ones.
 
-`BusTransport` is what the agent of a bus has around it: its links, the hubs it knows of, and ways to ask others.
-Connections made to be measured carry nothing else. A gateway is not given the login of the hubs.
+`BusTransport` is the environment of a bus's agent: its links, the known hubs, and connections for measurements.
+Such connections carry nothing else. A gateway does not receive the login of the hubs.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ _WHERE = encode_request(WHERE)
 
 
 class ProbeTransport(Protocol):
-    """What a client has around it."""
+    """The connections of a client."""
 
     def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
         """Open connections by the peer's address, and whether the client publishes or subscribes there."""
 
     def known(self) -> list[str]:
-        """Addresses of hubs heard of, connected to or not."""
+        """Addresses of known hubs, connected or not."""
 
     async def dial(self, address: str, *, is_gateway: bool) -> ProbedConnection:
-        """Connect for a short while, or to a gateway. Raises EquipoiseError or OSError, within a bounded time."""
+        """Open a short connection, or one to a gateway. Raises EquipoiseError or OSError, within a bounded time."""
 
 
 class CoordinateAgent:
-    """Owned by one client. `wake` whenever connections or topics have changed; `stop` once, in the end."""
+    """Owned by one client. Call `wake` after each change of connections or topics; `stop` once, at the end."""
 
     def __init__(self, finder: Finder, transport: ProbeTransport) -> None:
         self.finder = finder
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
-        # When it goes off.
+        # When the timer fires.
         self._timer_at = 0.0
-        # Connections as they were at the last step: another one is another peer.
+        # Connections at the last step: a new connection counts as a new peer.
         self._lines: dict[str, ProbedConnection] = {}
         self._visiting: asyncio.Task[None] | None = None
         self._guiding: asyncio.Task[None] | None = None
-        # Kept from question to question, with the address it leads to.
+        # The gateway's connection is kept between requests, with its address.
         self._gateway: tuple[str, ProbedConnection] | None = None
-        # Who waits for a gateway's first word.
+        # Callers that wait for a gateway's first reply.
         self._waiting: set[asyncio.Future[None]] = set()
         self._is_over = False
-        # Whether a turn has ever broken off: that is written down once.
+        # Whether a turn has ever failed: logged once.
         self._has_failed = False
 
     @property
@@ -79,12 +79,12 @@ class CoordinateAgent:
         return self.finder.coordinate
 
     def wake(self) -> None:
-        """Look at once, at the end of this turn, whether there is something to do."""
+        """Run a step at once, at the end of this turn of the loop."""
         if not self._is_over and (self._timer is None or self._timer_at > self._loop.time()):
             self._schedule(self._loop.time())
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Ask and tell no more; what is still to end by itself."""
+        """Stop probing and reporting; returns the tasks that are still ending."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -106,14 +106,14 @@ class CoordinateAgent:
         self.wake()
 
     async def wait_guided(self, address: str, timeout_s: float) -> bool:
-        """Whether this gateway has said where it is, within this time; False as soon as another is chosen."""
+        """Whether this gateway has replied within this time; False as soon as another is chosen."""
         guide = self.finder.guide
-        if not guide.is_heard and guide.address == address and not self._is_over:
+        if not guide.has_replied and guide.address == address and not self._is_over:
             waiting = self._loop.create_future()
             self._waiting.add(waiting)
             await asyncio.wait([waiting], timeout=timeout_s)
             self._waiting.discard(waiting)
-        return guide.is_heard and guide.address == address
+        return guide.has_replied and guide.address == address
 
     def _let_go(self) -> None:
         waiting, self._waiting = self._waiting, set()
@@ -142,9 +142,9 @@ class CoordinateAgent:
             self._schedule(self._loop.time() + self.finder.settings.report_s)
 
     def _drop(self) -> None:
-        """A turn broke off: what it was about to do is not waited for."""
+        """A turn failed: its requests are not awaited."""
         finder = self.finder
-        # Each connection counts as another one at the next turn, which forgets that it was asked.
+        # Each connection counts as a new one at the next turn, which voids its pending request.
         self._lines = {}
         if self._visiting is None and finder.visiting is not None:
             finder.visited(finder.visiting, is_answered=False)
@@ -181,13 +181,13 @@ class CoordinateAgent:
         return hear
 
     async def _visit(self, peer: str) -> None:
-        """Connect to a hub, take some round trips, and leave."""
+        """Connect to a hub, measure some round trips, and disconnect."""
         is_answered = False
         try:
             line = await self._transport.dial(peer, is_gateway=False)
             try:
                 for _ in range(self.finder.settings.visit_samples):
-                    # The hub hears in turn where this client is: hubs among themselves cannot tell who is near.
+                    # The request reports this client's coordinate: hubs need it to know which of them are near.
                     reply, rtt_s = await self._measure(line, encode_request(*self.finder.words_to(peer)))
                     is_answered |= not isinstance(reply, RefusedError)
                     self.finder.answered(peer, reply, rtt_s, self._loop.time())
@@ -216,12 +216,12 @@ class CoordinateAgent:
             reply = error
         self._guiding = None
         self.finder.guide_answered(address, reply, rtt_s, self._loop.time())
-        if self.finder.guide.is_heard:
+        if self.finder.guide.has_replied:
             self._let_go()
         self.wake()
 
     async def _measure(self, line: ProbedConnection, frame: bytes) -> tuple[object, float | None]:
-        """One question, answered within the time after which the next would be due. Raises TimeoutError, an OSError."""
+        """One request, with a reply before the next would be due. Raises TimeoutError, which is an OSError."""
         answer: asyncio.Future[tuple[object, float | None]] = self._loop.create_future()
 
         def hear(reply: object, rtt_s: float | None) -> None:
@@ -268,7 +268,7 @@ class BusTransport:
         }
 
     def known(self) -> list[str]:
-        """Hubs of the URL and of routes; of the one that the base is connected to, only the name it has itself."""
+        """Hubs of the URL and of routes; the hub of the base connection only under its own name."""
         connection = self._links.base.connection
         dialled = None if connection is None else connection.dialled
         hubs = [hub for hub in self._dialer.url.endpoints if hub != dialled]
@@ -288,7 +288,7 @@ class BusTransport:
 
 
 class _NoOwner:
-    """Owns connections over which nothing is published or subscribed to."""
+    """Owns connections without publishes and subscriptions."""
 
     def on_push(self, connection: Connection, push: list[object]) -> None: ...
 
@@ -298,7 +298,7 @@ class _NoOwner:
 
 
 def finder_settings(settings: ClientSettings) -> FinderSettings:
-    """How the settings of a client want its place found."""
+    """The finder's settings from the client's."""
     return FinderSettings(
         report_s=settings.coordinate_report_interval_s,
         probe_s=settings.coordinate_probe_interval_s,

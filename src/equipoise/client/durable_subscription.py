@@ -1,19 +1,19 @@
-"""A durable subscription: messages of one topic's log, at least once, in order, from its mark on.
+"""A durable subscription: messages of one topic's log, at least once, in order, from its position on.
 
     async with bus.subscribe("orders", durable="billing", start="beginning") as orders:
         async for message in orders:
             store(message.payload, message.id)
             await orders.ack(message)
 
-What has been delivered and acknowledged is recorded in the log, so it does not matter which hub owns the topic, nor
-which process subscribes. It attaches under its name before it reads, and again each time its connection is lost or an
-outcome is uncertain: then it asks for what is pending for it, leaves out what it has in hand, and goes on with what is
-new. If another client attaches under the same name, this subscription ends with DisplacedError.
+Deliveries and acknowledgements are recorded in the log, so any hub may own the topic, and any process may subscribe.
+The subscription attaches under its name before it reads, and again each time its connection is lost or an outcome is
+uncertain: then it reads its pending messages, skips those it still has, and continues with new ones. If another client
+attaches under the same name, this subscription ends with DisplacedError.
 
 Always true:
-    messages that were not delivered before come in the order of the log;
-    what is not acknowledged comes again, to the next process that attaches under the name;
-    at most a window of messages is unacknowledged: the hub delivers no more, and iterating waits.
+    messages that were not delivered before are in the order of the log;
+    a message without ack is delivered again, to the next process that attaches under the name;
+    at most a window of messages is without ack: the hub delivers no more, and iterating waits.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ __all__ = ["DurableSubscription", "RetryOptions", "Start", "spell_start"]
 
 log = logging.getLogger("equipoise.client")
 
-# What is received ahead of who iterates, in messages and in bytes of payload.
+# Prefetched for the iterating task, in messages and in bytes of payload.
 AHEAD_MESSAGES = 1_000
 AHEAD_BYTES = 8 * 1024 * 1024
-# How long a read waits at the hub, in seconds: a hub that has vanished is noticed this late, and a time-out later.
+# How long a read waits at the hub, in seconds: a vanished hub is detected after this time and a time-out.
 READ_S = 2.0
-# How soon a hub is asked again that has delivered a window of messages.
+# Delay of the next request to a hub that has delivered a window of messages.
 WINDOW_S = 0.2
 
 Start: TypeAlias = str | int | datetime
@@ -66,14 +66,14 @@ Start: TypeAlias = str | int | datetime
 
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
-    """When messages are delivered again, how often at most, and which topic gets them then."""
+    """Redelivery: after which time, how often at most, and to which topic afterwards."""
 
     ack_timeout_s: float | None = None
     deliveries_max: int | None = None
     dead_letter: str | None = None
 
     def words(self) -> list[bytes]:
-        """As EQ.GROUP SET has them; none if nothing is set."""
+        """As words of EQ.GROUP SET; None if nothing is set."""
         words: list[bytes] = []
         if self.ack_timeout_s is not None:
             words += [b"ACKTIMEOUT", b"%d" % max(1, round(self.ack_timeout_s * 1_000))]
@@ -85,7 +85,7 @@ class RetryOptions:
 
 
 def spell_start(start: Start) -> bytes:
-    """The id, or `#` and the number, behind which to begin. Raises MisuseError."""
+    """The id, or `#` and the number, after which to begin. Raises MisuseError."""
     if isinstance(start, int) and start >= 1:
         return b"#%d" % (start - 1)
     if isinstance(start, datetime):
@@ -131,7 +131,7 @@ class DurableSubscription:
         self._client = rng.randbytes(8).hex().encode()
         self._serial = 0
         self._consumer = b""
-        # Received and not taken; and all received that is not known to be acknowledged or refused.
+        # Received and not taken; and all received whose ack or refusal is not confirmed.
         self._inbox: deque[DurableMessage | Gap] = deque()
         self._inbox_bytes = 0
         self._in_hand: set[str] = set()
@@ -148,7 +148,7 @@ class DurableSubscription:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is received."""
+        """Whether receiving has ended."""
         return self._is_over
 
     # Iterating.
@@ -180,7 +180,7 @@ class DurableSubscription:
         return event
 
     async def close(self) -> None:
-        """Stop reading. What was received can still be iterated and acknowledged, while the bus is open."""
+        """Stop reading. Received messages can still be iterated and acknowledged, while the bus is open."""
         self.end(None)
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -198,7 +198,7 @@ class DurableSubscription:
     # Acknowledging.
 
     async def ack(self, *messages: DurableMessage, timeout_s: float | None = None) -> None:
-        """These messages are dealt with and do not come again. Waits until that is recorded; repeats it if need be."""
+        """Acknowledge these messages, so that they are not delivered again. Waits until that is recorded; retries."""
         if not messages:
             return
         ids = [message.id.encode() for message in messages]
@@ -207,7 +207,7 @@ class DurableSubscription:
         self._changed.set()
 
     async def ack_up_to(self, message: DurableMessage, *, timeout_s: float | None = None) -> None:
-        """This message, and all that this subscription got with lesser ids, are dealt with."""
+        """Acknowledge this message, and all received ones with smaller ids."""
         at = parse_id(message.id.encode())
         done = [held for held in self._in_hand if parse_id(held.encode()) <= at]
         for i in range(0, len(done), AHEAD_MESSAGES):
@@ -223,9 +223,9 @@ class DurableSubscription:
         reason: str = "",
         timeout_s: float | None = None,
     ) -> None:
-        """These messages could not be dealt with: they come again after the delay, marked as redelivered.
+        """Reject these messages: they are delivered again after the delay, marked as redelivered.
 
-        What was delivered as often as the subscription allows goes to its dead-letter topic, with the reason.
+        After the maximum number of deliveries a message moves to the dead-letter topic, with the reason.
         """
         if not messages:
             return
@@ -237,7 +237,7 @@ class DurableSubscription:
         self._changed.set()
 
     async def _settle(self, words: Sequence[bytes], timeout_s: float | None) -> None:
-        """Ask until it is answered: repeating it does no harm. Raises what went wrong last when the time is up."""
+        """Retry until there is a reply: the request is idempotent. Raises the last error when the time is up."""
         loop = asyncio.get_running_loop()
         patience_s = self._timeout_s if timeout_s is None else timeout_s
         due_at = loop.time() + patience_s
@@ -262,7 +262,7 @@ class DurableSubscription:
         except TimeoutError:
             await self.close()
             raise DisconnectedError(
-                f"no hub has let {decode_name(self._name)!r} attach to {self._shown!r} within {self._timeout_s:g} s"
+                f"{decode_name(self._name)!r} could not attach to {self._shown!r} within {self._timeout_s:g} s"
             ) from None
         except BaseException:
             self.end(None)
@@ -313,10 +313,10 @@ class DurableSubscription:
         self._backoff.reset()
 
     async def _read_pending(self) -> None:
-        """What a former connection, or a former process, has got and not acknowledged."""
+        """The messages that an earlier connection, or process, received without acknowledging them."""
         last = b"0-0"
         while True:
-            # As it is now: what is settled on the other connection before the reply comes may be pending in the reply.
+            # The present set: messages acknowledged on the other connection before the reply may be in the reply.
             in_hand = frozenset(self._in_hand)
             rows = _rows(await self._ask(*self._read_words(AHEAD_MESSAGES), last))
             if not rows:
@@ -354,7 +354,7 @@ class DurableSubscription:
     def _take(self, rows: list[Any]) -> None:
         for at, fields, number in rows:
             if fields is None:
-                # Trimmed: before it was delivered, so many of them; or since, this one.
+                # Trimmed: this many before delivery; or this one since.
                 missed = number if at == b"0-0" else 1
                 self._inbox.append(Gap(self._shown, missed, GapReason.TRIMMED))
                 continue
@@ -367,14 +367,14 @@ class DurableSubscription:
 
 
 def _rows(reply: Any) -> list[Any]:
-    """The rows of the one topic: RESP3 has a map."""
+    """The entries of the one topic: RESP3 has a map."""
     if not reply:
         return []
     return list(next(iter(reply.values())))
 
 
 def _is_passing(error: EquipoiseError) -> bool:
-    """Whether it may go well the next time."""
+    """Whether the next attempt may succeed."""
     if isinstance(error, RefusedError):
         return error.code in ("TRYAGAIN", "STALE", "LOADING") and not isinstance(error, DeniedError)
     return not is_permanent(error)

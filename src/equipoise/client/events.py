@@ -1,7 +1,7 @@
 """Events of a subscription and receipts of a publish.
 
-Names come out as text. A name that is not UTF-8 keeps its bytes as surrogate escapes, so that passing it
-back to `publish` or `subscribe` means the same topic. Payloads are bytes, as published.
+Names are text. A name that is not UTF-8 keeps its bytes as surrogate escapes, so that passing it back to `publish` or
+`subscribe` means the same topic. Payloads are bytes, as published.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The payload as UTF-8. Raises UnicodeDecodeError if it is something else."""
+        """The payload as UTF-8. Raises UnicodeDecodeError if it is not UTF-8."""
         return self.payload.decode()
 
 
@@ -32,20 +32,20 @@ class DurableMessage(NamedTuple):
 
     topic: str
     payload: bytes
-    """As published; of an entry of XADD with other fields than `payload`, all of them as an array in RESP."""
+    """As published; for an entry of XADD with other fields than `payload`, all fields as an array in RESP."""
     id: str
-    """Its id in the log: `ms-seq`, rising. Store it together with the outcome to deal with each message once."""
+    """Its id in the log: `ms-seq`, increasing. Store it with the result to process each message once."""
     deliveries: int = 1
-    """How often it was delivered, to this subscriber or another one of its group."""
+    """The number of deliveries, to this subscriber or another one of its group."""
 
     @property
     def text(self) -> str:
-        """The payload as UTF-8. Raises UnicodeDecodeError if it is something else."""
+        """The payload as UTF-8. Raises UnicodeDecodeError if it is not UTF-8."""
         return self.payload.decode()
 
     @property
     def is_redelivered(self) -> bool:
-        """Whether it may have been dealt with already."""
+        """Whether it may have been processed already."""
         return self.deliveries > 1
 
 
@@ -57,38 +57,38 @@ class GapReason(StrEnum):
     RECONNECTED = "reconnected"
     """They were published while the connection was down."""
     HOLE = "hole"
-    """The hub's numbering jumped forward: they were lost on the way."""
+    """The hub's numbering has a hole: they were lost on the way."""
     NEW_EPOCH = "new epoch"
-    """The hub began to number anew, so what came before cannot be counted."""
+    """The hub began a new numbering, so earlier losses cannot be counted."""
 
     HUB_LOST = "hub lost"
-    """A hub died, or was cut off for too long, with messages that it had taken. Subscribers by pattern only: those by
-    name see a new epoch."""
+    """A hub died, or was disconnected for too long, with messages that it had accepted. Pattern subscriptions only:
+    subscriptions by name see a new epoch."""
     TRIMMED = "trimmed"
-    """They were removed from the log, by its retention or by command, before a durable subscription got them."""
+    """They were removed from the log, by its retention or by command, before delivery to a durable subscription."""
 
 
 class Gap(NamedTuple):
-    """Messages that were missed, standing where they would have stood."""
+    """Missed messages, in their place in the stream."""
 
     topic: str | None
-    """None: any of the topics that match `pattern`."""
+    """None: any topic that matches `pattern`."""
     missed: int | None
-    """How many. None: it cannot be known, and may be none."""
+    """Their number. None: unknown, possibly 0."""
     reason: GapReason
     pattern: str | None = None
     span: int | None = None
-    """Of a subscription with a filter: how many messages of the topic it is not known of whether the filter matches
-    them. None: that cannot be known; or the subscription has no filter."""
+    """Of a subscription with a filter: the number of messages that may or may not match the filter. None: unknown; or
+    the subscription has no filter."""
 
 
 class Receipt(NamedTuple):
-    """The hub has taken the message."""
+    """The hub has accepted the message."""
 
     receivers: int
-    """Subscribers it was passed to, patterns included. 0 is no error: there are none."""
+    """Subscribers that it was delivered to, patterns included. 0 is no error."""
     position: Position | None = None
-    """Of a durable topic: where the message is in the log, for ever. None: the topic is not durable."""
+    """Of a durable topic: the message's permanent position in the log. None: the topic is not durable."""
     id: str | None = None
     """Of a durable topic: the message's id in the log, `ms-seq`."""
 

@@ -1,4 +1,4 @@
-"""Wait until all publishes on some links are answered."""
+"""Wait until all publishes on some links have replies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _Ping = tuple[Ticket, TopicPublisher | None, Link]
 async def flush(
     publishing: Publishing, links: Callable[[], Sequence[Link]], timeout_s: float, *, is_last: bool
 ) -> None:
-    """Wait until everything submitted so far is answered; raise the first failure without receipt.
+    """Wait until all publishes so far have replies; raise the first failure of a publish without receipt.
 
-    `links` names those there are now: what waits for another hub may go over a link that is made meanwhile.
+    `links` returns the present links: a publish that waits for another hub may use a link that is opened meanwhile.
 
-    The time stands still while a topic is above its rate limit, unless the bus is about to be closed (`is_last`).
+    The time-out is paused while a topic is above its rate limit, unless the bus is being closed (`is_last`).
     """
     loop = asyncio.get_running_loop()
-    # Answers come in order, so the answer to a ping says that all before it have come, or are deferred.
+    # Replies are in order, so the reply to a ping shows that all before it have replies, or are deferred.
     pings: list[_Ping] = []
     for link in links():
         if link.connection is not None and link.outbox.is_busy:
@@ -78,7 +78,7 @@ async def _deferred_answers(
 async def _wait(
     publishing: Publishing, futures: Iterable[asyncio.Future[Any]], timeout_s: float, *, is_last: bool
 ) -> bool:
-    """Whether all are done before the time is up."""
+    """Whether all are done in time."""
     left = set(futures)
     while left:
         _, left = await asyncio.wait(left, timeout=timeout_s)

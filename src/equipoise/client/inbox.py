@@ -1,14 +1,14 @@
 """The queue of received messages that the application has not taken yet. Pure.
 
-Bounded in messages and in bytes of payload. The rule when full: drop the oldest, because a consumer that lags
-wants the present, and put one gap per topic in their place with the exact count.
+Bounded in messages and in bytes of payload. When full, it drops the oldest messages, because a slow consumer needs the
+latest ones, and puts one gap per topic in their place, with the exact count.
 
 Always true:
     waiting messages and gaps together are at most `messages_max`, payloads at most `bytes_max`;
     taken + dropped + waiting = put, per topic;
-    what is taken is in the order it was put, a gap standing where its messages would have stood.
+    events are taken in the order in which they were put, a gap in the place of its messages.
 
-Batches are stored as they came off the wire; a Message is made only when it is taken.
+Batches are stored as received; a Message is created when it is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DROPS_MAX = 1_000
 
 
 class Batch(NamedTuple):
-    """Consecutive messages of one topic. Not changed after it is put: several inboxes may share it."""
+    """Consecutive messages of one topic. Immutable: several inboxes may share it."""
 
     topic: str
     pattern: str | None
@@ -47,12 +47,12 @@ class Inbox:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._entries: deque[Batch | Gap] = deque()
-        # How many of the first batch are gone, taken or dropped.
+        # How many of the first batch are taken or dropped.
         self._taken = 0
-        # Gaps that stand before the first entry.
+        # Gaps before the first entry.
         self._drops: dict[_Drop, Gap] = {}
         self.messages = 0
-        """Messages and gaps waiting, those in front of the queue aside."""
+        """Messages and gaps in the queue, without the gaps before the first entry."""
         self.bytes = 0
 
     def put(self, batch: Batch) -> None:
@@ -63,14 +63,14 @@ class Inbox:
             self._drop_oldest()
 
     def put_gap(self, gap: Gap) -> None:
-        # A gap takes a place too: a hub that comes and goes must not fill the memory of a stuck consumer.
+        # A gap takes a place, too: a hub that flaps must not fill the memory of a stuck consumer.
         self._entries.append(gap)
         self.messages += 1
         if self.messages > self._messages_max:
             self._drop_oldest()
 
     def take(self) -> Event | None:
-        """The next event, or None if there is nothing."""
+        """The next event, or None if the queue is empty."""
         if self._drops:
             return self._take_drop()
         if not self._entries:
@@ -105,7 +105,7 @@ class Inbox:
                 self._drop_from(head)
 
     def _drop_from(self, batch: Batch) -> None:
-        """Drop from the first batch, its first remaining message onwards, as many as must go."""
+        """Drop as many messages as necessary from the first batch, beginning with its first one."""
         start = index = self._taken
         end = len(batch.payloads)
         while index < end and (self.messages > self._messages_max or self.bytes > self._bytes_max):

@@ -1,15 +1,15 @@
 """Publish to durable topics with sequence numbers, so that a resent message is stored once.
 
-Hubs tell when there are durable topics (`eq.durable`). From then on messages to a topic are numbered and sent in
-batches, one at a time (EQ.APPEND); a batch is sent again, over whichever hub, until it is answered or no caller waits
-for it any more. A topic that turns out not to be durable is published to as before, from its first message on.
+Hubs announce that there are durable topics (`eq.durable`). From then on messages to a topic are numbered and sent in
+batches, one at a time (EQ.APPEND); a batch is resent, over any hub, until there is a reply or no caller waits for it
+any more. If the topic is not durable, its messages are published without numbers, from the first one on.
 
-    batch ──answered──►  receipts                      no answer, UNCERTAIN, TRYAGAIN ──►  the same batch again
-          ──NOTDURABLE──►  the topic is a plain one    given up in doubt, OUTOFORDER  ──►  a new run, numbered from 0
+    batch ──acknowledged──►  receipts                    no reply, UNCERTAIN, TRYAGAIN ──►  the same batch again
+          ──NOTDURABLE──►  not a durable topic           given up in doubt, OUTOFORDER ──►  a new run, numbered from 0
 
 Always true:
-    of one topic one batch is under way, and what was published before is in the log before it;
-    a batch that was given up in doubt cannot come behind one of a later run: the log takes no lower run.
+    one batch per topic is in flight, and earlier messages are in the log before it;
+    a batch given up in doubt cannot follow one of a later run: the log rejects a lower run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from equipoise.errors import BackloggedError, EquipoiseError, RefusedError, Unce
 
 __all__ = ["NumberedPublishing"]
 
-# Of one batch.
+# Limits of one batch.
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 1_000, 1024 * 1024
 # Between two attempts with the same batch, in seconds.
 _AGAIN_S, _AGAIN_S_MAX = 0.02, 0.5
@@ -43,22 +43,22 @@ class _Message(NamedTuple):
 
 
 class _NumberedTopic:
-    """One topic. `worker` sends as long as there is anything to send."""
+    """One topic. `worker` sends while there are messages."""
 
     __slots__ = ("added", "answered", "batch", "name", "next", "problem", "queue", "run", "waiters", "worker")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        # Those under way, and those that wait for them to be answered.
+        # Messages in flight, and those that wait behind them.
         self.batch: list[_Message] = []
         self.queue: deque[_Message] = deque()
         self.run = 0
         # The number of the next message in the run.
         self.next = 0
         self.worker: asyncio.Task[None] | None = None
-        # Why the present batch was not taken, where it certainly was not.
+        # Why the present batch was rejected, if it certainly was.
         self.problem: EquipoiseError | None = None
-        # Messages ever added, and those answered; and what waits for how many to be answered.
+        # Messages added so far, and those with replies; and waiters by the number of replies they need.
         self.added = self.answered = 0
         self.waiters: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -73,18 +73,18 @@ class NumberedPublishing:
         self._base = base
         self._settings = settings
         self._rng = rng
-        # By which no two clients are the same to a log; empty until it is needed.
+        # Identifies this client in a log; empty until needed.
         self._publisher = b""
-        # The specs that hubs speak of; None: no topic is durable as far as is known.
+        # The version of the specs announced by hubs; None: no topic is known to be durable.
         self._version: int | None = None
         # Topics that are not durable under these specs.
         self._plain: set[bytes] = set()
         self._topics: dict[bytes, _NumberedTopic] = {}
-        # Messages without receipt that wait.
+        # Waiting messages without receipt.
         self._held_messages = self._held_bytes = 0
 
     def learn(self, version: int) -> None:
-        """A hub says that there are durable topics, under specs of this version."""
+        """A hub has announced that there are durable topics, under this version of the specs."""
         if version != self._version:
             self._version = version
             self._plain.clear()
@@ -94,7 +94,7 @@ class NumberedPublishing:
         return self._version is not None and topic not in self._plain
 
     async def submit(self, topic: bytes, payload: bytes, timeout_s: float) -> object:
-        """Send in turn, as often as it takes, and return the receipt. When cancelled, what has been sent stays sent."""
+        """Send in order, with retries, and return the receipt. A cancelled call does not withdraw a sent message."""
         loop = asyncio.get_running_loop()
         ticket = Ticket(encode_publish(topic, payload), len(payload), loop.create_future())
         known = self._topics.get(topic) or self._add(topic)
@@ -127,7 +127,7 @@ class NumberedPublishing:
         self._put(self._topics.get(topic) or self._add(topic), _Message(ticket, payload, due_at))
 
     async def flush(self, timeout_s: float) -> None:
-        """Wait until all that was published so far is answered. Raises UncertainError."""
+        """Wait until all earlier publishes have replies. Raises UncertainError."""
         waiting: list[asyncio.Future[None]] = []
         for topic in self._topics.values():
             if topic.answered < topic.added:
@@ -139,7 +139,7 @@ class NumberedPublishing:
             )
 
     def end(self, error: EquipoiseError) -> list[asyncio.Task[None]]:
-        """Nothing is sent any more: fail what waits; what is still to end by itself."""
+        """Stop sending: fail waiting messages; returns the tasks that are still ending."""
         workers = [topic.worker for topic in self._topics.values() if topic.worker is not None]
         for topic in self._topics.values():
             for message in (*topic.batch, *topic.queue):
@@ -164,7 +164,7 @@ class NumberedPublishing:
             topic.worker = asyncio.get_running_loop().create_task(work, name="equipoise-numbered")
 
     async def _serve(self, topic: _NumberedTopic) -> None:
-        # What is published in this turn of the loop is one batch.
+        # All messages of this turn of the loop form one batch.
         await asyncio.sleep(0)
         while topic.queue:
             self._next_batch(topic)
@@ -186,7 +186,7 @@ class NumberedPublishing:
                 topic.batch.append(message)
 
     async def _send(self, topic: _NumberedTopic) -> None:
-        """Send the batch until it is answered, or given up."""
+        """Send the batch until there is a reply, or it is given up."""
         is_doubtful, pause_s = False, _AGAIN_S
         while topic.batch:
             outcome = await self._try(topic)
@@ -205,7 +205,7 @@ class NumberedPublishing:
             elif outcome.code == "NOTDURABLE" or is_unknown_command(outcome):
                 self._go_plain(topic, is_doubtful=is_doubtful)
             elif outcome.code == "OUTOFORDER" and not is_doubtful:
-                # The log has forgotten this publisher, or was deleted.
+                # The log has dropped this publisher's state, or was deleted.
                 topic.run, topic.next = topic.run + 1, 0
             else:
                 self._give_up(topic, outcome, is_doubtful=is_doubtful)
@@ -223,7 +223,7 @@ class NumberedPublishing:
         return reply if isinstance(reply, list) else UncertainError(f"the hub answered {reply!r}")
 
     def _settle(self, topic: _NumberedTopic, reply: list[object]) -> None:
-        """Each message has the receipt of the last one, with its own position and id."""
+        """Receipts from that of the last message, each with its own position and id."""
         stream, epoch, n, receivers, last_id = reply
         ms, _, seq = (last_id if isinstance(last_id, bytes) else b"").partition(b"-")
         batch, topic.batch = topic.batch, []
@@ -243,7 +243,7 @@ class NumberedPublishing:
             self._answered(topic, message)
 
     def _go_plain(self, topic: _NumberedTopic, *, is_doubtful: bool) -> None:
-        """The topic is not durable: what waits is published as to any other topic."""
+        """The topic is not durable: waiting messages are published as to any other topic."""
         self._plain.add(topic.name)
         if is_doubtful:
             self._give_up(topic, _uncertain(), is_doubtful=True)

@@ -1,22 +1,22 @@
 """Publish each topic over one connection at a time, which keeps the publisher's order.
 
-A topic has the connection that its last messages went to, and the link that the next ones are to go to. As long as the
-two are the same, publishing costs one comparison more. When they are not, the topic's messages wait, and no other's:
+A topic has a last connection, which its last messages used, and a link for the next ones. While both are the same, the
+cost is one comparison per publish. When they differ, the topic's messages wait, and no other's:
 
-    the last connection is up      its hub is asked whether all that it took has a position (EQ.SETTLE)
-    it is lost, same hub again     nothing: the hub has ended the former connection before it took the new one
-    it is lost, another hub        that hub is asked to have the former connection ended, and to say when all that came
-                                   over it has a position, or that its hub is dead (EQ.SEVER)
+    the last connection is up      its hub replies once all messages that it received have positions (EQ.SETTLE)
+    it is lost, same hub again     no query: the hub ends the former connection before it accepts the new one
+    it is lost, another hub        that hub has the former connection ended, and replies once all messages over it have
+                                   positions, or its hub is dead (EQ.SEVER)
 
-Then what waited is sent over the new link. A hub that knows neither command is a plain Redis: nothing is waited for.
+Then the waiting messages are sent over the new link. A hub that knows neither command is a plain Redis: no waiting.
 
-A topic with lanes has several streams, and another hub may give its messages to another one, under plans that this
-client has not heard of. So the answer to EQ.SETTLE names the stream and the position that was reached there, and the
-first message over the new link is tagged with it (EQ.AFTER): subscribers that get both streams see it after that. The
-answer to EQ.SEVER names none, and a hub that is dead could not name it: so the first message comes after the last
-positions of all of the topic's streams, as the next hub finds them.
+A topic with lanes has several streams, and another hub may put its messages into another stream, under a plan that this
+client has not received. So the reply to EQ.SETTLE has the stream and its last position, and the first message over the
+new link is tagged with it (EQ.AFTER): subscribers to both streams receive it after that position. The reply to EQ.SEVER
+has no position, because a dead hub has none: so the first message follows the last positions of all of the topic's
+streams, as known to the next hub.
 
-While a topic is above its rate limit its hub lets publishes wait (throttle.py). Then its next ones wait here, and it
+While a topic is above its rate limit its hub delays its publishes (throttle.py). Further ones wait here, and the topic
 does not change hubs.
 
 Always true: messages of a topic are sent in the order in which they were published; at most a window of publishes
@@ -49,7 +49,7 @@ PING = encode_request(b"PING")
 
 
 class Publishing:
-    """Owned by one bus. `link_for` says which link serves a topic that is published to for the first time."""
+    """Owned by one bus. `link_for` returns the link of a topic at its first publish."""
 
     def __init__(
         self, settings: ClientSettings, losses: NowaitLosses, link_for: Callable[[bytes], Link], base: Link
@@ -61,14 +61,14 @@ class Publishing:
         self._base = base
         self._publishers: dict[bytes, TopicPublisher] = {}
         self._publishers_max = settings.routes_max
-        # By former connection, the publishers that wait for it to be ended.
+        # By former connection, the publishers that wait for its end.
         self._severing: dict[Connection, tuple[QueryRequest, list[TopicPublisher]]] = {}
         # Publishes without receipt that wait in publishers.
         self._held_messages = 0
         self._held_bytes = 0
-        # When `expire` was last called: near enough to when anything was used.
+        # The time of the last `expire`: accurate enough as the time of a publish.
         self._now = 0.0
-        # Why nothing will ever be sent again, once that is so.
+        # The error of all later calls, once publishing has ended.
         self._end: EquipoiseError | None = None
 
     @property
@@ -82,10 +82,10 @@ class Publishing:
     def topics(self) -> Iterable[bytes]:
         return self._publishers.keys()
 
-    # What the bus asks for.
+    # Calls of the bus.
 
     async def submit(self, topic: bytes, frame: bytes, size: int, timeout_s: float) -> object:
-        """Send in turn and return the reply. When cancelled, what has been sent stays sent."""
+        """Send in order and return the reply. A cancelled call does not withdraw a sent message."""
         if self._end is not None:
             raise self._end.with_traceback(None)
         ticket = Ticket(frame, size, asyncio.get_running_loop().create_future())
@@ -98,7 +98,7 @@ class Publishing:
         except TimeoutError:
             if ticket.future.cancelled():
                 raise late(ticket, publisher.link, timeout_s) from None
-            # After a pause of this program the answer and the time-out may both be there: the answer counts.
+            # After a pause of this program the reply and the time-out may both be due: the reply counts.
             return ticket.future.result()
         finally:
             if not ticket.is_sent:
@@ -127,7 +127,7 @@ class Publishing:
         self.put(publisher, ticket)
 
     def put_back(self, topic: bytes, request: Request) -> None:
-        """A message that was not taken as a numbered one: send it in turn."""
+        """A message to a topic that is not durable: send it in order."""
         request.publisher = publisher = self._publishers.get(topic) or self._add(topic)
         publisher.waiting[request] = None
         self._hold(request)
@@ -176,12 +176,12 @@ class Publishing:
             self._advance(publisher)
 
     def _advance(self, publisher: TopicPublisher) -> None:
-        """Bring the publisher to the link that it is to use, as far as that is possible now."""
+        """Switch the publisher to its wanted link, as far as that is possible now."""
         if publisher.throttle is not None and not self._pass_throttle(publisher, publisher.throttle):
             return
         connection, last = publisher.link.connection, publisher.last_connection
         if connection is not None and last is connection:
-            # Back to where it was: the answer to what was asked meanwhile does not matter.
+            # The wanted link is the last one again: the reply to the query does not matter.
             publisher.question = None
         if publisher.question is not None or connection is None:
             return
@@ -207,7 +207,7 @@ class Publishing:
             self._send(publisher, request)
 
     def _send(self, publisher: TopicPublisher, request: Request) -> None:
-        """What has waited in the publisher is sent."""
+        """Send the publisher's waiting messages."""
         self._release(request)
         if not request.is_over:
             request.go_on()
@@ -218,7 +218,7 @@ class Publishing:
     # A topic above its rate limit.
 
     def throttle(self, connection: Connection, topic: bytes, ahead: int) -> None:
-        """The hub lets a publish to the topic wait: the next ones wait here, but for so many."""
+        """The hub delays a publish to the topic: further ones wait here, except `ahead` of them."""
         publisher = self._publishers.get(topic)
         if publisher is None or publisher.last_connection is not connection:
             return
@@ -229,13 +229,13 @@ class Publishing:
         publisher.throttle.ahead = ahead
 
     def go_on(self, topic: bytes) -> None:
-        """The hub has answered a publish that waited."""
+        """The hub has replied to a delayed publish."""
         publisher = self._publishers.get(topic)
         if publisher is not None and publisher.throttle is not None:
             self._advance(publisher)
 
     def _pass_throttle(self, publisher: TopicPublisher, throttle: TopicThrottle) -> bool:
-        """Send what may wait at the hub; whether nothing waits there any more, so that the publisher is free."""
+        """Send what may wait at the hub; whether none waits there any more, so that the publisher is free."""
         is_there = publisher.link.connection is publisher.last_connection is throttle.connection
         to_send = throttle.room if is_there and publisher.waiting else 0
         if to_send:
@@ -248,7 +248,7 @@ class Publishing:
                 if publisher.throttle is throttle:
                     self._advance(publisher)
 
-            # With the answer it is known how many of them wait.
+            # The reply shows how many of them wait.
             throttle.is_counting = True
             publisher.link.outbox.put(SyncRequest(PING, answered))
         if throttle.is_on or (is_there and publisher.waiting):
@@ -259,10 +259,10 @@ class Publishing:
         return True
 
     def _tag(self, publisher: TopicPublisher, request: Request) -> None:
-        """Say ahead of the message which positions it comes after."""
+        """Send the positions that the next message follows."""
         if request.frame == PING:
             return
-        # One that was not sent over an earlier connection has that form already.
+        # A message not sent over an earlier connection has that form already.
         request.frame = with_position(request.frame)
         for tag in publisher.take_tags():
             publisher.link.outbox.put(SyncRequest(tag))
@@ -299,7 +299,7 @@ class Publishing:
             publishers.append(publisher)
             return
         if self._base.name == last.link:
-            # The hub will take nothing more under that name.
+            # The hub accepts nothing more under that name.
             self._base.rename()
 
         def answered(push: Push | None) -> None:
@@ -317,10 +317,10 @@ class Publishing:
         connection.expect(question)
         publisher.link.outbox.put(question)
 
-    # What the routing tells.
+    # Events of the routing.
 
     def aim(self, topic: bytes, link: Link) -> bool:
-        """Publish the topic over this link from now on, if it is up; whether it is there."""
+        """Publish the topic over this link from now on, if it is up; whether it has switched."""
         publisher = self._publishers[topic]
         if link.connection is not None and publisher.link is not link:
             publisher.link = link
@@ -336,7 +336,7 @@ class Publishing:
                 self._advance(publisher)
 
     def on_down(self, link: Link, unsent: list[Request], *, is_base: bool) -> None:
-        """A link is down: its topics go by the base, which may be down itself, and will be up again."""
+        """A link is down: its topics use the base, even if that has to reconnect."""
         for request in reversed(unsent):
             publisher = request.publisher
             if isinstance(publisher, TopicPublisher):
@@ -358,7 +358,7 @@ class Publishing:
         }
 
     def expire(self, now: float, before: float) -> None:
-        """Forget the topics that were last published to before then."""
+        """Drop the topics without a publish since then."""
         self._now = now
         for topic, publisher in list(self._publishers.items()):
             is_idle = not publisher.waiting and publisher.question is None is publisher.throttle
@@ -366,7 +366,7 @@ class Publishing:
                 del self._publishers[topic]
 
     def end(self, error: EquipoiseError, unsent: Iterable[Request]) -> None:
-        """Nothing will be sent any more: fail what waits, and later calls."""
+        """Publishing has ended: fail waiting publishes, and later calls."""
         self._end = error
         waiting = [request for publisher in self._publishers.values() for request in publisher.waiting]
         self._publishers.clear()

@@ -15,10 +15,12 @@ from equipoise.coordinates.settings import REPORTS_PATIENCE, FinderSettings
 from equipoise.errors import SettingsError
 from equipoise.model.renamed_settings import CLIENT_SETTINGS, refuse_renamed
 
-# How a coordinate is found by default.
+# The default constants of the coordinate estimator.
 _FINDING = FinderSettings()
 
 KIB = 1024
+# The hub's bound for EQ.CORRELATE.
+_GROUP_BYTES_MAX = 256
 MIB = 1024 * KIB
 
 
@@ -36,7 +38,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     group: Annotated[
         str,
         Meta(
-            max_length=256,
+            max_length=_GROUP_BYTES_MAX,
             description="Group of publishers that publish at the same moments: if a topic with a rate limit is "
             "split, they are sent to different hubs. At most 256 bytes. Empty: none.",
         ),
@@ -242,6 +244,8 @@ def make_settings(base: ClientSettings | None, overrides: dict[str, Any]) -> Cli
         settings = msgspec.convert(values | overrides, ClientSettings)
     except msgspec.ValidationError as error:
         raise SettingsError(f"client settings: {error}") from error
+    if len(settings.group.encode(errors="surrogatepass")) > _GROUP_BYTES_MAX:
+        raise SettingsError(f"client settings: group must not exceed {_GROUP_BYTES_MAX} bytes in UTF-8")
     if settings.payload_bytes_max > settings.in_flight_bytes_max:
         raise SettingsError("client settings: payload_bytes_max must not exceed in_flight_bytes_max")
     if settings.reconnect_first_s > settings.reconnect_max_s:

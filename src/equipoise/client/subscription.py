@@ -4,11 +4,12 @@
         async for event in scores:
             ...
 
-It starts when its context is entered or when it is first iterated, and then waits until the hub has
-confirmed every name. It ends when its context is left, when the bus closes (both cleanly, after what was
-received has been taken), or when the hub refuses a name (with the error, likewise after what was received).
+It starts when its context is entered or when it is first iterated, and then waits until the hub has confirmed every
+name. It ends when its context is left or the bus closes (after received events have been taken), or when the hub
+refuses
+a name (with the error, also after received events).
 
-What is kept while it is not iterated, and the rule when that is too much, is in inbox.py.
+inbox.py holds events that have not been taken, and drops messages when it is full.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _State(Enum):
 
 
 class Subscription:
-    """Made by `Bus.subscribe` and `Bus.psubscribe`. Several tasks may iterate it; each event goes to one."""
+    """Made by `Bus.subscribe` and `Bus.psubscribe`. Several tasks may iterate it; each event goes to one task."""
 
     def __init__(
         self,
@@ -47,15 +48,15 @@ class Subscription:
         where: bytes = b"",
     ) -> None:
         self._channels = channels
-        # A dict for its order: names are asked for as they were written.
+        # A dict for its order: names are subscribed in the given order.
         self._names = dict.fromkeys(names)
         self._is_pattern = is_pattern
-        # A filter of the messages that are wanted; empty: all are.
+        # The filter of messages; empty: none.
         self._where = where
         self._timeout_s = settings.request_timeout_s
         self._inbox = Inbox(settings.queue_messages_max, settings.queue_bytes_max)
         self._state = _State.NEW
-        # The names not yet confirmed, and who waits for that.
+        # The names not yet confirmed, and the future that waits for them.
         self._unconfirmed: dict[bytes, None] = {}
         self._started: asyncio.Future[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -88,11 +89,11 @@ class Subscription:
         return event
 
     def messages(self) -> MessageIterator:
-        """Only the messages; gaps are passed over, for those who can live with loss."""
+        """Only the messages; gaps are skipped, for programs that tolerate losses."""
         return MessageIterator(self)
 
     def close(self) -> None:
-        """End it. What was received can still be iterated; then the iteration ends."""
+        """End it. Received events can still be iterated; then the iteration ends."""
         self.on_end(None)
 
     async def _start(self) -> None:
@@ -107,7 +108,7 @@ class Subscription:
             async with asyncio.timeout(self._timeout_s):
                 await self._started
         except TimeoutError:
-            # After a pause of this program the answer and the time-out may both be there: the answer counts.
+            # After a pause of this program the confirmation and the time-out may both be due: the confirmation counts.
             self._conclude_late(self._started)
         except BaseException:
             self.close()
@@ -116,7 +117,7 @@ class Subscription:
             self._state = _State.OPEN
 
     def _conclude_late(self, started: asyncio.Future[None]) -> None:
-        """The time is up: return if all names have been confirmed all the same, or raise why not."""
+        """The time is up: return if all names are confirmed after all, otherwise raise the reason."""
         if not started.cancelled():
             started.result()
         elif self._state is _State.OVER:
@@ -139,7 +140,7 @@ class Subscription:
         try:
             await waiter
         finally:
-            # Still there only if cancelled before anything came.
+            # Still there only if cancelled before an event.
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
@@ -155,7 +156,7 @@ class Subscription:
             "check that the hub runs and can be reached"
         )
 
-    # What the channels tell.
+    # Events of the channels.
 
     def on_live(self, channel: Channel) -> None:
         self._unconfirmed.pop(channel.name, None)

@@ -1,9 +1,9 @@
-"""Bound the messages of a rate-limited topic that wait at the hub; the others wait at the client.
+"""Bound the messages of a rate-limited topic that wait at the hub; further ones wait at the client.
 
-The hub says how many (`ahead`): so many that it always has the next ones, and so few that the client's other topics
-have the connection. The client sends until as many wait there, and more when half of them are answered.
+The hub announces the bound (`ahead`): enough to keep it busy, and few enough to leave the connection to the client's
+other topics. The client sends until that many wait at the hub, and continues when half of them have replies.
 
-Always true: what waits at the hub is known, but for those that were sent since it was last counted.
+Always true: the number waiting at the hub is known, except for publishes sent since the last count.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ __all__ = ["TopicThrottle"]
 
 
 class TopicThrottle:
-    """One topic at one connection. Owned by its publisher, while anything of the topic waits at the hub."""
+    """One topic at one connection. Owned by its publisher, while publishes to the topic wait at the hub."""
 
     __slots__ = ("ahead", "connection", "is_counting", "topic")
 
     def __init__(self, connection: Connection, topic: bytes) -> None:
         self.connection = connection
         self.topic = topic
-        # As the hub says.
+        # The hub's bound.
         self.ahead = 1
-        # Whether publishes were sent of which it is not known yet whether they wait.
+        # Whether publishes were sent whose state is unknown.
         self.is_counting = False
 
     @property
@@ -32,7 +32,7 @@ class TopicThrottle:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything of the topic waits at the hub, or may."""
+        """Whether publishes to the topic wait at the hub, or may."""
         return not self.connection.lost.done() and (self.is_counting or self._waiting > 0)
 
     @property

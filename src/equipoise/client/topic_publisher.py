@@ -12,7 +12,7 @@ from equipoise.client.wire.requests import Push, Request
 
 __all__ = ["TopicPublisher"]
 
-# Streams whose positions are sent along: the latest of them are all that can matter.
+# Streams whose positions are sent with messages: only the latest ones matter.
 TAGS_MAX = 8
 
 
@@ -36,18 +36,18 @@ class TopicPublisher:
 
     def __init__(self, topic: bytes, link: Link) -> None:
         self.topic = topic
-        # Where the next messages are to go.
+        # The link of the next messages.
         self.link = link
-        # Where the last ones went; None if that does not matter any more.
+        # The connection of the last ones; None if it no longer matters.
         self.last_connection: Connection | None = None
         self.last_link = link
-        # In flight before the connection may change: what is published waits for the answer.
+        # The query that is in flight before the connection may change: new messages wait for the reply.
         self.question: object = None
         self.waiting: dict[Request, None] = {}
-        # By stream, the positions reached in those used before, the latest last; and whether the next message must say.
+        # By stream, the last positions over former connections, the latest last; and whether to tag the next message.
         self.tags: dict[bytes, tuple[int, int]] = {}
         self.is_tag_due = False
-        # Whether the next message comes after the last positions of all streams, since that of the last one is unknown.
+        # Whether the next message follows the last positions of all streams, since the own last position is unknown.
         self.is_after_all = False
         # Whether any message was tagged.
         self.has_tagged = False
@@ -55,10 +55,10 @@ class TopicPublisher:
         self.throttle: TopicThrottle | None = None
         self.used_at = 0.0
 
-    # What the next message comes after.
+    # Dependencies of the next message.
 
     def note(self, push: Push) -> None:
-        """Keep the position that was reached in the stream that the last connection led to, as `eq.settled` has it."""
+        """Keep the last position of the stream that the last connection used, from `eq.settled`."""
         stream, epoch, n = push[2:5]
         if not isinstance(stream, bytes) or not isinstance(epoch, int) or not isinstance(n, int) or not epoch:
             return
@@ -69,17 +69,17 @@ class TopicPublisher:
         self.is_tag_due = True
 
     def leave_unknown(self) -> None:
-        """The last connection is lost, and ended at its hub: what went over it has positions, which are not known."""
+        """The last connection is lost, and its hub has ended it: messages over it have positions, which are unknown."""
         self.is_after_all = self.is_tag_due = True
         self.last_connection = None
 
     def tag_again(self) -> None:
-        """A message was not sent, so perhaps none behind the tags was: the hub forgets tags with the connection."""
+        """A message was not sent, so maybe none after the tags: the hub drops tags with the connection."""
         if self.has_tagged:
             self.is_after_all = self.is_tag_due = True
 
     def take_tags(self) -> Iterator[bytes]:
-        """The requests to send ahead of the next message."""
+        """The requests to send before the next message."""
         self.is_tag_due, self.has_tagged = False, True
         for stream, (epoch, n) in self.tags.items():
             yield encode_request(b"EQ.AFTER", self.topic, stream, b"%d" % epoch, b"%d" % n)

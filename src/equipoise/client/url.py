@@ -1,8 +1,9 @@
 """Read bus URLs: `equipoise://user:secret@host:port,host:port`.
 
-Schemes: `equipoise` (alias `redis`) in the clear, `equipoises` (alias `rediss`) with TLS. Several hosts,
-separated by commas, are tried in turn. A user without a secret, a database and a query are refused rather
-than ignored. No error text repeats the secret.
+Schemes: `equipoise` (alias `redis`) without encryption, `equipoises` (alias `rediss`) with TLS. Several hosts,
+separated
+by commas, are tried in turn. A user without a secret, a database and a query are refused rather than ignored. No error
+text contains the secret.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HOST = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:]*)(:(?P<port>[^:]*))?")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place a hub may listen."""
+    """The address of a hub."""
 
     host: str
     port: int
@@ -35,7 +36,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BusUrl:
-    """What a URL says. `user` is `default` when only a secret is given, as in Redis."""
+    """The parts of a URL. `user` is `default` if only a secret is given, as in Redis."""
 
     endpoints: tuple[Endpoint, ...]
     is_tls: bool = False
@@ -44,7 +45,7 @@ class BusUrl:
 
 
 def parse_url(url: str) -> BusUrl:
-    """Raises AddressError with what is wrong and how to write it."""
+    """Raises AddressError with the mistake and the correct form."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise AddressError(f"the bus URL has no scheme; {_EXAMPLE}")
@@ -69,7 +70,7 @@ def parse_url(url: str) -> BusUrl:
 
 
 def parse_address(address: object) -> Endpoint | None:
-    """Where a hub says that another one is: `host:port`; None if that cannot be read."""
+    """An address that a hub has announced: `host:port`; None if it is invalid."""
     if not isinstance(address, bytes):
         return None
     try:

@@ -271,16 +271,13 @@ class Controller:
             return "this controller does not lead; shares stay"
         if self.status.state is ControllerState.FROZEN:
             return f"the plan is frozen: {self.status.frozen}; shares stay"
-        if (fit := self._memory.fits.get(topic)) is not None:
-            return fit.note
+        fit = self._memory.fits.get(topic)
         if self._fits is None:
-            return "no fits without a pipeline; shares stay"
-        if self._fits.asked == topic:
-            return "arrivals are being recorded and replayed"
+            return "no fits without a pipeline; shares stay" if fit is None else fit.note
         spec = self.knowledge.specs.of(topic)
-        if spec is None or spec.latency_ms is None:
+        if fit is None and (spec is None or spec.latency_ms is None):
             return "no latency limit"
-        return "the latency limit was not broken long enough"
+        return self._fits.doubt(topic, fit)
 
     async def _commit(self, outcome: RoundOutcome) -> int | None:
         """The version in force if the decision stands; None if another writer was faster."""

@@ -109,6 +109,17 @@ class SplitFits:
             SplitQuestion(names[row], min(hubs_max, 64), publication_us + readers * delivery_us)
         )
 
+    def doubt(self, topic: bytes, fit: SplitFit | None) -> str:
+        """Why no better split of the topic is known than this one; empty if its limit holds, or the split is tried."""
+        if self.asked == topic:
+            return "arrivals are being recorded and replayed"
+        if fit is None:
+            return "the latency limit was not broken long enough"
+        if not fit.note and fit.is_confirmed and self._broken.get(topic, 0) >= BROKEN_VIEWS:
+            again = f"the next fit is {REFIT_S / 60:.0f} min after the last"
+            return f"the limit is broken again: arrivals have changed; {again}"
+        return fit.note
+
     def _is_due(self, topic: bytes, memory: Memory) -> bool:
         if self._broken[topic] < BROKEN_VIEWS or topic in self._found:
             return False
@@ -118,7 +129,7 @@ class SplitFits:
         if fit.hubs and not fit.is_confirmed:
             # It is being tried.
             return False
-        return self._clock() - fit.at_s >= (REFIT_S if fit.hubs else RETRY_S)
+        return self._clock() - fit.at_s >= (REFIT_S if fit.hubs and not fit.is_failed else RETRY_S)
 
 
 def _is_fitted(spec: TopicSpec) -> bool:

@@ -1,8 +1,8 @@
 """Network coordinates: estimate the round trip between any two nodes without measuring it.
 
 Read `coordinate` (the value), `settings` (its constants and their sources), `estimator` (how a node finds its own),
-`stability` (when a change is worth announcing), `centroid` (what is announced of many), `finder` (whom a client
-asks and tells).
+`stability` (when to announce a change), `centroid` (the summary of many clients), `finder` (which hubs a client
+probes and reports to).
 """
 
 from equipoise.coordinates.centroid import ClientGroup, centroid_of

@@ -1,22 +1,22 @@
 """Summarise the coordinates of many clients in constant space, and bound the latency between them.
 
-ePulsar 3.2: of a topic's producers, and of its consumers, a hub reports the centroid and how far the farthest is from
-it, however many there are. Distances are round trips; a message goes one way on each of its two legs, so latencies here
-are halves of distances.
+ePulsar 3.2: for a topic's producers, and for its consumers, a hub reports the centroid and the distance of the farthest
+client from it, however many clients there are. Distances are round trips; a message goes one way on each of its two
+legs, so latencies here are halves of distances.
 
-What is reported here is not the mean but a centre near that of the smallest ball around all of them: the mean, drawn a
-few times towards the farthest (Bădoiu and Clarkson, 2003). W(t, b) is of the worst pair, and the mean is where most
-clients are: six players in one city and one in another would be served from the first. With the centre the worst pair
-of ePulsar's figure 4 comes within 5 % of what every client's own coordinate gives; with the mean it is 22 to 30 % above
-(docs/decisions/0014).
+The centroid here is not the mean but nearly the centre of the smallest ball around all clients: the mean, moved a few
+times towards the farthest client (Bădoiu and Clarkson, 2003). W(t, b) is the latency of the worst pair, and the mean is
+near the majority: six players in one city and one in another would be served from the first city. With the centre, the
+worst pair of ePulsar's figure 4 is within 5 % of the value from every client's own coordinate; with the mean it is
+22 to 30 % above (docs/decisions/0014).
 
-Where this departs from the paper: it adds the heights of client and centroid to the deviation of the two, which counts
-the access link twice or three times over. Here the deviation of a client is what has to be added to the centroid's
-distance from any hub so that the sum is never less than the client's own:
+Difference from the paper: the paper adds the heights of client and centroid to the deviation of the two, which counts
+the access link two or three times. Here the deviation of a client is the least value that, added to the centroid's
+distance from any hub, is never less than the client's own distance:
 
     |client − centroid| + max(0, height of the client − height of the centroid)
 
-so W(t, b) is still an upper bound by the triangle inequality, only a nearer one.
+so W(t, b) is still an upper bound by the triangle inequality, and a tighter one.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = [
     "worst_s",
 ]
 
-# Steps from the mean towards the farthest: of 1, 4, 16 and 64 the fourth brings nearly all there is to gain.
+# Steps from the mean towards the farthest client: of 1, 4, 16 and 64, four steps give nearly all of the gain.
 _STEPS = 4
-# Of many clients so many, the farthest from the mean, decide where the centre is.
+# Of many clients, this many of the farthest from the mean determine the centre.
 CANDIDATES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ClientGroup:
-    """The producers of a topic, or its consumers, as far as a planner has to know them."""
+    """Summary of a topic's producers, or of its consumers, for the planner."""
 
     # Near the centre of the smallest ball around them.
     centroid: Coordinate
-    # Of one way.
+    # Largest one-way latency from the centroid.
     deviation_s: float
     count: int
 
@@ -73,12 +73,12 @@ class ClientGroup:
         return cls(centre, deviation / 2, len(known))
 
     def worst_leg_s(self, hub: Coordinate) -> float:
-        """One way between the hub and the farthest of them: at least what it really is."""
+        """One-way latency from the hub to the farthest client: an upper bound."""
         return self.centroid.distance_s(hub) / 2 + self.deviation_s
 
 
 def centroid_of(coordinates: Collection[Coordinate]) -> Coordinate:
-    """The mean of each number; of at least one."""
+    """The mean of each number; at least one coordinate is required."""
     count = len(coordinates)
     columns = zip(*(coordinate.point_s for coordinate in coordinates), strict=True)
     return Coordinate(
@@ -90,7 +90,7 @@ def centroid_of(coordinates: Collection[Coordinate]) -> Coordinate:
 
 
 def centre_of(mean: Coordinate, farthest: Sequence[Coordinate]) -> Coordinate:
-    """A place from which the farthest is nearly as near as can be, given those farthest from the mean."""
+    """A centre near the best one, given the coordinates farthest from the mean."""
     centre = best = mean
     least_s = math.inf
     for step in range(2, _STEPS + 2):
@@ -105,12 +105,12 @@ def centre_of(mean: Coordinate, farthest: Sequence[Coordinate]) -> Coordinate:
 
 
 def expected_worst_s(producers: ClientGroup, consumers: ClientGroup, hub: Coordinate) -> float:
-    """W(t, b): what a topic's messages would take at worst with this hub, without the time they spend in it."""
+    """W(t, b): the worst latency of a topic's messages through this hub, without the time inside the hub."""
     return producers.worst_leg_s(hub) + consumers.worst_leg_s(hub)
 
 
 def worst_s(producers: Sequence[Coordinate], consumers: Sequence[Coordinate], hub: Coordinate) -> float:
-    """E(t): what they take at worst with this hub, by each client's own coordinate; 0 if one side is missing."""
+    """E(t): the worst latency through this hub, from each client's own coordinate; 0 if one side has no clients."""
     if not producers or not consumers:
         return 0.0
     inward_s = max(producer.distance_s(hub) for producer in producers) / 2
@@ -118,7 +118,7 @@ def worst_s(producers: Sequence[Coordinate], consumers: Sequence[Coordinate], hu
 
 
 def deviation_s(client: Coordinate, centroid: Coordinate) -> float:
-    """What has to be added to the centroid's distance from a hub so that it is not below the client's; both ways."""
+    """The least value that makes the centroid's distance from any hub an upper bound of the client's; round trip."""
     # Adjustments differ from client to client and belong to the distance as well.
     extra_s = client.height_s + client.adjustment_s - centroid.height_s - centroid.adjustment_s
     return math.dist(client.point_s, centroid.point_s) + max(0.0, extra_s)

@@ -1,10 +1,10 @@
 """A network coordinate: a point, a height and an adjustment.
 
-The distance of two coordinates estimates the round trip between their nodes, in seconds. The point stands for the
-core of the network, the height for the access link that every packet passes, the adjustment for what no Euclidean
-space can express.
+The distance of two coordinates estimates the round trip between their nodes, in seconds. The point models the core of
+the network, the height the access link that every packet passes, and the adjustment the part that no Euclidean space
+can express.
 
-Always true: all numbers are finite; `Coordinate.of` refuses others, since they come from other nodes.
+Always true: all numbers are finite; `Coordinate.of` rejects others, since they come from other nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from equipoise.errors import CoordinateError
 
 __all__ = ["Coordinate"]
 
-# In longest round trips: one to the farthest point, and as much again for an access line. What lies beyond is a lie.
+# In longest round trips: one to the farthest point, and one more for an access line. A farther coordinate is invalid.
 _REACH = 2.0
 # Each number is a float64, the lowest byte first.
 _NUMBER_BYTES = 8
@@ -27,22 +27,22 @@ _NUMBER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """One node's place. Immutable: `Estimator` makes the next one."""
+    """One node's coordinate. Immutable: `Estimator` makes the next one."""
 
     point_s: tuple[float, ...]
-    # How far off estimates are, as a ratio; 0 for one that is perfectly sure.
+    # The relative error of estimates; 0: exact.
     error: float
     height_s: float
     adjustment_s: float = 0.0
 
     @classmethod
     def unknown(cls, settings: CoordinateSettings) -> Coordinate:
-        """Where every node begins."""
+        """The initial coordinate of every node."""
         return cls((0.0,) * settings.dimensions, settings.error_max, settings.height_s_min)
 
     @classmethod
     def of(cls, numbers: Sequence[float], settings: CoordinateSettings) -> Coordinate:
-        """From `numbers` as another node has sent them. Raises CoordinateError."""
+        """From `numbers` that another node sent. Raises CoordinateError."""
         expected = settings.dimensions + 3
         if len(numbers) != expected:
             raise CoordinateError(f"a coordinate has {expected} numbers, not {len(numbers)}")
@@ -56,12 +56,12 @@ class Coordinate:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """All of it, as `of` reads it."""
+        """All numbers, in the order that `of` expects."""
         return (*self.point_s, self.error, self.height_s, self.adjustment_s)
 
     @classmethod
     def from_bytes(cls, data: bytes, settings: CoordinateSettings) -> Coordinate:
-        """From what `to_bytes` of another node has made. Raises CoordinateError."""
+        """From the output of `to_bytes` at another node. Raises CoordinateError."""
         count, rest = divmod(len(data), _NUMBER_BYTES)
         if rest or count != settings.dimensions + 3:
             raise CoordinateError(
@@ -70,7 +70,7 @@ class Coordinate:
         return cls.of(struct.unpack(f"<{count}d", data), settings)
 
     def to_bytes(self) -> bytes:
-        """As it goes over the wire and into telemetry."""
+        """The encoding for the wire and for telemetry."""
         numbers = self.numbers
         return struct.pack(f"<{len(numbers)}d", *numbers)
 
@@ -89,5 +89,5 @@ class Coordinate:
         return adjusted_s if adjusted_s > 0 else raw_s
 
     def behind(self, access_s: float) -> Coordinate:
-        """The place of a node that reaches the network through this one, `access_s` of round trip away."""
+        """The coordinate of a node that reaches the network through this one, `access_s` of round trip away."""
         return replace(self, height_s=self.height_s + access_s)

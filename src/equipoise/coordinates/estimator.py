@@ -1,20 +1,20 @@
 """Estimate a node's coordinate from measured round trips, one sample at a time.
 
 Intuition: every measured pair is a spring whose rest length is the round trip. A sample moves this node along its
-spring, by more the less sure this node is and the surer the other one. A node moves itself only.
+spring: the move is large if this node's error is large and the other one's small. A node moves only itself.
 
-The order of the steps in `observe` is Serf's, since its acceptance bounds hold for that order. Two things are not:
+The order of the steps in `observe` is Serf's, since its acceptance bounds hold for that order. Two parts differ:
 
-A force is shared between point and height as Vivaldi has it [1]. Serf gives all of it to the point, and to the height
-as many times as much as the two are higher than apart: where all have long access links and are in one place otherwise,
-heights jump by many times the force, and errors grow from 1 to 10 ms within twenty minutes. Where a height sinks, it
-gets a quarter of the force at least: in the first moments, when all are in one place, heights are taken for what will
-turn out to be distances, and small ones would go away as slowly as they are small. So all of Serf's bounds hold.
+A force is shared between point and height as in Vivaldi [1]. Serf applies all of it to the point, and to the height as
+many times more as the sum of heights exceeds the distance: where all nodes have long access links and the same point,
+heights jump by many times the force, and errors grow from 1 to 10 ms within twenty minutes. A sinking height gets at
+least a quarter of the force: at first, when all nodes are at one point, heights absorb what are distances, and a small
+height would sink too slowly. With this minimum all of Serf's bounds hold.
 
-A sample is left out that is far more wrong than samples are lately, unless many are, for then it is not the peer that
-has changed but the network or this node. So a peer that lies about its place, or is lost itself, carries no node away.
-No node is taken for a liar, though, that by its word is no farther than by way of a third: two neighbours that have
-settled at opposite ends see each other so, and would stay there for ever.
+A sample is rejected if it is far more wrong than recent samples, unless many are: then not the peer has changed but
+the network or this node. So a peer with a false coordinate does not move other nodes. A peer is not rejected if by its
+coordinate it is no farther than by way of a third node: two neighbours that have settled at opposite ends see each
+other so, and would stay there for ever.
 """
 
 from __future__ import annotations
@@ -30,58 +30,60 @@ from equipoise.errors import CoordinateError
 
 __all__ = ["Estimator"]
 
-# No two clocks tell less apart.
+# The resolution of clocks.
 _RTT_S_MIN = 1e-6
 # Below this a force has no direction.
 _NOWHERE = 1e-12
-# How wrong the last samples were, to tell what is unusual. As many as the adjustment looks back on.
+# Errors of this many recent samples define what is unusual. As many as the adjustment averages.
 _RECENT_SAMPLES = 20
-# How wrong: how many times round trip and distance are of each other. So many times the usual is out of the ordinary,
-# but nothing below ten is: two nodes next to each other are that wrong while they settle, and must be let to.
+# Error: the larger of round trip / distance and distance / round trip. A sample is unusual above this many times the
+# median error, but never below ten: two nodes next to each other are that wrong while they settle, and must settle.
 _UNUSUAL_FACTOR = 5.0
 _UNUSUAL_MIN = 10.0
-# Nor is anything within so many of the longest ways of late that clock and word agree on. By way of a third it is one
-# of them to there, and from there on, if that third is honest, at most two.
+# Nor is a sample unusual within this many times the longest recent distance confirmed by clock and coordinate. By way
+# of a third node the way is one of them to that node and, if its coordinate is true, at most two from there.
 _REACH_FACTOR = 3.0
-# Nor is an answer late for a node that is less sure of itself than this: it begins, and all are farther than they seem.
+# Nor is a late reply unusual for a node with a larger error than this: it begins, and all distances seem too short.
 _SURE_ERROR = 0.25
-# If more than this share of them is out of the ordinary, the ordinary has changed.
+# If more than this share of recent samples is unusual, conditions have changed.
 _UNUSUAL_SHARE_MAX = 0.45
-# The least part of a force that a height sinks by.
+# The least part of a force by which a height sinks.
 _SINKING_SHARE = 0.25
 
 
 class Estimator:
-    """One node's view of its own place. Owned by that node; changes through `observe`."""
+    """One node's estimate of its own coordinate. Owned by that node; changes through `observe`."""
 
     def __init__(self, settings: CoordinateSettings, draw: Callable[[], float]) -> None:
-        """`draw` gives random numbers between 0 and 1: two nodes in one place must not choose one direction."""
+        """`draw` returns random numbers between 0 and 1: two nodes at one point must choose different directions."""
         self._settings = settings
         self._draw = draw
         self.coordinate = Coordinate.unknown(settings)
         # By peer, its last round trips; the peer asked latest comes last.
         self._samples: OrderedDict[str, deque[float]] = OrderedDict()
-        # What distances were short of, the oldest replaced first; slots not used yet count as 0.
+        # Round trips minus raw distances, the oldest replaced first; unused slots count as 0.
         self._shortfalls = [0.0] * settings.adjustment_samples
         self._next_shortfall = 0
-        # How wrong the last samples were, those left out included; and how long those ways were at least, by the clock
-        # or by where peers said they were.
+        # Errors of recent samples, including rejected ones; and the shorter of the measured and the estimated distance
+        # of each.
         self._wrongness: deque[float] = deque(maxlen=_RECENT_SAMPLES)
         self._spans_s: deque[float] = deque(maxlen=_RECENT_SAMPLES)
-        # How often everything had to be forgotten because a number was none, and samples that were left out.
+        # Resets because of a number that was not finite, and rejected samples.
         self.resets = 0
         self.outliers = 0
 
     def observe(self, peer: str, other: Coordinate, rtt_s: float) -> Coordinate:
-        """A round trip to `peer`, which says it is at `other`, took `rtt_s`. Returns the new own coordinate.
+        """A round trip to `peer`, at coordinate `other`, took `rtt_s`. Returns this node's new coordinate.
 
-        Raises CoordinateError for what cannot be; nothing has changed then.
+        Raises CoordinateError for an invalid sample, and changes nothing then.
         """
         settings = self._settings
         if not (math.isfinite(rtt_s) and 0 <= rtt_s <= settings.rtt_s_max):
-            raise CoordinateError(f"a round trip of {rtt_s} s: from 0 to {settings.rtt_s_max:g} s can be")
+            raise CoordinateError(
+                f"a round trip of {rtt_s} s: valid values are 0 to {settings.rtt_s_max:g} s"
+            )
         if len(other.point_s) != settings.dimensions or not other.is_finite:
-            raise CoordinateError(f"{peer} is nowhere in {settings.dimensions} dimensions")
+            raise CoordinateError(f"the coordinate of {peer} does not have {settings.dimensions} dimensions")
         rtt_s = max(_RTT_S_MIN, self._median(peer, rtt_s))
         if self._is_unusual(self.coordinate.distance_s(other), rtt_s):
             self.outliers += 1
@@ -95,11 +97,11 @@ class Estimator:
         return self.coordinate
 
     def forget(self, peer: str) -> None:
-        """The peer is gone: another one under its name starts afresh."""
+        """The peer is gone: a peer that reuses the name begins without samples."""
         self._samples.pop(peer, None)
 
     def _median(self, peer: str, rtt_s: float) -> float:
-        """One slow sample is a busy moment, not a longer way [2]."""
+        """One slow sample means a busy moment, not a longer distance [2]."""
         samples = self._samples.setdefault(peer, deque(maxlen=self._settings.filter_samples))
         self._samples.move_to_end(peer)
         if len(self._samples) > self._settings.peers_max:
@@ -136,7 +138,7 @@ class Estimator:
         self.coordinate = self._pushed(replace(own, error=error), other, force_s)
 
     def _adjust(self, other: Coordinate, rtt_s: float) -> None:
-        """Half of what raw distances were short of lately, [3]: the other half is the peers'."""
+        """Half of the mean shortfall of raw distances [3]: the other half is in the peers' adjustments."""
         count = self._settings.adjustment_samples
         if not count:
             return
@@ -146,14 +148,14 @@ class Estimator:
         self.coordinate = replace(self.coordinate, adjustment_s=adjustment_s)
 
     def _fall(self) -> None:
-        """Towards the origin, by the square of the distance, so that all nodes together do not drift away [2]."""
+        """Gravity [2]: towards the origin, by the square of the distance, so that the nodes do not drift away."""
         origin = Coordinate.unknown(self._settings)
         distance_s = origin.distance_s(self.coordinate)
         pull_s = -1.0 * (distance_s / self._settings.gravity_s) ** 2
         self.coordinate = self._pushed(self.coordinate, origin, pull_s)
 
     def _pushed(self, own: Coordinate, other: Coordinate, force_s: float) -> Coordinate:
-        """Moved by a force along the line from `other`, and up or down as far as the two are above their points."""
+        """Moved by a force along the line from `other`, and in height in proportion to the sum of both heights."""
         settings = self._settings
         delta = [mine - theirs for mine, theirs in zip(own.point_s, other.point_s, strict=True)]
         length_s = math.hypot(*delta)
@@ -167,7 +169,7 @@ class Estimator:
             height_share = max(height_share, _SINKING_SHARE)
         wanted_s = own.height_s + height_share * force_s
         height_s = min(settings.height_s_max, max(settings.height_s_min, wanted_s))
-        # What a height cannot take is the point's: or nodes without one would be pushed more than they are pulled.
+        # The point takes the rest that the height cannot: else nodes without a height would be pushed more than pulled.
         along_s = force_s - (height_s - own.height_s)
         point = tuple(at + part * along_s for at, part in zip(own.point_s, unit, strict=True))
         return replace(own, point_s=point, height_s=height_s)

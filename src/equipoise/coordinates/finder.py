@@ -1,20 +1,20 @@
 """Decide which peers a client probes and which hubs it reports its coordinate to, and when.
 
-A client asks hubs where they are (EQ.WHERE), measures how long the answer takes, and tells the hubs that it uses where
-it is itself: in the same request, so that every report is a probe. Which connections there are, what a round trip
-took and what time it is comes from outside: the bus, light clients of experiments and gateways use one finder.
+A client sends EQ.WHERE to hubs, which reply with their coordinates, and measures the round trip. The request to a hub
+that serves the client carries the client's own coordinate, so every report is a probe. Connections, round trips and
+time are arguments: the bus, light clients of experiments and gateways use one finder.
 
-    sought   a probe every `probe_s` to the peer asked longest ago, and short visits to hubs without a connection
-    found    probes as seldom as reports, visits every minute; sought again when the network has changed
-    guided   behind a gateway: its answer counts, hubs get reports and are not measured; sought when it stays silent
+    sought   a probe every `probe_s` to the peer probed longest ago, and short visits to hubs without a connection
+    found    probes as rare as reports, visits every minute; sought again after a change of the network
+    guided   behind a gateway: its reply counts, hubs get reports and are not measured; sought if it stays silent
 
-From one hub alone no direction can be found. Until a second one has answered, the place is that hub's own, as high
-above it as the round trip is long: for every other hub that is an upper bound.
+One hub alone gives no direction. Until a second hub has replied, the client has that hub's point, with the round trip
+as height: an upper bound of the distance to every other hub.
 
-Always true: a peer has at most one request unanswered; nothing is asked of a peer that has refused; nothing is reported
-that is not known.
+Always true: a peer has at most one request unanswered; a peer that has refused is not asked; no report contains an
+unknown coordinate.
 
-What is remembered of peers is in `peers.py`, when hubs are visited in `visits.py`.
+`peers.py` holds the state of peers and schedules visits.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from equipoise.errors import CoordinateError, RefusedError
 __all__ = ["WHERE", "Ask", "Finder", "FinderStep"]
 
 WHERE = b"EQ.WHERE"
-# A tenth of the longest round trip is what coordinates are wrong by.
+# The error of coordinates is a tenth of the longest round trip.
 _FAR = 0.1
-# Between two steps that no answer asks for.
+# The longest time between two steps.
 _TURN_S = 0.01
 
 
@@ -51,14 +51,14 @@ class FinderStep(NamedTuple):
     """What to do now."""
 
     asks: list[Ask]
-    # A hub to connect to, ask `visit_samples` times, and leave.
+    # A hub to connect to, probe `visit_samples` times, and leave.
     visit: str | None
     # Whether to ask the gateway.
     guide: bool
 
 
 class Finder:
-    """Owned by one client, which carries out what `step` says, no later than `next_at`."""
+    """Owned by one client, which executes each step, no later than `next_at`."""
 
     def __init__(
         self,
@@ -66,38 +66,38 @@ class Finder:
         settings: FinderSettings | None = None,
         space: CoordinateSettings | None = None,
     ) -> None:
-        """`draw` gives random numbers between 0 and 1, as for the estimator."""
+        """`draw` returns random numbers between 0 and 1, as for the estimator."""
         self.settings = settings or FinderSettings()
         self._space = space or CoordinateSettings()
         self._draw = draw
         self.guide = Guide()
         self._peers = Peers()
         self._visits = Visits(draw, self.settings)
-        # Grows with all that hubs are to hear at once.
+        # Number of the latest news for all hubs, such as a new place.
         self._news = 0
         self._probed_at = -math.inf
-        # When `step` has something to do again, if nothing comes between.
+        # When the next step is due, unless an event needs one before.
         self.next_at = math.inf
         self._is_guided = False
         self._start_anew()
 
     def _start_anew(self, own: Coordinate | None = None) -> None:
-        """The client is elsewhere: what it has measured is of no use. `own` holds until something better is known."""
+        """The client has moved: earlier measurements are void. `own` is used until a better coordinate is known."""
         self._estimator = Estimator(self._space, self._draw)
         self._stability = Stability()
         self._own = own
-        # Whether that was found from several peers.
+        # Whether that was estimated from several peers.
         self._has_direction = False
         self.samples = 0
         self._young_until = self.settings.young_samples
         self._visits.start_anew()
         self._peers.start_anew()
 
-    # Where it is.
+    # The coordinate.
 
     @property
     def coordinate(self) -> Coordinate | None:
-        """None while that is not known. What a silent gateway said last holds until something better is known."""
+        """None if unknown. The last coordinate from a silent gateway is used until a better one is known."""
         if self._is_guided:
             return self.guide.coordinate
         return self._own or self.guide.coordinate
@@ -112,26 +112,26 @@ class Finder:
         return self._visits.under_way
 
     def use_gateway(self, address: str | None, now: float) -> None:
-        """The client is behind this gateway from now on; None: behind none."""
+        """The client is behind this gateway from now on; None: behind no gateway."""
         if address == self.guide.address:
             return
         self.guide.choose(address, now)
         self._is_guided = address is not None
         self._start_anew()
 
-    # What to do.
+    # Steps.
 
     def step(self, now: float, links: Mapping[str, bool], known: Sequence[str] = ()) -> FinderStep:
         """What to do now. `links`: open connections, and whether topics are served there; `known`: other hubs."""
         if self._probed_at == -math.inf:
-            # A client that is gone after a second has asked no hub.
+            # A client that exits within a second has probed no hub.
             self._probed_at = now
         self._check_guide(now)
         self._visits.begin(now)
         for name in links:
             self._peers.meet(name)
         asks = [
-            self._tell(name, now) for name, is_used in links.items() if is_used and self._is_due(name, now)
+            self._report(name, now) for name, is_used in links.items() if is_used and self._is_due(name, now)
         ]
         if not self._is_guided and now >= self._probed_at + self._interval_s:
             asks += self._probe(links, now)
@@ -152,18 +152,18 @@ class Finder:
     @property
     def _guide_at(self) -> float:
         guide = self.guide
-        is_awaited = self._is_guided and not guide.is_heard
+        is_awaited = self._is_guided and not guide.has_replied
         return guide.asked_at + (self.settings.probe_s if is_awaited else self.settings.report_s)
 
     def _check_guide(self, now: float) -> None:
         leads = self.guide.leads(now, self.settings.gateway_patience_s)
         if leads != self._is_guided:
             self._is_guided = leads
-            self.guide.is_heard &= leads
+            self.guide.has_replied &= leads
             self._start_anew()
 
-    def _tell_at(self, peer: Peer) -> float:
-        """When the peer is to hear where this client is."""
+    def _report_at(self, peer: Peer) -> float:
+        """When the next report to the peer is due."""
         is_news = peer.news != self._news
         settings = self.settings
         return peer.reported_at + (
@@ -174,15 +174,15 @@ class Finder:
         peer = self._peers[name]
         if self.coordinate is None or peer.is_refusing or peer.is_asked:
             return False
-        return self._tell_at(peer) <= now
+        return self._report_at(peer) <= now
 
-    def _tell(self, name: str, now: float) -> Ask:
+    def _report(self, name: str, now: float) -> Ask:
         peer = self._peers[name]
         peer.reported_at, peer.news = now, self._news
         return self._ask(name, now, self.words_to(name))
 
     def words_to(self, name: str) -> tuple[bytes, ...]:
-        """The question to a peer, with what it is to hear: as much as is known."""
+        """The request to a peer, with the report: as much as is known."""
         coordinate, peer = self.coordinate, self._peers.get(name)
         if coordinate is None:
             return (WHERE,)
@@ -197,19 +197,19 @@ class Finder:
         return Ask(name, words)
 
     def _probe(self, links: Mapping[str, bool], now: float) -> list[Ask]:
-        name = self._peers.whose_turn(links, self._interval_s, now)
+        name = self._peers.longest_idle(links, self._interval_s, now)
         if name is None:
             return []
         self._probed_at = now
         return [self._ask(name, now)]
 
     def _next_at(self, now: float, links: Mapping[str, bool], *, are_others: bool) -> float:
-        """When there is something to do, if no answer comes before. A peer that is asked answers, or is left."""
+        """When the next step is due, if no reply comes before. A peer replies or is dropped."""
         free = self._peers.free(links)
         will_visit = are_others and self.visiting is None
         times = [self._visits.due_at(is_found=self.is_found)] if will_visit else []
         if self.coordinate is not None:
-            times += [self._tell_at(peer) for name, peer in free.items() if links[name]]
+            times += [self._report_at(peer) for name, peer in free.items() if links[name]]
         if self.guide.is_free:
             times.append(self._guide_at)
         if self._is_guided:
@@ -219,12 +219,12 @@ class Finder:
             times.append(max(self._probed_at, oldest) + self._interval_s)
         return max(now + _TURN_S, min(times, default=math.inf))
 
-    # What has become of it.
+    # Replies.
 
     def answered(self, name: str, reply: object, rtt_s: float | None, now: float) -> None:
-        """A peer has answered after `rtt_s`; None if more than the way there and back was in that time.
+        """A peer has replied after `rtt_s`; None if that includes other delays than the network's.
 
-        A RefusedError says that it does not know the question.
+        A RefusedError means that it does not know the command.
         """
         peer = self._peers.meet(name)
         if peer.is_stale:
@@ -235,7 +235,7 @@ class Finder:
             return
         at = self._read(reply)
         if rtt_s is not None and rtt_s > self._space.rtt_s_max:
-            # A hub that stood still for a while: no round trip, and none that it would accept.
+            # This client or the hub stalled: no valid round trip, and the peer would reject it, too.
             rtt_s = None
         if rtt_s is not None:
             peer.rtts_s.append(rtt_s)
@@ -245,31 +245,31 @@ class Finder:
                 self._observe(name, at, rtt_s)
 
     def guide_answered(self, address: str, reply: object, access_s: float | None, now: float) -> None:
-        """A gateway has answered: with a RefusedError if it refuses, another exception if it cannot be reached."""
+        """A gateway has replied: a RefusedError if it refuses, another exception if it cannot be reached."""
         guide = self.guide
         if address != guide.address:
             return
         guide.is_asked = False
         guide.is_refusing = isinstance(reply, RefusedError)
         at = self._read(reply)
-        if at is not None and guide.hear(at, access_s, now):
-            # A node that has moved reports at once, however lately it has reported.
+        if at is not None and guide.replied(at, access_s, now):
+            # A node that has moved reports at once, without regard to the last report.
             self._news += 1
-            self._peers.tell_all_anew()
+            self._peers.report_all_anew()
 
     def lost(self, name: str) -> None:
-        """The connection to a peer is gone; another one may be to another peer."""
+        """The connection to a peer is lost; the next one may reach another peer."""
         peer = self._peers.get(name)
         if peer is not None:
             peer.is_asked = peer.is_stale = peer.is_refusing = False
             peer.reported_at = -math.inf
 
     def visited(self, name: str, *, is_answered: bool) -> None:
-        """A visit is over."""
+        """A visit has ended."""
         self._visits.over(name, is_answered=is_answered)
 
     def _read(self, reply: object) -> Coordinate | None:
-        """The coordinate in an answer; None if the peer has none, or sent nonsense."""
+        """The coordinate in a reply; None if the peer has none or sent an invalid one."""
         try:
             return Coordinate.from_bytes(reply, self._space) if isinstance(reply, bytes) else None
         except CoordinateError:
@@ -281,7 +281,7 @@ class Finder:
         except CoordinateError:
             return
         if self.is_found and self._peers.show_another_place(name):
-            # One that is sure of itself takes minutes to cross a continent; one that begins anew half a minute.
+            # A coordinate with a small error takes minutes to cross a continent; a new one takes half a minute.
             self._start_anew(self._own)
             return
         self.samples += 1
@@ -293,12 +293,12 @@ class Finder:
         elif announced is not None or not self._has_direction:
             announced = announced or found
             if self.is_found and self._own is not None and self._is_far(self._own, announced):
-                # Something has changed for good: look more closely for a while.
+                # The change is permanent: probe more often for a while.
                 self._young_until = self.samples + self.settings.young_samples // 2
             self._own, self._has_direction = announced, True
         if announced is not None:
             self._news += 1
 
     def _is_far(self, former: Coordinate, latter: Coordinate) -> bool:
-        """Whether distances have changed by more than they are wrong anyway."""
+        """Whether distances have changed by more than their error."""
         return way_s(former, latter) > _FAR * self._peers.rtt_s_max

@@ -10,9 +10,9 @@ from equipoise.coordinates.coordinate import Coordinate
 
 __all__ = ["RTTS", "Peer", "above", "much", "way_s"]
 
-# As many as the estimator's filter takes: one slow round trip is a busy moment.
+# As many as the estimator's filter takes: one slow round trip means a busy moment.
 RTTS = 3
-# A round trip that has changed by half, and not only by what a queue or a busy peer makes of it.
+# A path has changed if its round trip has changed by half, and by more than a queue or a busy peer causes.
 _ELSEWHERE = 0.5
 _ELSEWHERE_S = 0.010
 
@@ -27,13 +27,13 @@ class Peer:
     # The last report that it received; see `Finder._news`.
     news: int = -1
     is_asked: bool = False
-    # Whether it was asked from where this client is no more.
+    # Whether the pending request was sent before the client moved.
     is_stale: bool = False
     is_refusing: bool = False
-    # Where it says that it is, and the last round trips.
+    # Its latest coordinate, and the last round trips.
     at: Coordinate | None = None
     rtts_s: deque[float] = field(default_factory=lambda: deque(maxlen=RTTS))
-    # The round trip when the place was found, and where the peer was.
+    # The round trip and the peer's coordinate when this client's coordinate was found.
     usual_s: float | None = None
     usual_at: Coordinate | None = None
 
@@ -43,7 +43,7 @@ class Peer:
 
     @property
     def has_moved(self) -> bool:
-        """Whether it says that it is far from where it was."""
+        """Whether its coordinate is far from the earlier one."""
         if self.at is None or self.usual_at is None or self.usual_s is None:
             return False
         return way_s(self.usual_at, self.at) > much(self.usual_s)
@@ -54,16 +54,16 @@ class Peer:
 
 
 def way_s(one: Coordinate, other: Coordinate) -> float:
-    """From one place to another of the same node, up and down included."""
+    """The distance between two coordinates of one node, with the difference in height."""
     return math.dist(one.point_s, other.point_s) + abs(one.height_s - other.height_s)
 
 
 def much(rtt_s: float) -> float:
-    """More than that, and it is another way."""
+    """The change of a round trip above which the path has changed."""
     return max(_ELSEWHERE_S, _ELSEWHERE * rtt_s)
 
 
 def above(hub: Coordinate, rtt_s: float, height_s_min: float) -> Coordinate:
-    """At the hub's point, a round trip away from it: the direction is not known."""
+    """At the hub's point, with the round trip as height: the direction is unknown."""
     height_s = max(height_s_min, rtt_s - hub.height_s - hub.adjustment_s)
     return replace(hub, height_s=height_s, adjustment_s=0.0)

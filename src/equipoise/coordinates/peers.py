@@ -1,16 +1,15 @@
 """The peers of a finder: probes, visits to hubs without a connection, and the gateway.
 
-Always true: peers that a client is connected to are remembered; of the others, those asked longest ago are forgotten
-first.
+Always true: peers with a connection are kept; of the others, those probed longest ago are removed first.
 
-A visit is a short connection for some round trips: the direction of a place comes from hubs that a client does not use.
-Visits are frequent while the coordinate is sought, rare once it is found, and less and less frequent while they fail. A
-fleet starts at once, loses its gateway at once, finds its coordinates at once: so each client draws the moment of its
-first visit.
+A visit is a short connection for some round trips: hubs that a client does not use give its coordinate a direction.
+Visits are frequent while the coordinate is sought, rare once it is found, and less and less frequent while they fail.
+The clients of a fleet start, lose their gateway and find their coordinates at the same time: so each client draws a
+random time for its first visit.
 
-A client behind a gateway has the gateway's coordinate, with the access line added to the height (ePulsar 4):
-coordinates of mobile nodes do not settle, but whatever such a node sends passes its gateway, which stands still. So the
-client asks the gateway where it is, and measures the way there alone.
+A client behind a gateway uses the gateway's coordinate, with the access line added to the height (ePulsar 4):
+coordinates of mobile nodes do not settle, but all packets of such a node pass its gateway, which does not move. So the
+client requests the gateway's coordinate, and measures only the round trip to it.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Peers:
         return self._by_name.get(name)
 
     def meet(self, name: str) -> Peer:
-        """The peer, remembered from now on."""
+        """The peer, created if unknown."""
         return self._by_name.setdefault(name, Peer())
 
     def forget(self, links: Mapping[str, bool]) -> None:
-        """Remember no more than there is room for."""
+        """Remove peers above the limit."""
         if len(self._by_name) <= _PEERS_MAX:
             return
         idle = [
@@ -59,28 +58,28 @@ class Peers:
             del self._by_name[name]
 
     def start_anew(self) -> None:
-        """The client is elsewhere: no round trip that was measured counts, nor one that is under way."""
+        """The client has moved: measured round trips, and pending ones, are void."""
         for peer in self._by_name.values():
             peer.rtts_s.clear()
             peer.usual_s, peer.usual_at, peer.is_stale = None, None, peer.is_asked
 
-    def tell_all_anew(self) -> None:
-        """However lately each was informed."""
+    def report_all_anew(self) -> None:
+        """Make a report to each peer due, whenever the last one was."""
         for peer in self._by_name.values():
             peer.reported_at = -math.inf
 
-    # Whom to ask.
+    # Selection of peers.
 
     def free(self, links: Mapping[str, bool]) -> dict[str, Peer]:
-        """Those with an open connection that may be asked."""
+        """Peers with an open connection that may be probed."""
         return {
             name: peer
             for name in links
             if not (peer := self._by_name[name]).is_asked and not peer.is_refusing
         }
 
-    def whose_turn(self, links: Mapping[str, bool], interval_s: float, now: float) -> str | None:
-        """Of those that were not asked for an interval, the one asked longest ago."""
+    def longest_idle(self, links: Mapping[str, bool], interval_s: float, now: float) -> str | None:
+        """Of the peers not probed for an interval, the one probed longest ago."""
         waiting = [
             (peer.asked_at, name)
             for name, peer in self.free(links).items()
@@ -94,7 +93,7 @@ class Peers:
             name: peer for name in known if name not in links and not (peer := self.meet(name)).is_refusing
         }
 
-    # What they say together.
+    # Summaries of peers.
 
     @property
     def measured(self) -> int:
@@ -105,7 +104,7 @@ class Peers:
         return max((peer.rtt_s or 0.0) for peer in self._by_name.values())
 
     def show_another_place(self, name: str) -> bool:
-        """Whether the way to this peer has changed so much, or the places of most, that it is not the weather."""
+        """Whether the path to this peer, or most peers' coordinates, changed by more than usual fluctuation."""
         peer = self._by_name[name]
         rtt_s = peer.rtt_s
         if rtt_s is None or len(peer.rtts_s) < RTTS:
@@ -114,41 +113,41 @@ class Peers:
             peer.usual_s, peer.usual_at = rtt_s, peer.at
         if abs(rtt_s - peer.usual_s) > much(peer.usual_s):
             return True
-        # One peer that is elsewhere may be lying, or lost; most of them are not.
+        # One peer with another coordinate may be wrong; most peers are not.
         moved = sum(other.has_moved for other in self._by_name.values())
         return 2 * moved > self.measured
 
 
-# After so many failed visits in a row they are as rare as those of a client that has found its place.
+# After this many failed visits in a row visits are as rare as those of a client that has found its coordinate.
 _FAILURES_MAX = 8
-# Of the time between two visits, half is left to chance.
+# Half of the time between two visits is random.
 _SPREAD = 0.5
 
 
 @dataclass(slots=True)
 class Visits:
-    """Owned by one finder. `draw` gives random numbers between 0 and 1."""
+    """Owned by one finder. `draw` returns random numbers between 0 and 1."""
 
     draw: Callable[[], float]
     settings: FinderSettings
     # The hub that is being visited.
     under_way: str | None = None
-    # A moment around the last visit; none since the client is where it is.
+    # A time near the last visit; None before the first one at this place.
     _visited_at: float = -math.inf
     _failures: int = 0
 
     def start_anew(self) -> None:
-        """The client is elsewhere."""
+        """The client has moved."""
         self._visited_at = -math.inf
 
     def begin(self, now: float) -> None:
-        """A client that has just begun, or begun anew, waits for a moment of its own."""
+        """A client that has just started, or moved, draws a random time for its first visit."""
         if self._visited_at == -math.inf:
             self._visited_at = now + self.draw() * self.settings.visit_s_first
 
     @property
     def may_be(self) -> bool:
-        """Whether another one could begin, were it due."""
+        """Whether another visit could begin, if it were due."""
         return bool(self.settings.visit_s) and self.under_way is None
 
     def due_at(self, *, is_found: bool) -> float:
@@ -156,7 +155,7 @@ class Visits:
         return self._visited_at + self._interval_s(is_found)
 
     def choose(self, others: Mapping[str, Peer], now: float, *, is_found: bool) -> str | None:
-        """Whom of these to visit now, if it is time."""
+        """The hub to visit now; None if no visit is due."""
         if not others or now < self.due_at(is_found=is_found):
             return None
         self._visited_at = now + (self.draw() - 0.5) * _SPREAD * self._interval_s(is_found)
@@ -178,7 +177,7 @@ class Visits:
         return min(settings.visit_s, settings.visit_s_first * 2.0**self._failures)
 
 
-# One slow round trip is a busy moment: as many as the estimator's filter takes.
+# As many as the estimator's filter takes: one slow round trip means a busy moment.
 _SAMPLES = 3
 
 
@@ -187,33 +186,33 @@ class Guide:
 
     def __init__(self) -> None:
         self.address: str | None = None
-        # Where the gateway says it is, with the access line; of the former one until the present has answered.
+        # The gateway's coordinate, with the access line; the former gateway's until the present one has replied.
         self.coordinate: Coordinate | None = None
-        # Whether the present gateway has answered yet.
-        self.is_heard = False
-        # When it was last asked, and when it answered; before its first answer, when it was chosen.
+        # Whether the present gateway has replied.
+        self.has_replied = False
+        # When it was last asked, and when it replied; before its first reply, when it was chosen.
         self.asked_at = 0.0
-        self.heard_at = 0.0
+        self.replied_at = 0.0
         self.is_asked = False
-        # It does not know the question: no gateway, or one of another kind.
+        # It does not know the command: not a gateway, or another version.
         self.is_refusing = False
         self._accesses_s: deque[float] = deque(maxlen=_SAMPLES)
 
     def choose(self, address: str | None, now: float) -> None:
         self.address = address
-        self.is_heard = self.is_asked = self.is_refusing = False
-        self.heard_at = now
+        self.has_replied = self.is_asked = self.is_refusing = False
+        self.replied_at = now
         self.asked_at = float("-inf")
         self._accesses_s.clear()
         if address is None:
             self.coordinate = None
 
     def leads(self, now: float, patience_s: float) -> bool:
-        """Whether its word holds, or may still come."""
+        """Whether its coordinate is in use, or may still arrive."""
         return self.address is not None and now < self.leads_until(patience_s)
 
     def leads_until(self, patience_s: float) -> float:
-        return self.heard_at + patience_s
+        return self.replied_at + patience_s
 
     @property
     def is_free(self) -> bool:
@@ -224,13 +223,15 @@ class Guide:
         self.asked_at = now
         self.is_asked = True
 
-    def hear(self, at: Coordinate, access_s: float | None, now: float) -> bool:
-        """The gateway is there, so far away; whether it said so for the first time. Without a round trip, no word."""
+    def replied(self, at: Coordinate, access_s: float | None, now: float) -> bool:
+        """The gateway has this coordinate and round trip; return whether this is the first reply. No round trip:
+        ignored.
+        """
         if access_s is not None:
             self._accesses_s.append(access_s)
         if not self._accesses_s:
             return False
         self.coordinate = at.behind(sorted(self._accesses_s)[len(self._accesses_s) // 2])
-        self.heard_at = now
-        is_first, self.is_heard = not self.is_heard, True
+        self.replied_at = now
+        is_first, self.has_replied = not self.has_replied, True
         return is_first

@@ -1,12 +1,12 @@
 """Report a coordinate only after a significant change.
 
-A node's coordinate trembles with every sample. Its users, who place topics by it, want to hear of it when the network
-has changed and not otherwise. Ledlie et al. [2] compare the coordinates of a start window with those of the current
-one by the energy distance, which is zero for two samples of one distribution and grows with what separates them. Once
-it exceeds the threshold the current centroid is announced, and both windows begin anew.
+A node's coordinate changes a little with every sample. Its users, who place topics by it, need an update only when the
+network has changed. Ledlie et al. [2] compare the coordinates of a start window with those of the current one by the
+energy distance, which is zero for two samples of one distribution and grows with their difference. Once it exceeds the
+threshold, the current centroid is announced, and both windows begin anew.
 
-Not taken: a threshold on the distance moved. It is met by trembling where distances are long, and never where they are
-short.
+Alternative not taken: a threshold on the distance moved. Where distances are long, jitter exceeds it; where they are
+short, no change does.
 """
 
 from __future__ import annotations
@@ -34,48 +34,48 @@ class Stability:
         self._energy_ms_max = energy_ms_max
         self._start: list[Coordinate] = []
         self._current: deque[Coordinate] = deque(maxlen=window_samples)
-        # Once both windows are full; they are alike then.
+        # Set once both windows are full; they are equal then.
         self._energy: _Energy | None = None
         # The last announcement; None before the first.
         self.announced: Coordinate | None = None
 
     @property
     def settled(self) -> Coordinate | None:
-        """The middle of the current window: nearer to the truth than any one of its coordinates."""
+        """The mean of the current window: more accurate than any one of its coordinates."""
         return centroid_of(self._current) if self._current else None
 
     def consider(self, coordinate: Coordinate) -> Coordinate | None:
-        """The coordinate is this now; what to tell the others, or None if nothing has changed for them."""
+        """The node has a new coordinate; return the one to announce, None without a significant change."""
         if len(self._start) < self._window_samples:
             self._current.append(coordinate)
             self._start.append(coordinate)
-            # Until there is a window, every doubling of what is known is news.
+            # Until the window is full, announce after each doubling of the number of samples.
             count = len(self._start)
-            return self._tell(coordinate) if count & (count - 1) == 0 else None
+            return self._announce(coordinate) if count & (count - 1) == 0 else None
         if self._energy is None:
             self._energy = _Energy.of_one(self._start)
         self._energy.replace(_place(self._current[0]), _place(coordinate))
         self._current.append(coordinate)
         if self._energy.ms <= self._energy_ms_max:
             return None
-        announced = self._tell(centroid_of(self._current))
+        announced = self._announce(centroid_of(self._current))
         self._start, self._energy = list(self._current), None
         return announced
 
     def jump(self, coordinate: Coordinate) -> Coordinate:
-        """The node knows that it is elsewhere now, as behind another gateway: tell it at once."""
+        """The node has moved, such as behind another gateway: announce the coordinate at once."""
         self._start.clear()
         self._current.clear()
         self._energy = None
-        return self._tell(coordinate)
+        return self._announce(coordinate)
 
-    def _tell(self, coordinate: Coordinate) -> Coordinate:
+    def _announce(self, coordinate: Coordinate) -> Coordinate:
         self.announced = coordinate
         return coordinate
 
 
 class _Energy:
-    """The energy distance of two full windows, of which the second moves on: two sums change by what comes and goes."""
+    """The energy distance of two full windows, the second sliding: a new sample changes two of the sums."""
 
     def __init__(self, start: Sequence[Coordinate], current: Sequence[Coordinate]) -> None:
         self._start = [_place(coordinate) for coordinate in start]
@@ -86,7 +86,7 @@ class _Energy:
 
     @classmethod
     def of_one(cls, window: Sequence[Coordinate]) -> _Energy:
-        """Both windows are this one, as after an announcement: a quarter of the distances tells all three sums."""
+        """Both windows are equal, as after an announcement: a quarter of the distances determines all three sums."""
         energy = cls((), ())
         energy._start = [_place(coordinate) for coordinate in window]
         energy._current = deque(energy._start)
@@ -109,7 +109,7 @@ class _Energy:
 
 
 def energy_ms(one: Sequence[Coordinate], other: Sequence[Coordinate]) -> float:
-    """The energy distance of two samples of places (Székely and Rizzo), points and heights in milliseconds."""
+    """The energy distance of two samples of points (Székely and Rizzo), points and heights in milliseconds."""
     return _Energy(one, other).ms
 
 

@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -85,7 +85,7 @@ class BookiePool:
 
     async def start(self) -> None:
         await self.refresh()
-        for watch in (self._bookies.watch_available(), self._bookies.watch_read_only()):
+        for watch in (self._bookies.watch_available, self._bookies.watch_read_only):
             self._tasks.append(asyncio.create_task(self._follow(watch)))
 
     async def close(self) -> None:
@@ -99,14 +99,20 @@ class BookiePool:
     async def refresh(self) -> None:
         self._known = await self._bookies.load()
 
-    async def _follow(self, watch: Watch) -> None:
-        async with watch:
-            while True:
-                try:
-                    await self.refresh()
-                except StoreError as error:
+    async def _follow(self, watch: Callable[[], Watch]) -> None:
+        problem = ""
+        while True:
+            try:
+                async with watch() as watching:
+                    while True:
+                        await self.refresh()
+                        problem = ""
+                        await watching.changed()
+            except StoreError as error:
+                if str(error) != problem:
+                    problem = str(error)
                     log.warning("bookies: %s", error)
-                await watch.changed()
+            await asyncio.sleep(self.settings.retry_s)
 
     # --- which members to read from
 

@@ -1,19 +1,19 @@
 """Shares of a split envelope that follow the traffic: rates by mean rates, depths by largest backlogs.
 
-Publishers change their pace, come and go; what one home no longer needs delays messages at another. Every home says
-once a second how many messages came to it, how many wait, and how many tokens deep its bucket was drained at most.
-Over the last seconds, rates are divided as the messages were, and depths as the largest drains were. What waits counts
-as messages too, as many a second as let it be gone soon: by mean rates alone, the few tokens that a topic has to
-spare would take minutes to work off what a shift of load has left. While a home is behind, the last seconds say more
-than the window, and small corrections are worth a plan.
+Publishers change their rate, join and leave; tokens that one home does not use would serve messages at another. Every
+home reports once a second its messages, its backlog, and the most tokens missing from its bucket. Over the last
+seconds, rates are divided in proportion to messages, and depths in proportion to the largest drains. The backlog counts
+as messages too, at a rate that clears it soon: by mean rates alone, the few spare tokens of a topic would take minutes
+to clear the backlog of a shift of load. While a home is behind, the last seconds count more than the window, and small
+corrections are worth a plan.
 
-Changing shares has a price: a plan, and depth that begins empty. So shares change only where one is off by more than
-noise, and no sooner than a while after the last change.
+A change of shares costs a plan, and new depth begins empty. So shares change only if one is off by more than noise,
+and not within some seconds of the last change.
 
 Always true:
     rate parts and depth parts each sum up to the whole;
-    no part is below the floor, whatever was seen: a home that is asked again after a pause is not starved;
-    without anything seen nothing changes.
+    no part is below the floor: a home that becomes active after a pause has tokens;
+    without messages nothing changes.
 """
 
 from __future__ import annotations
@@ -38,45 +38,45 @@ __all__ = [
 
 
 class AdaptorSettings(NamedTuple):
-    """How quickly shares follow, and how little they are moved by noise."""
+    """How quickly shares follow the traffic, and how little noise changes them."""
 
-    # Seconds that are looked back on.
+    # Length of the window in seconds.
     window_s: int = 10
-    # The least part of a home, of an equal one.
+    # The least part of a home, relative to an equal part.
     floor: float = 0.1
-    # Shares change if a home needs more than its share by this part of it, or the wholes differ as much.
+    # Shares change if a home needs more than its part of rate or depth by this ratio.
     tolerance: float = 0.15
-    # Seconds without a change after one: what was drained before it says nothing of the new shares. With 2, one of ten
-    # shifts of load took 16 s to make up for; with 1, all of 25 took 12 s at most, and noise changes no more.
+    # Seconds between changes: earlier drains are no measure of new shares. With 2, one of ten shifts of load took 16 s
+    # to absorb; with 1, all of 25 took 12 s at most, and noise causes no more changes.
     pause_s: int = 1
-    # A home is behind if more waits than came to it in this part of a second; then these settings count.
+    # A home is behind if its backlog exceeds its messages in this part of a second; then the next settings apply.
     behind_s: float = 0.1
     behind_window_s: int = 2
     behind_tolerance: float = 0.02
-    # What waits should be gone in so many seconds.
+    # A backlog should be cleared in this many seconds.
     drain_s: float = 2.0
 
 
 class HomeSecond(NamedTuple):
-    """What one home saw in a second."""
+    """Measurements of one home in a second."""
 
-    # That came.
+    # Arrived messages.
     messages: int
     # The most tokens that were missing from a full bucket.
     drained: float
-    # At its end.
+    # The backlog at the end of the second.
     waiting: int = 0
 
 
 class HomeWindow(NamedTuple):
-    """What one home saw in the last seconds."""
+    """Measurements of one home over the window."""
 
     # Messages a second: over the window, and in its last seconds.
     rate_per_s: float
     recent_per_s: float
     # The most tokens that were missing from a full bucket.
     drained: float
-    # At its end.
+    # The backlog at its end.
     waiting: float
 
 
@@ -100,7 +100,7 @@ class ShareAdaptor:
         self.changes = 0
 
     def observe(self, homes: Sequence[HomeSecond]) -> SplitParts | None:
-        """Take in a second of every home; the parts that should hold from now on, or None to leave them."""
+        """Add a second of every home; return the new parts, None if they stay."""
         assert len(homes) == len(self.parts.rates), "a topic with other homes has another adaptor"
         self._seen.append(tuple(homes))
         if self._quiet_s > 0:
@@ -126,7 +126,7 @@ class ShareAdaptor:
 
 
 def is_behind(homes: Sequence[HomeWindow], settings: AdaptorSettings) -> bool:
-    """Whether more waits at a home than comes to it in a moment, and another home has tokens to give."""
+    """Whether a home's backlog exceeds its arrivals of a moment, while another home is not behind."""
     behind = [home.waiting > settings.behind_s * home.recent_per_s for home in homes]
     return any(behind) and not all(behind)
 
@@ -134,7 +134,7 @@ def is_behind(homes: Sequence[HomeWindow], settings: AdaptorSettings) -> bool:
 def adapted(
     parts: SplitParts, homes: Sequence[HomeWindow], window_s: float, settings: AdaptorSettings
 ) -> SplitParts | None:
-    """The parts that should hold in place of these; None to leave them."""
+    """The new parts; None if the present ones stay."""
     behind = is_behind(homes, settings)
     wanted = _wanted(homes, settings, behind=behind)
     if wanted is None:
@@ -149,7 +149,7 @@ def adapted(
 
 
 def _wanted(homes: Sequence[HomeWindow], settings: AdaptorSettings, *, behind: bool) -> SplitParts | None:
-    """The parts that the window asks for."""
+    """The parts in proportion to the window's measurements."""
     rates = [home.recent_per_s if behind else home.rate_per_s for home in homes]
     if not any(rates):
         return None
@@ -160,13 +160,13 @@ def _wanted(homes: Sequence[HomeWindow], settings: AdaptorSettings, *, behind: b
 
 
 def _noise(homes: Sequence[HomeWindow], window_s: float) -> float:
-    """Twice the standard deviation of a part that counts of messages have by themselves, in millionths."""
+    """Twice the standard deviation of a part due to counting noise, in millionths."""
     messages = window_s * sum(home.rate_per_s for home in homes)
     return 2 * PARTS * math.sqrt(0.25 / max(1.0, messages))
 
 
 def in_parts(weights: Sequence[float], floor: float) -> tuple[int, ...]:
-    """Parts in proportion, none below the floor, with what is left over at the first."""
+    """Parts in proportion, none below the floor, with the remainder of rounding at the first."""
     least = int(PARTS * floor / len(weights))
     free, total = PARTS - least * len(weights), sum(weights)
     parts = [least + int(free * weight / total) for weight in weights]

@@ -3,14 +3,14 @@
 The rate is in millionths of a message per second and time in nanoseconds, so that a nanosecond adds exactly `rate`
 units and a token is 10^15 of them. Nothing is ever rounded.
 
-A hub that has stood still finds messages that came meanwhile. Whoever asks on their behalf says since when it stood
-still: the bucket counts as full at that moment at most, and what came into it afterwards is theirs (`since`). By the
-times at which they would have been admitted, the envelope is the same.
+A hub that has stalled finds messages that arrived during the stall. They are admitted with the time at which the stall
+began (`since`): the bucket counts as full at most at that moment, and tokens from then on are theirs. At the times at
+which they would have been admitted without the stall, the envelope is kept.
 
 Always true:
-    0 ≤ level ≤ depth, plus what came since `since`, however often the bucket is asked during a stall;
+    0 ≤ level ≤ depth, plus the tokens since `since`, for any number of calls during a stall;
     in any interval of t nanoseconds it gives at most (rate·t + depth) / 10^15 tokens, as long as neither grows;
-    time does not run backwards: a moment before the last one counts as the last one.
+    time does not run backwards: an earlier moment counts as the last one.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Bucket:
 
     @property
     def last_level(self) -> int:
-        """Units that there were at the last moment that was asked about."""
+        """Units at the time of the last call."""
         return self._level
 
     def level(self, now: int, since: int = 0) -> int:
-        """Units that there are at this moment; for what has waited `since` then because the hub stood still."""
+        """Units at this moment; `since`: for messages that arrived during a stall that began then."""
         passed = now - self._at
         if passed > 0:
-            # What did not fit when the hub stood still is lost; without a stall, what does not fit now.
+            # The bucket overflows at the beginning of the stall; without a stall, now.
             stood = now - since if since else 0
             self._level = min(self._level + passed * self.rate, self.depth + stood * self.rate)
             self._at = now
         return self._level
 
     def take(self, count: int, now: int, since: int = 0) -> bool:
-        """Take so many tokens, or none if there are not as many."""
+        """Take this many tokens, or none if there are fewer."""
         cost = count * TOKEN
         if self.level(now, since) < cost:
             return False
@@ -61,14 +61,14 @@ class Bucket:
         return True
 
     def tokens(self, now: int, since: int = 0) -> int:
-        """Whole tokens that there are at this moment."""
+        """Whole tokens at this moment."""
         return self.level(now, since) // TOKEN
 
     def is_full(self, now: int) -> bool:
         return self.level(now) >= self.depth
 
     def wait(self, count: int, now: int) -> int | None:
-        """Nanoseconds until the last of the next `count` tokens is there, if all are taken in turn; None: never."""
+        """Nanoseconds until the next `count` tokens have arrived, if each is taken at once; None: never."""
         missing = count * TOKEN - self.level(now)
         if missing <= 0:
             return 0
@@ -77,14 +77,14 @@ class Bucket:
         return -(-missing // self.rate)
 
     def resize(self, rate: int, depth: int, now: int) -> None:
-        """Go on with another rate and depth: depth that is gained is empty, a level above the new depth is cut."""
+        """Continue with another rate and depth: added depth is empty, a level above the new depth is cut."""
         self._level = min(self.level(now), depth)
         self.rate, self.depth = rate, depth
 
     def go_on(self, level: int, at: int) -> None:
-        """Go on from a level at a moment: what took tokens meanwhile has kept it, by the rules of this bucket."""
+        """Continue with the level at a moment: another holder took tokens meanwhile, by this bucket's rules."""
         self._level, self._at = level, at
 
     def fill(self, level: int) -> None:
-        """Set the level, as of the last moment: what is known of it has come from elsewhere."""
+        """Set the level, as of the last moment, from another source."""
         self._level = max(0, min(level, self.depth))

@@ -38,20 +38,20 @@ QUANTILE = 0.99
 MESSAGES_MIN = 100
 # Bursts on the curve.
 CURVE_POINTS = 12
-# Float64 seconds of a day have 10 ps.
+# The resolution of a float64 for seconds of a day is 10 ps.
 _SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeFit:
-    """`rate_per_s` and `burst` come from the first part of a trace, `judged_s` from the second: its access delay."""
+    """`rate_per_s` and `burst` come from the first part of a trace, `judged_s` is the access delay of the second."""
 
     rate_per_s: float
     burst: int
     fitted_messages: int
     judged_messages: int
     judged_s: float
-    # The smallest rate and burst of this recipe over the whole trace: judged on nothing.
+    # The least rate and burst of this recipe over the whole trace: not validated on other data.
     whole_rate_per_s: float
     whole_burst: int
 
@@ -84,7 +84,7 @@ class CandidateDelays:
 
 
 def fit_envelope(times: Times) -> EnvelopeFit:
-    """Of messages, in order."""
+    """`times`: of messages, in order."""
     fitted, judged = halves(times)
     rate = _rate(fitted)
     burst = _smallest_burst(fitted, rate)
@@ -101,7 +101,7 @@ def fit_envelope(times: Times) -> EnvelopeFit:
 
 
 def halves(times: Times) -> tuple[Times, Times]:
-    """By time, not by messages: a part without any says as much as a busy one."""
+    """Halves by time, not by messages: a part without messages is data, too."""
     if not len(times):
         return times, times
     at = int(np.searchsorted(times, (times[0] + times[-1]) / 2, side="right"))
@@ -109,7 +109,7 @@ def halves(times: Times) -> tuple[Times, Times]:
 
 
 def candidates(times: Times, fit: EnvelopeFit) -> list[BurstCandidate]:
-    """Bursts around the one that was found, from one to four times as many."""
+    """Bursts near the fitted one, from one to four times as large."""
     fitted, judged = halves(times)
     bursts = np.unique(np.geomspace(1, max(4.0, 4.0 * fit.burst), CURVE_POINTS).astype(int))
     return [
@@ -125,14 +125,14 @@ def delays_of(candidate: BurstCandidate) -> CandidateDelays:
 
 
 def _rate(times: Times) -> float:
-    """Within what an envelope may have."""
+    """Within the bounds of an envelope."""
     span_s = float(times[-1] - times[0]) if len(times) > 1 else 0.0
     rate = HEADROOM * len(times) / span_s if span_s > 0 else RATE_MIN
     return min(RATE_MAX, max(RATE_MIN, rate))
 
 
 def _behind_s(times: Times, rate: float) -> Times:
-    """How far each message is behind a bucket of depth one."""
+    """The delay of each message by a bucket of depth one."""
     turns = np.arange(len(times)) / rate
     return np.maximum.accumulate(times - turns) + turns - times
 
@@ -148,5 +148,5 @@ def _delay_s(times: Times, rate: float, burst: int) -> float:
     if not len(times):
         return 0.0
     delays = _behind_s(times, rate) - (burst - 1) / rate
-    # What is within a nanosecond of a token has it.
+    # A message within a nanosecond of its token has no delay.
     return float(max(0.0, np.quantile(np.where(delays > _SLACK, delays, 0.0), QUANTILE, method="higher")))

@@ -4,14 +4,14 @@ A split bucket delays more than an undivided one (Proposition 1 of the paper beh
 keep that small: as few hubs as can carry the topic (concentration), the smallest share as large as possible (max-min),
 and publishers that fire together at different hubs (correlation). The four policies add them one by one.
 
-Room is counted in messages per second: what a hub carries at most, by its profile, less what it carries now.
+Room is in messages per second: the capacity of a hub, by its profile, less its present load.
 
 Always true of quotas:
     they sum up to the topic's rate, unless the hubs have less room together: then each is filled to its room;
     no hub gets more than its room, except by the policy that uses all hubs alike.
-Always true of a deal:
+Always true of an assignment:
     every publisher has exactly one seat;
-    of any run of neighbours in the order, each hub has its share, give or take one publisher.
+    of any run of neighbours in the order, each hub has its share, within one publisher.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 
 
 class SplitPolicy(StrEnum):
-    """How a topic is split, from what is usual to what helps most."""
+    """How a topic is split, from the usual way to the most effective one."""
 
-    # All hubs, with equal loads in the end.
+    # All hubs, with equal loads as the result.
     LOAD_BALANCING = "load-balancing"
-    # The fewest hubs, with equal loads in the end.
+    # The fewest hubs, with equal loads as the result.
     CONCENTRATION = "concentration"
-    # The fewest hubs, each with as large a share of the topic as there is room for.
+    # The fewest hubs, with the smallest share as large as room allows.
     MAX_MIN = "max-min"
-    # The same shares, dealt in an order in which neighbours fire together.
+    # The same shares, with publishers assigned in an order in which neighbours fire together.
     CORRELATION = "correlation"
 
 
 class HubRoom(NamedTuple):
-    """A hub and the messages per second that it could carry and does carry."""
+    """A hub, its capacity and its load in messages per second."""
 
     hub: str
     capacity_per_s: float
@@ -85,7 +85,7 @@ def distribute(
     shuffle: Shuffle,
     count: int | None = None,
 ) -> Distribution:
-    """Spread a topic over `count` hubs, or over as many as the policy finds. `shuffle` orders what has no order."""
+    """Split a topic over `count` hubs, or over the policy's number. `shuffle` orders publishers without an order."""
     rate_per_s = sum(publisher.rate_per_s for publisher in publishers)
     quotas = _quotas(policy, rate_per_s, hubs, count)
     ordered = list(publishers)
@@ -109,7 +109,7 @@ def _quotas(
 
 
 def fewest_hubs(rate_per_s: float, hubs: Sequence[HubRoom]) -> int:
-    """The smallest number of hubs that have room together, roomiest first; all of them if that is not enough."""
+    """The least number of hubs with enough room together, those with most room first; all if that is not enough."""
     left = rate_per_s
     for count, room in enumerate(sorted((hub.room_per_s for hub in hubs), reverse=True), 1):
         left -= room
@@ -119,7 +119,7 @@ def fewest_hubs(rate_per_s: float, hubs: Sequence[HubRoom]) -> int:
 
 
 def even_loads(rate_per_s: float, hubs: Sequence[HubRoom]) -> dict[str, float]:
-    """Quotas after which the loads of the hubs are equal, or as equal as their present loads allow."""
+    """Quotas that make the loads of the hubs equal, or as equal as their present loads allow."""
     quotas = dict.fromkeys((hub.hub for hub in hubs), 0.0)
     by_load = sorted(hubs, key=lambda hub: hub.load_per_s)
     for count in range(len(by_load), 0, -1):
@@ -132,10 +132,10 @@ def even_loads(rate_per_s: float, hubs: Sequence[HubRoom]) -> dict[str, float]:
 
 
 def largest_minimum(rate_per_s: float, hubs: Sequence[HubRoom]) -> dict[str, float]:
-    """Quotas of which the smallest is as large as rooms allow: an equal part each, and what is left again."""
+    """Quotas of which the smallest is as large as rooms allow: equal parts, then equal parts of the rest."""
     quotas = dict.fromkeys((hub.hub for hub in hubs), 0.0)
     left, open_hubs = rate_per_s, sorted(hubs, key=lambda hub: hub.room_per_s)
-    # From the fullest hub on: what it cannot take of its equal part is divided among the others.
+    # From the fullest hub on: the part of its equal share for which it has no room is divided among the others.
     while open_hubs:
         hub = open_hubs.pop(0)
         quota = min(hub.room_per_s, left / (len(open_hubs) + 1))
@@ -145,7 +145,7 @@ def largest_minimum(rate_per_s: float, hubs: Sequence[HubRoom]) -> dict[str, flo
 
 
 def deal(ordered: Sequence[Publisher], quotas: Mapping[str, float]) -> dict[str, str]:
-    """Deal publishers in their order, each to the hub that lacks most of its share of the rate dealt so far."""
+    """Assign publishers in order, each to the hub that lacks most of its share of the rate assigned so far."""
     total = sum(quotas.values())
     if not total:
         return dict.fromkeys((publisher.name for publisher in ordered), next(iter(quotas), ""))

@@ -1,11 +1,12 @@
 """Order publishers by recorded arrivals so that neighbours fire together.
 
-Publishers that fire together should sit at different hubs. No labels are looked for: periodic publishers have phases,
-not groups, and any cut between phases would be arbitrary. An order that is dealt like cards needs none.
+Publishers that fire together should be assigned to different hubs. The order has no group labels: periodic publishers
+have phases, not groups, and any cut between phases would be arbitrary. An order that is assigned round robin needs
+none.
 
-How often two publishers fire within one window is counted for every pair that ever does. The pairs that do so most
-often are joined first, into chains, end to end: the chains grow together into one order. Windows overlap by half, so
-that no border hides a pair.
+For every pair of publishers, the windows in which both fire are counted. The pairs with the highest counts are joined
+first, into chains, end to end: the chains grow together into one order. Windows overlap by half, so that no boundary
+hides a pair.
 
 Always true: the order has every publisher once; the same arrivals give the same order.
 """
@@ -20,24 +21,24 @@ __all__ = ["WINDOWS_S", "firing_order"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Sensors of one event report within milliseconds or within a network's round trip: which of both is not known before.
+# Sensors of one event report within milliseconds or within a network's round trip: which one is not known before.
 WINDOWS_S = (0.002, 0.008, 0.020, 0.050)
-# A window with more publishers than this is everybody's: it says nothing of any two, and costs the square.
+# A window with more publishers than this shows nothing about any pair, and has the square of their number as cost.
 _CROWD = 400
 
 
 def firing_order(times_s: Floats, publishers: Ints, count: int, window_s: float) -> Ints:
-    """All `count` publishers, ordered by who fires within `window_s` of whom."""
+    """All `count` publishers, ordered so that publishers that fire within `window_s` of each other are near."""
     first, second, together = _pairs(times_s, publishers, count, window_s)
     fired = np.bincount(publishers, minlength=count).astype(np.float64)
-    # Of the events of the busier of the two, the part that the other one shares: 1 for publishers of one event.
+    # The common windows as a part of the more active publisher's windows: 1 for publishers that always fire together.
     likeness = together / np.maximum(fired[first], fired[second])
     order = np.lexsort((second, first, -likeness))
     return _chained(first[order], second[order], count)
 
 
 def _pairs(times_s: Floats, publishers: Ints, count: int, window_s: float) -> tuple[Ints, Ints, Floats]:
-    """Pairs that fire in one window, and how often they do."""
+    """Pairs that fire in one window, and the number of such windows."""
     keys: list[Ints] = []
     for shift in (0.0, 0.5):
         window = np.floor(times_s / window_s + shift).astype(np.int64)
@@ -57,20 +58,20 @@ def _pairs(times_s: Floats, publishers: Ints, count: int, window_s: float) -> tu
 
 
 class _Chains:
-    """Chains of publishers, joined end to end or, where an end lies inside, behind it."""
+    """Chains of publishers, joined end to end or, if an end is inside a chain, behind it."""
 
     def __init__(self, count: int) -> None:
         self._chain_of = list(range(count))
         self._chains: list[list[int] | None] = [[one] for one in range(count)]
 
     def join(self, one: int, other: int) -> bool:
-        """Put the chains of both together, so that the two are near; False if they are in one already."""
+        """Join the chains of both, so that the two are near; False if they are in one chain already."""
         left, right = self._chain_of[one], self._chain_of[other]
         if left == right:
             return False
         a, b = self._chains[left], self._chains[right]
-        assert a is not None, "a chain that has members is kept"
-        assert b is not None, "a chain that has members is kept"
+        assert a is not None, "a chain with members exists"
+        assert b is not None, "a chain with members exists"
         if a.index(one) < len(a) / 2:
             a.reverse()
         if b.index(other) > len(b) / 2:

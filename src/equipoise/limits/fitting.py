@@ -1,13 +1,13 @@
 """Find the number of hubs of a limited topic, by replaying arrivals or by measuring round after round.
 
-The replay knows what a count of messages does not: bursts, chunks, and a number of hubs that does not divide a group.
-It tries every number of hubs at once. What it finds is confirmed once, by what the topic then measures; if the limit
-does not hold, other numbers are tried by binary search (`SplitFit.judged`). Measuring alone, as the paper does it, puts
-all publishers at one hub, halves their number until the hub keeps the limit, and gives the rest to the next hub; it is
-here as the baseline.
+The replay models what a message rate does not show: bursts, chunks, and a number of hubs that does not divide a group.
+It tries every number of hubs. The result is confirmed by the topic's measured latency; if that exceeds the limit, other
+numbers are tried by binary search (`SplitFit.judged`). Fitting by measurement alone, as in the paper, assigns all
+publishers to one hub, halves their number until the hub keeps the limit, and assigns the rest to the next hub; it is
+the baseline here.
 
-Always true: a fit that is within its limit names the smallest number of hubs that is; else the one with the lowest
-latency, and says that it is not within.
+Always true: a fit within its limit has the smallest number of hubs that is within it; otherwise the fit has the lowest
+latency, and is marked as outside.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 __all__ = ["MARGIN", "FilledHubs", "Fit", "SplitFit", "best_fit", "measured_fit"]
 
-# A fit must stay this far below the limit: what was recorded is not what will come.
+# A fit must stay this far below the limit: future arrivals differ from recorded ones.
 MARGIN = 0.2
 
 
@@ -33,7 +33,7 @@ class Fit(NamedTuple):
 
 
 def best_fit(latency_s_by_hubs: Mapping[int, float], limit_s: float, margin: float = MARGIN) -> Fit:
-    """The smallest number of hubs with a latency below the limit less the margin; else the best there is."""
+    """The smallest number of hubs with a latency below the limit less the margin; else the number with the lowest."""
     target_s = limit_s * (1 - margin)
     for hubs in sorted(latency_s_by_hubs):
         if latency_s_by_hubs[hubs] <= target_s:
@@ -43,34 +43,36 @@ def best_fit(latency_s_by_hubs: Mapping[int, float], limit_s: float, margin: flo
 
 
 class SplitFit(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How many hubs a limited topic should have, as replayed, then as measured; or why that is not known."""
+    """The number of hubs for a limited topic, as replayed, then as measured; or the reason why it is unknown."""
 
-    # When it was found.
+    # When it was computed.
     at_s: float
-    # To be tried, or tried; 0: not known.
+    # The number to try, or tried; 0: unknown.
     hubs: int = 0
-    # At the quantile of the topic's limit, with so many hubs; and of one undivided bucket before as many.
+    # At the quantile of the topic's limit, with this many hubs; and of one undivided bucket before them.
     latency_s: float = 0.0
     undivided_s: float = 0.0
     is_within: bool = False
-    # Whether so many hubs have been measured to keep the limit, or nothing is left to be tried.
+    # Whether the limit was measured to hold with this many hubs, or no other number is left.
     is_confirmed: bool = False
-    # The most hubs that were measured not to keep the limit, and the fewest that were measured to; 0: none were.
+    # The most hubs measured above the limit, and the fewest measured within it; 0: none.
     broken_with: int = 0
     held_with: int = 0
     note: str = ""
-    # The number of the order of publishers that was found; 0: none was.
+    # The number of the order of publishers; 0: none.
     order: int = 0
+    # Whether the latest attempt has failed; the numbers are those of the earlier result.
+    is_failed: bool = False
 
     def failed(self, at_s: float, note: str) -> SplitFit:
-        """The next attempt has found nothing, for this reason: what was known before holds."""
-        return msgspec.structs.replace(self, at_s=at_s, note=note)
+        """The next attempt has failed for this reason: the earlier result stays."""
+        return msgspec.structs.replace(self, at_s=at_s, note=note, is_failed=True)
 
     def judged(self, hubs: int, most: int, *, holds: bool) -> SplitFit:
-        """With so many hubs the limit was measured to hold, or not; at most `most` can be had."""
+        """With this many hubs the limit was measured to hold, or not; at most `most` are available."""
         broken = self.broken_with if holds else max(self.broken_with, hubs)
         held = min(hubs, self.held_with or hubs) if holds else self.held_with
-        # A first try that holds is what was looked for; else the least number lies between the two.
+        # A first try that holds is the result; otherwise the least number lies between the two.
         is_over = (holds and not broken) or (held or most + 1) - broken <= 1
         if is_over:
             note = "" if held else f"no number of hubs up to {most} meets the limit"
@@ -82,11 +84,11 @@ class SplitFit(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class FilledHubs(NamedTuple):
-    """Publishers at each hub, in the order in which hubs were filled, and rounds of measuring that each took."""
+    """Publishers at each hub, in the order in which hubs were filled, and the rounds of measuring for each."""
 
     publishers: tuple[int, ...]
     rounds: tuple[int, ...]
-    # Publishers for which no hub was left.
+    # Publishers without a hub.
     unplaced: int
 
     @property
@@ -101,9 +103,9 @@ def measured_fit(
     limit_s: float,
     margin: float = MARGIN,
 ) -> FilledHubs:
-    """Fill hub after hub by binary search. `measure_s(hub, first, n)` is one round: n publishers from `first` on there.
+    """Fill hub after hub by binary search. `measure_s(hub, first, n)` measures one round: n publishers from `first` on.
 
-    A search ends with the first latency within the margin below the limit, or when it cannot go on.
+    A search ends with the first latency below the limit and within the margin of it, or when no number is left.
     """
     placed: list[int] = []
     rounds: list[int] = []
@@ -119,7 +121,7 @@ def measured_fit(
 
 
 def _search(most: int, measure_s: Callable[[int], float], limit_s: float, margin: float) -> tuple[int, int]:
-    """The number of publishers that a hub keeps, and the rounds it took to find out."""
+    """The number of publishers that a hub keeps, and the number of rounds."""
     if measure_s(most) <= limit_s:
         return most, 1
     low, high, rounds = 0, most, 1

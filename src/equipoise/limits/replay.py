@@ -1,11 +1,11 @@
 """Replay recorded arrivals through token buckets and hubs, vectorised over all messages.
 
-A bucket is a queue that serves `rate` messages a second, and delays a message by what the queue's work exceeds its
-depth; a hub is a queue with one server. Both are running maxima, so numpy replays a million messages in tens of
-milliseconds. Of several candidates (how many hubs, which publisher at which) each is one replay.
+A bucket is a queue that serves `rate` messages a second, and delays a message by the time that the queue's work exceeds
+its depth; a hub is a queue with one server. Both are running maxima, so numpy replays a million messages in tens of
+milliseconds. Each candidate (number of hubs, assignment of publishers) is one replay.
 
 Always true:
-    messages leave a bucket and a hub in the order in which they came;
+    messages leave a bucket and a hub in the order of their arrival;
     a full bucket of the same rate and depth (`limits.bucket`) admits each message at the same moment, to a nanosecond;
     the latency of a message is at least its cost.
 """
@@ -31,7 +31,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# The part of a trace during which buckets are fuller than they will be.
+# The beginning of a trace, which is left out because buckets are still full.
 WARM_UP = 0.1
 
 
@@ -41,7 +41,7 @@ class ArrivalTrace(NamedTuple):
     times_s: Floats
     # The index of each message's publisher.
     publishers: Ints
-    # Whether a message is the first of a chunk, which a hub reads at once.
+    # Whether a message is the first of a chunk, which a hub reads with one call.
     begins_chunk: NDArray[np.bool_]
 
     @property
@@ -55,17 +55,17 @@ class ArrivalTrace(NamedTuple):
 
 
 class DeliveryCosts(NamedTuple):
-    """What a hub's processor takes to deliver."""
+    """Processor time of a hub for deliveries."""
 
     chunk_s: float
     message_s: float
 
     def of(self, begins_chunk: NDArray[np.bool_]) -> Floats:
-        """Of each message: the first of a chunk bears the cost of reading it."""
+        """The cost of each message: the first of a chunk has the cost of reading it."""
         return np.where(begins_chunk, self.chunk_s + self.message_s, self.message_s)
 
     def capacity_per_s(self, chunk_messages: int) -> float:
-        """Messages per second that a processor delivers in chunks of so many."""
+        """Messages per second that a processor delivers in chunks of this size."""
         return chunk_messages / (self.chunk_s + chunk_messages * self.message_s)
 
 
@@ -77,7 +77,7 @@ def admitted_at(times_s: Floats, rate_per_s: float, depth: float) -> Floats:
 
 
 def served_at(times_s: Floats, costs_s: Floats) -> Floats:
-    """When a processor that takes messages in their order has finished each. `times_s` is sorted."""
+    """When a processor that serves messages in order has finished each. `times_s` is sorted."""
     total = np.cumsum(costs_s)
     return np.maximum.accumulate(times_s - (total - costs_s)) + total
 
@@ -85,7 +85,7 @@ def served_at(times_s: Floats, costs_s: Floats) -> Floats:
 def smallest_depth(
     times_s: Floats, rate_per_s: float, quantile: float = 0.99, *, warm_up: float = WARM_UP
 ) -> int:
-    """The least burst with which at least this share of messages, but for the first ones, is not delayed."""
+    """The least burst that does not delay at least this share of messages, without the first ones."""
     position = np.arange(len(times_s)) / rate_per_s
     finish = np.maximum.accumulate(times_s - position) + position
     judged = times_s >= _warm_at(times_s, warm_up)
@@ -94,7 +94,7 @@ def smallest_depth(
 
 
 class Replayed(NamedTuple):
-    """Latencies of a replay, hub by hub, without its beginning."""
+    """Latencies of a replay, by hub, without its beginning."""
 
     latencies_s: tuple[Floats, ...]
 
@@ -122,10 +122,10 @@ def replay(
     background: Sequence[ArrivalTrace | None] = (),
     is_divided: bool = True,
 ) -> Replayed:
-    """Latencies with publisher i at hub `seats[i]`, and the envelope split by the messages that each hub gets.
+    """Latencies with publisher i at hub `seats[i]`, and the envelope split in proportion to the messages of each hub.
 
     `background` has the messages of other topics at each hub, which pass no bucket and share its processor. Undivided,
-    one bucket stands before all hubs: what a split adds to that is its cost.
+    one bucket is before all hubs: the additional latency of a split is its cost.
     """
     at_hub = seats[arrivals.publishers]
     counts = np.bincount(at_hub, minlength=hubs)

@@ -1,7 +1,7 @@
 """The order of a topic's publishers in which neighbours fire together, as a compact value.
 
-Publishers stand in it under the pseudonyms of the recording. A hub that knows the key of the recording and the name of
-a client finds the client's rank; no reader of the order finds a name.
+An order lists publishers by the pseudonyms of the recording. A hub with the key of the recording and the name of a
+client finds the client's rank; the order does not reveal names.
 
 Always true: a publisher has one rank at most; an order has at most `PUBLISHERS_MAX` publishers.
 """
@@ -22,13 +22,13 @@ _PSEUDONYM_BYTES = 8
 
 
 def pseudonym(client: bytes, key: bytes) -> int:
-    """The publisher that recorded arrivals name in place of the client."""
+    """The publisher's number in recorded arrivals."""
     digest = hashlib.blake2b(client, key=key, digest_size=_PSEUDONYM_BYTES).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 class SeatOrder(msgspec.Struct, frozen=True, array_like=True):
-    """As it is stored. Later orders of a topic have higher numbers."""
+    """The stored form. Later orders of a topic have higher numbers."""
 
     number: int
     key: bytes
@@ -46,7 +46,7 @@ class SeatOrder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ranks:
-    """Where each client stands in an order."""
+    """The rank of each client in an order."""
 
     def __init__(self, order: SeatOrder) -> None:
         self.number = order.number

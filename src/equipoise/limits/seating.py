@@ -1,18 +1,18 @@
-"""Deal the publishers of a split topic to its homes, one by one: groups apart, shares kept.
+"""Assign the publishers of a split topic to its homes, one by one: groups apart, shares kept.
 
-Publishers of one group fire together, so they should sit at different homes; and every home should have its share of
-all publishers. Each comer gets the home that lacks most of both, of the comer's group and of all. When shares change,
-or publishers leave, those that sit at a home with too many are moved, the ones first whose groups have too many there;
-and where groups turn out otherwise than they were dealt, members are moved until each is spread.
+Publishers of one group fire together, so they should be at different homes; and every home should have its share of
+all publishers. Each new publisher gets the home with the largest deficit, of its group and of all. When shares change,
+or publishers leave, some publishers move from a home with too many, those first whose groups have too many there; and
+if the groups change, members move until each group is spread.
 
-A group has a name that its publishers have stated, or it is a number: so many neighbours in an order that was found
-from their arrivals (`limits.seat_order`).
+A group has a name stated by its publishers, or it is a number: a block of neighbours in an order that was computed from
+their arrivals (`limits.seat_order`).
 
 Always true:
     a publisher has one seat, at a home;
-    `surplus` names no publisher if every home has its share, give or take `SLACK`, and `deal` leaves it so;
-    a move that `crowded` asks for makes the sum of squares of what homes have too many of, of each group and of all,
-    smaller: a deal does not flap.
+    `surplus` returns no publisher if every home has its share within `SLACK`, and `deal` leaves it so;
+    a move by `crowded` decreases the sum of squares of the excess at homes, of each group and of all: assignments do
+    not oscillate.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import NamedTuple
 
 __all__ = ["SLACK", "Group", "Seat", "Seating"]
 
-# How many publishers a home may have above its share before one of them is moved.
+# The number of publishers that a home may have above its share before one of them is moved.
 SLACK = 1.0
-# What a home has too many of a group counts so many times as much as what it has too many of all.
+# Weight of the excess of one group at a home, relative to the excess of all publishers.
 _TOGETHER = 2.0
-# A move must make the sum of squares smaller by more than twice this.
+# A move must decrease the sum of squares by more than twice this.
 _GAIN_MIN = 0.01
-# Shares are millionths: what they come to for thousands of publishers is off by less than this.
+# Shares are millionths: their error for thousands of publishers is less than this.
 _ROUNDING = 0.05
 
-# Stated, or found; an empty name is that of all of whom neither is known.
+# Stated or computed; the empty name is the group of all publishers without either.
 Group = bytes | int
 
 
 class Seat(NamedTuple):
-    """Where a publisher sits, and with whom it fires."""
+    """The home and the group of a publisher."""
 
     home: str
     group: Group
@@ -49,11 +49,11 @@ class Seating:
     def __init__(self, shares: Mapping[str, float]) -> None:
         self._shares = dict(shares)
         self.seats: dict[bytes, Seat] = {}
-        # Exactly the homes that have publishers, and how many.
+        # Exactly the homes that have publishers, and the number of these.
         self._at: Counter[str] = Counter()
-        # By group and home, those who sit there; no group without any.
+        # By group and home, its publishers; no empty groups.
         self._groups: dict[Group, dict[str, dict[bytes, None]]] = {}
-        # Groups that `crowded` has yet to look at; and whether anything has changed since they were noted.
+        # Groups that `crowded` has yet to check; and whether anything has changed since they were listed.
         self._due: list[Group] = []
         self._is_changed = False
 
@@ -67,7 +67,7 @@ class Seating:
         self._shares = dict(shares)
 
     def take(self, publisher: bytes, group: Group, home: str) -> None:
-        """It sits there: it was told so, by this hub or by one that dealt before."""
+        """Record a seat that this hub, or an earlier assigner, gave to the publisher."""
         self.leave(publisher)
         self._is_changed = True
         self.seats[publisher] = Seat(home, group)
@@ -90,7 +90,7 @@ class Seating:
             del self._groups[seat.group]
 
     def deal(self, publisher: bytes, group: Group) -> str:
-        """Give it a seat, or another one."""
+        """Assign a home to the publisher, or another home."""
         self.leave(publisher)
         homes = [home for home in self._shares if self._over(home) <= self._shares[home] + _ROUNDING]
         home = max(homes, key=lambda home: (self._lack(home, group), home))
@@ -98,14 +98,14 @@ class Seating:
         return home
 
     def _lack(self, home: str, group: Group) -> float:
-        """How much the home would lack of its share if one more of the group came: of the group, and of all."""
+        """The deficit of the home if one more of the group is assigned: of the group, and of all."""
         return (_TOGETHER + 1) * self._shares[home] - self._too_many(group, home)
 
     def _too_many(self, group: Group, home: str) -> float:
         return _TOGETHER * self._crowding(group, home) + self._over(home)
 
     def _crowding(self, group: Group, home: str) -> float:
-        """How many of the group sit there beyond the home's share of it."""
+        """The excess of the group at the home over its share."""
         homes = self._groups.get(group, {})
         return len(homes.get(home, ())) - self.shares.get(home, 0.0) * sum(map(len, homes.values()))
 
@@ -113,7 +113,7 @@ class Seating:
         return self._at[home] - self.shares.get(home, 0.0) * len(self.seats)
 
     def surplus(self) -> bytes | None:
-        """A publisher that should sit elsewhere; None if all is as it should be."""
+        """A publisher to move to another home; None if no home has too many."""
         homes = self.shares.keys() | self._at.keys()
         if not self.shares or not homes:
             return None
@@ -127,9 +127,9 @@ class Seating:
         return next(reversed(self._groups[crowded][fullest]))
 
     def crowded(self, most: int) -> bytes | None:
-        """A publisher whose group would be spread better if it sat elsewhere. Looks at so many groups at most.
+        """A publisher whose move would spread its group better. Checks at most this many groups.
 
-        None: there is none, or not among those.
+        None: there is none among those groups.
         """
         if not self._due and self._is_changed and self._shares:
             self._due, self._is_changed = list(self._groups), False
@@ -140,7 +140,7 @@ class Seating:
         return None
 
     def _misplaced(self, group: Group) -> bytes | None:
-        """One of the group that `deal` would give another seat, with a gain."""
+        """A publisher of the group to which `deal` would assign another home, with a gain."""
         homes = self._groups.get(group, {})
         roomy = [home for home in self._shares if self._over(home) <= _ROUNDING]
         if group == b"" or not homes or not roomy:

@@ -1,7 +1,7 @@
 """Split an envelope into shares that sum up to the whole.
 
 A plan's entry has parts, in millionths, one per home; the first is the trunk's. Rate and depth are split in integers,
-with what is left over at the trunk; the depth by parts of its own where the entry has them. Splitting never helps
+with the remainder at the trunk; the depth by parts of its own if the entry has them. Splitting never improves delays
 (Proposition 1 of the paper behind rate envelopes: the sum of all delays is at least that of one undivided bucket), so a
 topic with one home has one share.
 
@@ -30,13 +30,13 @@ __all__ = [
     "split",
 ]
 
-# What the parts of an entry sum up to.
+# The sum of the parts of an entry.
 PARTS = 1_000_000
-# Messages per second. Above the highest a hub is busy for longer than it has; below the lowest a message takes hours.
+# Messages per second. Above the highest, no hub has the capacity; below the lowest, a message takes hours.
 RATE_MIN = 0.001
 RATE_MAX = 1e7
 BURST_MAX = 10_000_000
-# Without a burst: so many seconds of the rate.
+# The default burst, in seconds of the rate.
 DEFAULT_BURST_S = 0.1
 
 
@@ -47,7 +47,7 @@ class Share(NamedTuple):
     depth: int
 
     def least(self, other: Share) -> Share:
-        """What both have."""
+        """The minimum of both, in rate and in depth."""
         return Share(min(self.rate, other.rate), min(self.depth, other.depth))
 
 
@@ -74,13 +74,13 @@ def default_burst(rate_per_s: float) -> int:
 
 
 def equal_parts(count: int) -> tuple[int, ...]:
-    """The parts of an entry that names none."""
+    """The parts of an entry that has none."""
     each = PARTS // count
     return (PARTS - each * (count - 1), *(each for _ in range(count - 1)))
 
 
 def split(whole: Share, parts: Sequence[int], depth_parts: Sequence[int] = ()) -> tuple[Share, ...]:
-    """The shares of the trunk and of each lane, in the order of the parts; depth has parts of its own, or the same."""
+    """The shares of the trunk and of each lane, in the order of the parts; without depth parts, depth as the rate."""
     rates = _split(whole.rate, parts, 1)
     depths = _split(whole.depth, depth_parts or parts, TOKEN)
     return tuple(Share(rate, depth) for rate, depth in zip(rates, depths, strict=True))
@@ -94,7 +94,7 @@ def _split(total: int, parts: Sequence[int], least: int) -> list[int]:
     if over <= 0:
         shares[0] -= over
         return shares
-    # What was rounded up to the least is taken from the largest.
+    # The largest part makes up for parts raised to the least.
     for i in sorted(range(len(shares)), key=lambda i: (-shares[i], i)):
         cut = min(over, shares[i] - least)
         shares[i] -= cut

@@ -1,14 +1,14 @@
-"""Choose the split of a limited topic by replaying its arrivals for every number of hubs and several deals.
+"""Choose the split of a limited topic by replaying its arrivals for every number of hubs and several assignments.
 
-A trial is a number of hubs and a deal of publishers to them. Publishers are dealt in an order in which neighbours fire
-together: by the groups that they have stated, or as found from the arrivals, with several windows; and blindly, to show
-what the order is worth. Trials are independent of each other: they run wherever there is a processor.
+A trial is a number of hubs and an assignment of publishers to them. Publishers are assigned in an order in which
+neighbours fire together: by the groups that they state, or as computed from the arrivals, with several windows; and in
+random order, to show the gain of the order. Trials are independent of each other and run on any processor.
 
-Seconds of arrivals seldom empty a bucket, and while none is empty every split looks as good as none. So each trial is
-replayed a second time with the burst that these arrivals alone would be given (`smallest_depth`): then messages that
-fire together do empty it, and a number of hubs that divides them badly shows.
+Seconds of arrivals seldom empty a bucket, and while none is empty every split has the same delays as no split. So each
+trial is replayed a second time with the burst that fits these arrivals alone (`smallest_depth`): then messages that
+fire together do empty it, and a number of hubs that divides them badly shows higher delays.
 
-Always true: the same arrivals give the same trials; what is chosen is a number of hubs that was tried.
+Always true: the same arrivals give the same trials; the chosen number of hubs is one of the trials'.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 BLIND, STATED = "blind", "stated groups"
-# Fewer messages say nothing of a 99th percentile: ten of them lie above it.
+# Fewer messages do not determine a 99th percentile: ten of these are above it.
 ARRIVALS_MIN = 1_000
 _BLIND_SEED = 1
 
 
 class SplitTrial(NamedTuple):
-    """Publisher i sits at hub `seats[i]` of so many."""
+    """Publisher i is assigned to hub `seats[i]` of this many hubs."""
 
     hubs: int
     order: str
@@ -57,18 +57,18 @@ class SplitTrial(NamedTuple):
 
 
 class TrialLatency(NamedTuple):
-    """What a trial came to at the quantile that was asked for; undivided: with the same seats behind one bucket."""
+    """The latencies of a trial at the given quantile; undivided: with the same assignment behind one bucket."""
 
     hubs: int
     order: str
     latency_s: float
     undivided_s: float
-    # With the burst that the arrivals would be given by themselves.
+    # With the burst that fits these arrivals alone.
     tight_s: float
 
 
 class ChosenSplit(NamedTuple):
-    """The smallest number of hubs that keeps the limit as `choose_split` says; else the best there is."""
+    """The smallest number of hubs that keeps the limit, by the rules of `choose_split`; else the best one."""
 
     hubs: int
     order: str
@@ -78,7 +78,7 @@ class ChosenSplit(NamedTuple):
 
 
 def trace_of(times_s: Sequence[float], publishers: Sequence[int], messages: Sequence[int]) -> ArrivalTrace:
-    """Of runs: when each came, from which publisher (by index), and how many messages it had."""
+    """From runs: the time of each, its publisher (by index), and its number of messages."""
     counts = np.asarray(messages, np.int64)
     begins = np.zeros(int(counts.sum()), np.bool_)
     if len(counts):
@@ -91,15 +91,15 @@ def trace_of(times_s: Sequence[float], publishers: Sequence[int], messages: Sequ
 
 
 def found_order(window_s: float, trace: ArrivalTrace, count: int) -> Ints:
-    """The `count` publishers in an order in which neighbours fire together, found with this window."""
+    """The `count` publishers in an order in which neighbours fire together, computed with this window."""
     times_s, publishers = trace.times_s[trace.begins_chunk], trace.publishers[trace.begins_chunk]
     return firing_order(times_s, publishers, count, window_s)
 
 
 def split_orders(groups: Sequence[str], found: Mapping[float, Ints]) -> dict[str, Ints]:
-    """By name, the orders to deal publishers in: as found, by window; by what each has stated, if any has; blindly.
+    """By name, the orders of publishers: as computed, by window; by stated groups, if there are any; random.
 
-    `groups`: what each publisher has stated; empty where it has not.
+    `groups`: the stated group of each publisher; empty: none.
     """
     count = len(groups)
     orders = {BLIND: np.random.default_rng(_BLIND_SEED).permutation(count)}
@@ -154,11 +154,12 @@ def replay_trial(
 def choose_split(
     latencies: Iterable[TrialLatency], limit_s: float, *, margin: float = MARGIN, orders: str = ""
 ) -> ChosenSplit:
-    """The smallest number of hubs, and its best deal, that stays below the limit less the margin. `orders`: only these.
+    """The smallest number of hubs, with its best order, that stays below the limit less the margin. `orders`: only
+    these.
 
-    It keeps the limit with the tight burst, too, if any number does, and in at least two orders if several were tried:
-    where one of them does, it is by luck. Where the envelope breaks the limit with any number, since its burst is too
-    small, the tight burst alone decides: hubs are there for what is not the bucket's.
+    It has to keep the limit with the tight burst, too, if any number does, and in at least two orders if several were
+    tried: one order alone may keep it by chance. If the envelope exceeds the limit with every number, because its burst
+    is too small, the tight burst alone decides: more hubs help only against delays that the bucket does not cause.
     """
     tried = [one for one in latencies if orders in one.order and one.order != BLIND]
     target_s = limit_s * (1 - margin)

@@ -1,19 +1,18 @@
 """A token reserved for a publisher that was rejected.
 
-A party is refused when no token comes within the time that it may wait. Where a token takes longer to come than that,
-a party that always comes a moment behind one, while others come just ahead of the next, would be refused every time. So
-behind those that wait already, the next token is kept for it until it comes back. The error says when to do that; a
-party that comes back too early keeps its token.
-Other parties that are refused meanwhile stand in line: the next token that is kept is for the first of them, not for
-the party that has just had one and is refused again.
+A party is rejected if no token arrives within its maximum wait. If tokens arrive less often than that, a party that
+always comes just after one, while others come just before the next, would be rejected every time. So the next token
+behind those of the waiting parties is reserved for it. The error has the time to retry; a party that retries too early
+keeps its reservation. Other parties that are rejected meanwhile are queued: the next reservation is for the first of
+them, not for the party that has just had one and is rejected again.
 
-A party has to try again within a token's time of the moment that the error names, else it loses its place, and is the
-last in line if it is refused later. So no tokens are kept for parties that have given up, however many stood in line.
+A party has to retry within a token's time of the moment in the error; else it loses its place, and is queued last if it
+is rejected later. So no tokens are reserved for parties that have given up, for any length of the queue.
 
 Always true:
-    one token at most is kept, for one party, and until a moment that is known;
-    behind a token that no party came for, at least one is free for all: half of the rate is used at worst;
-    at most `LINE_MAX` parties stand in line, and none for which the next token is kept has given up.
+    at most one token is reserved, for one party, and until a known moment;
+    after an unused reservation at least one token is free for all: at least half of the rate is used;
+    at most `LINE_MAX` parties are queued, and a reservation is never for a party that has given up.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from equipoise.limits.bucket import TOKEN, Bucket
 __all__ = ["TokenReserve"]
 
 Party = TypeVar("Party")
-# Parties beyond that are in line once others have left it: 64 tokens that take a second each are a minute.
+# Further parties are queued once others have left the queue: 64 tokens at one per second are a minute.
 LINE_MAX = 64
 
 
 class TokenReserve(Generic[Party]):
-    """Owned by whoever owns the bucket."""
+    """Owned by the owner of the bucket."""
 
     __slots__ = ("_ahead", "_line", "_until", "party")
 
     def __init__(self) -> None:
-        # Whom a token is kept for; None: no token is.
+        # The party of the reservation; None: no token is reserved.
         self.party: Party | None = None
-        # Tokens that go to others before it, and until when it is kept.
+        # Tokens for others before it, and the end of the reservation.
         self._ahead = 0
         self._until = 0
-        # Parties that were refused while a token was kept for another, in the order in which they were, and until when
-        # each has to try again.
+        # Parties that were rejected during another party's reservation, in order, and the latest time for each to
+        # retry.
         self._line: dict[Party, int] = {}
 
     def keep(self, party: Party, ahead: int, bucket: Bucket, now: int, patience_ns: int) -> None:
-        """Keep the token behind the next `ahead`, for as long as the one after it takes to come: for the first in line.
+        """Reserve the token behind the next `ahead`, for the time of one more token: for the first of the queue.
 
-        That is the party, unless others are before it. Not where parties may wait for longer than a token takes: then
-        their turns do.
+        That is the party itself if the queue is empty. No reservation if parties may wait longer than a token takes:
+        then the turns of `TurnRing` are enough.
         """
         wait_ns = self.wait(bucket, ahead + 1, party, now)
         if party == self.party or wait_ns is None or patience_ns * bucket.rate >= TOKEN or not bucket.rate:
@@ -63,17 +62,17 @@ class TokenReserve(Generic[Party]):
             del self._line[self.party]
 
     def passed(self, count: int) -> None:
-        """So many tokens have been taken."""
+        """This many tokens have been taken."""
         self._ahead -= count
 
     def kept(self, now: int) -> int:
-        """Tokens that are kept at this moment."""
+        """Reserved tokens at this moment."""
         if self.party is not None and now >= self._until:
             self.party = None
         return int(self.party is not None and self._ahead <= 0)
 
     def wait(self, bucket: Bucket, turns: int, party: Party, now: int) -> int | None:
-        """As `Bucket.wait`, behind the token that is kept for another party, or until that is kept no longer."""
+        """As `Bucket.wait`, behind the token reserved for another party, or until that reservation ends."""
         self.kept(now)
         wait_ns = bucket.wait(turns, now)
         if wait_ns is None or self.party in (None, party):
@@ -82,11 +81,11 @@ class TokenReserve(Generic[Party]):
         return until_ns if behind_ns is None else min(behind_ns, until_ns)
 
     def leave(self, party: Party) -> None:
-        """The party waits: no token need be kept for it, and it need not stand in line."""
+        """The party waits for its turn: it needs neither a reservation nor a place in the queue."""
         self._line.pop(party, None)
         if party == self.party:
             self.party = None
 
     def end(self) -> None:
-        """The party has had its token, or has gone."""
+        """The party has taken its token, or has gone."""
         self.party = None

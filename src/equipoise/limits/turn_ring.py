@@ -1,10 +1,10 @@
 """Weighted round robin over the publishers that wait for tokens.
 
-A party that joins goes before those at the end of the ring that have had a turn since it had its last one, and behind
-all others. So a party that comes and goes, or was refused, is not kept behind parties that come back at once. A party
-is passed once at most before its next turn, so no flood of newcomers keeps it from that.
+A new party is placed before those at the end of the ring that have had a turn since its own last one, and behind all
+others. So a party that leaves and returns, or was rejected, is not placed behind parties that rejoin at once. A party
+is passed at most once before its next turn, so a flood of new parties does not delay it.
 
-Turns are remembered when a party leaves, those of the last parties only.
+The last turns are kept after a party leaves, for a limited number of parties.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["TurnRing"]
 
 Party = TypeVar("Party")
 
-# Parties whose last turn is remembered, at least: about as many as come back before others have had a round.
+# The least number of parties whose last turn is kept: about as many as rejoin before others have had a round.
 REMEMBERED = 1_000
 
 
@@ -32,10 +32,10 @@ class TurnRing(Generic[Party]):
         self._had = 0
         # Turns in a round.
         self.total = 0
-        # By party, the number of its last turn, the latest last; and how many turns there were.
+        # By party, the number of its last turn, the latest last; and the count of turns.
         self._last_turns: OrderedDict[Party, int] = OrderedDict()
         self._turns = 0
-        # Those in the ring that another has passed since they joined, or had a turn.
+        # Parties in the ring that were passed since they joined, or since their last turn.
         self._passed: set[Party] = set()
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class TurnRing(Generic[Party]):
 
     @property
     def first(self) -> Party | None:
-        """Whose turn it is; None if no party waits."""
+        """The party whose turn it is; None if no party waits."""
         return next(iter(self._weights), None)
 
     def weight(self, party: Party) -> int:
@@ -57,7 +57,7 @@ class TurnRing(Generic[Party]):
         return self._weights.get(party, 0)
 
     def join(self, party: Party, weight: int = 1) -> None:
-        """Have turns from now on; a party that is in the ring keeps its place, with another weight."""
+        """Add the party; a party in the ring keeps its place, with the new weight."""
         weight, is_new = max(1, weight), party not in self._weights
         later = self._later(party) if is_new else []
         self.total += weight - self._weights.get(party, 0)
@@ -67,14 +67,14 @@ class TurnRing(Generic[Party]):
             self._passed.add(other)
 
     def turns_before(self, party: Party) -> int:
-        """Turns that others have before its next one; of a party that is not in the ring: if it joined now."""
+        """Turns of others before its next one; for a party outside the ring: if it joined now."""
         behind = self._from(party) if party in self._weights else self._later(party)
         turns = self.total - sum(self._weights[other] for other in behind)
         first = self.first
-        # The first is the last of those that are behind, if it is among them at all.
+        # The first is at the end of this list, if it is in it.
         if first is None or (behind and behind[-1] == first):
             return turns
-        # It has a turn even if its weight has become less than it has had.
+        # It still has one turn, even if its weight is now below the turns it has had.
         return turns - min(self._had, self._weights[first] - 1)
 
     def _from(self, party: Party) -> list[Party]:
@@ -87,7 +87,7 @@ class TurnRing(Generic[Party]):
         return found
 
     def _later(self, party: Party) -> list[Party]:
-        """The parties that a newcomer goes before, the last of them first."""
+        """The parties behind which a new party need not wait, the last of them first."""
         last_turn = self._last_turns.get(party, 0)
         found: list[Party] = []
         for other in reversed(self._weights):
@@ -106,7 +106,7 @@ class TurnRing(Generic[Party]):
         self._passed.discard(party)
 
     def turn_over(self) -> None:
-        """The first has had a turn: the next one's, unless its weight gives it more."""
+        """The first has had a turn: the next party is first, unless its weight allows another turn."""
         first = self.first
         assert first is not None, "a party has had the turn"
         self._turns += 1

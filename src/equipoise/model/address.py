@@ -1,7 +1,7 @@
 """The listen address of a process, and the addresses that it advertises.
 
-Always true: an advertised address is one that others can dial. Every address of a machine (`0.0.0.0`) is one to
-listen on only: a client that dials it reaches itself.
+Always true: an advertised address is reachable from other machines. A wildcard address (`0.0.0.0`) is for listening
+only: a client that connects to it connects to its own machine.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from ipaddress import IPv6Address, ip_address
 
 from equipoise.errors import SettingsError
 
-__all__ = ["check_tellable", "joined", "split_address"]
+__all__ = ["check_advertisable", "joined", "split_address"]
 
 
 def split_address(text: str) -> tuple[str, int] | None:
-    """Host and port of `HOST:PORT`, also of `[::1]:80`; None if it is no such thing."""
+    """Host and port of `HOST:PORT`, also of `[::1]:80`; None if the text has another form."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         return None
@@ -22,12 +22,12 @@ def split_address(text: str) -> tuple[str, int] | None:
 
 
 def joined(host: str, port: int) -> str:
-    """The two as one text, which `split_address` and URLs understand."""
+    """`HOST:PORT`, as `split_address` and URLs accept it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def check_tellable(host: str, *, who: str, option: str) -> None:
-    """Raise SettingsError, with the option to give, unless other machines can dial this host."""
+def check_advertisable(host: str, *, who: str, option: str) -> None:
+    """Raise SettingsError, which names the option to set, unless other machines can connect to this host."""
     if _is_everywhere(host):
         raise SettingsError(
             f"others cannot connect to {host or 'every address'}: give the address of this {who} with {option}"

@@ -1,8 +1,8 @@
 """Changes between plans, with their reasons.
 
-A change is made for one version: it applies to the plan right before it and to no other, so that plans are applied
-in order, none twice and none backwards. Each part of it carries its reason and the numbers behind it; log, CLI
-and dashboard show the same explanation.
+A change is made for one version: it applies only to the plan right before it, so plans are applied in order and each
+one once. Each part of a change carries its reason and the numbers behind it; log, CLI and dashboard show the same
+explanation.
 
 Always true: `apply` returns a plan that obeys everything in `plan`, or raises and changes nothing.
 """
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Reason(StrEnum):
-    """Why a part of the plan changes. A policy adds its own reasons here."""
+    """Why a part of the plan changes. Each policy adds its reasons here."""
 
     OPERATOR = "operator"
     JOINED = "joined"
@@ -42,35 +42,35 @@ class Reason(StrEnum):
     CAPACITY = "capacity"
     ACCESS = "access"
     RESTARTED = "restarted"
-    # The spec says at which site the topic must live.
+    # The spec names the site of the topic.
     PINNED = "pinned"
-    # Load: more homes, fewer homes, off an overloaded hub (or one that is about to be), shared out after a join.
+    # Load: more homes, fewer homes, moved off an overloaded hub (or before an overload), rebalanced after a join.
     REPLICATED = "replicated"
     MERGED = "merged"
     HIGH_LOAD = "high-load"
     RISING_LOAD = "rising-load"
     SHARED_OUT = "shared-out"
-    # A rate envelope: its topic is split over other hubs, its shares follow the traffic, its publishers sit elsewhere.
+    # A rate envelope: split over other hubs, shares follow the traffic, publishers are assigned to other homes.
     SPLIT = "split"
     SHARES = "shares"
     SEATS = "seats"
-    # Latency: nearer to its clients, out of the way of a topic that needs the place, above its limit wherever it is.
+    # Latency: nearer to its clients, moved to make room for another topic, above its limit at every hub.
     LATENCY = "latency"
     MADE_ROOM = "made-room"
     TOO_FAR = "too-far"
-    # Servers: emptied to be released, kept after all, gone; asked for, or wanted and not to be had.
+    # Servers: drained for release, kept after all, gone; requested, or needed and not available.
     LOW_LOAD = "low-load"
     KEPT = "kept"
     RELEASED = "released"
     SERVER_WANTED = "server-wanted"
     NO_ROOM = "no-room"
-    # Where no controller leads: the home is dead, and another hub has room; a busy hub gives a topic away.
+    # Without a leading controller: the home is dead and another hub has room; a busy hub gives a topic away.
     STAND_IN = "stand-in"
     GIVEN_AWAY = "given-away"
     # Entries that say what the ring says, or that were not used for long.
     AS_RING = "as-ring"
     IDLE = "idle"
-    # What a newer controller wrote and this program does not know: no reason to refuse the plan.
+    # A reason of a newer controller, unknown to this program. It does not invalidate the plan.
     UNKNOWN = "unknown"
 
     @classmethod
@@ -92,7 +92,7 @@ ASKED_FOR = Why(Reason.OPERATOR)
 
 
 class EntryChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The topic's new entry; None takes it back to the ring."""
+    """The topic's new entry; None removes it, and the ring places the topic."""
 
     topic: bytes
     entry: Entry | None
@@ -104,7 +104,7 @@ class EntryChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class MemberChange(msgspec.Struct, frozen=True, array_like=True):
-    """The hub as a member, new or changed; None takes it out."""
+    """A member that is new or changed; None removes it."""
 
     hub: str
     member: Member | None
@@ -116,12 +116,12 @@ class MemberChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlanChange(msgspec.Struct, frozen=True, array_like=True):
-    """What makes version `version` out of the one before. Stored as an array: it grows only at the end."""
+    """The difference between version `version` and the one before. Stored as an array: fields are added at the end."""
 
     version: int
     entries: tuple[EntryChange, ...] = ()
     members: tuple[MemberChange, ...] = ()
-    # The access rules in force from this version on; None leaves them as they are.
+    # The access rules in force from this version on; None: unchanged.
     access_version: int | None = None
     # The specs in force from this version on, likewise.
     specs_version: int | None = None
@@ -139,7 +139,7 @@ class PlanChange(msgspec.Struct, frozen=True, array_like=True):
         access_version: int | None = None,
         specs_version: int | None = None,
     ) -> PlanChange:
-        """A change of this plan, all of it for one reason."""
+        """A change of this plan, all parts with one reason."""
         entries = [EntryChange(entry.topic, entry, why) for entry in set_entries]
         entries += [EntryChange(topic, None, why) for topic in remove_entries]
         members = [MemberChange(member.hub, member, why) for member in set_members]
@@ -155,7 +155,7 @@ class PlanChange(msgspec.Struct, frozen=True, array_like=True):
 def apply(plan: Plan, change: PlanChange) -> Plan:
     """The next version. Raises PlanError if the change is not for the next version or breaks the plan.
 
-    Copies the table of entries: 3 to 20 ms per 100,000, as the memory is warm or cold.
+    Copies the table of entries: 3 ms per 100,000 in warm memory, 20 ms in cold memory.
     """
     if change.version != plan.version + 1:
         raise PlanError(f"a change to version {change.version} does not follow version {plan.version}")
@@ -170,14 +170,14 @@ def apply(plan: Plan, change: PlanChange) -> Plan:
     made = Plan(change.version, members, entries, access_version, specs_version)
     if change.members:
         made.check()
-    # Homes that were members before still are, unless a member has gone.
+    # The homes of unchanged entries are still members, unless a member was removed.
     suspects = entries.values() if has_removed else (part.entry for part in change.entries if part.entry)
     made.check_homes(suspects)
     return made
 
 
 def diff(old: Plan, new: Plan, why: Why = ASKED_FOR) -> PlanChange:
-    """What to commit on `old` to have the content of `new`, whatever version that has."""
+    """The change to commit on `old` to get the content of `new`, whatever the version of `new`."""
     before, after = old.entries, new.entries
     changed = [entry for topic, entry in after.items() if before.get(topic) != entry]
     return PlanChange.on(
@@ -209,7 +209,7 @@ def decode_change(data: bytes) -> PlanChange:
 
 
 def _apply_members(plan: Plan, parts: tuple[MemberChange, ...]) -> tuple[tuple[Member, ...], bool]:
-    """The members, and whether one has gone."""
+    """The members, and whether one was removed."""
     if not parts:
         return plan.members, False
     members = dict(plan.by_hub)
@@ -235,7 +235,7 @@ def _apply_entries(entries: Mapping[bytes, Entry], parts: tuple[EntryChange, ...
 
 
 def _copied(entries: Mapping[bytes, Entry]) -> dict[bytes, Entry]:
-    """Piece by piece: a thread that applies a change must not keep others from running."""
+    """Copies in pieces: a thread that applies a change must not block other threads."""
     made: dict[bytes, Entry] = {}
     items = iter(entries.items())
     while piece := dict(islice(items, _COPIED_AT_ONCE)):

@@ -3,14 +3,14 @@
 The syntax is Redis's: `*` any run, `?` any byte, `[abc]`, `[a-z]`, `[^a]`, and `\\x` for a literal x. Ranges
 compare unsigned bytes, as Redis does where `char` is unsigned (ARM) and for bytes below 128 everywhere.
 
-A pattern is a chain of atoms, each a set of bytes, with stars between them. Most have no atom but single bytes:
-then the literals between the stars are looked for one after the other, the first at the beginning and the last at the
-end, by searches that are linear themselves. Taking the leftmost place for each leaves most room for the rest, so
-there is nothing to try again.
+A pattern is a chain of atoms, each a set of bytes, with stars between them. Most patterns have only atoms of a single
+byte. Then the literals between the stars are searched for in order, the first at the beginning and the last at the
+end, by linear searches. The leftmost match of each literal leaves most room for the rest, so no backtracking is
+needed.
 
-With `?` or classes it is a nondeterministic automaton without branches. All its states are kept as the bits of one
+A pattern with `?` or classes is a nondeterministic automaton without branches. All its states are the bits of one
 integer and advance together by a shift and a mask (Baeza-Yates and Gonnet's Shift-And, with a self-loop for each
-star). One step per byte of the name, whatever the pattern: backtracking matchers are quadratic or worse on `a*a*a*b`
+star). One step per byte of the name, for every pattern: backtracking matchers are quadratic or worse on `a*a*a*b`
 (CVE-2022-36021, CVE-2024-31228).
 """
 
@@ -22,7 +22,7 @@ from itertools import pairwise
 _STAR, _ANY, _OPEN, _ESCAPE, _CLOSE, _NOT, _DASH = b"*?[\\]^-"
 _SYSTEM = b"$"
 _EVERY_BYTE = frozenset(range(256))
-# Atoms of one byte, made once; and what each is.
+# Cached sets of one byte, and the byte of each set.
 _BYTES = [frozenset((byte,)) for byte in range(256)]
 _TEXT_OF = {atom: bytes(atom) for atom in _BYTES}
 _plain_run = re.compile(rb"[^*?\[\\]+").match
@@ -36,7 +36,7 @@ class Glob:
     def __init__(self, pattern: bytes) -> None:
         self.pattern = pattern
         atoms, stars, self.wildcards = _parse(pattern)
-        # Exactly one of the two is there.
+        # Exactly one of the two is not None.
         self._literals: tuple[bytes, ...] | None = None
         self._automaton: _Automaton | None = None
         if self.wildcards == len(stars):
@@ -51,11 +51,11 @@ class Glob:
         if name.startswith(_SYSTEM) and not self.pattern.startswith(_SYSTEM):
             return False
         if not name:
-            # Redis gives the empty name to the empty pattern alone: not even `*` matches it.
+            # As in Redis, only the empty pattern matches the empty name: `*` does not.
             return not self.pattern
         if self._automaton is not None:
             return self._automaton.accepts(name)
-        assert self._literals is not None, "there is one of the two"
+        assert self._literals is not None, "one of the two is set"
         return _has_in_order(name, self._literals)
 
     def __eq__(self, other: object) -> bool:
@@ -82,7 +82,7 @@ class _Automaton:
         for i, atom in enumerate(atoms):
             singled_out = atom if len(atom) < 128 else _EVERY_BYTE - atom
             for byte in singled_out:
-                # Into the mask where the atom names the byte, out of it where it names the others.
+                # Set in the mask if the atom lists the byte, cleared if the atom excludes it.
                 masks[byte] = masks.get(byte, self._other) ^ (2 << i)
         self._masks = masks
 
@@ -96,7 +96,7 @@ class _Automaton:
 
 
 def _has_in_order(name: bytes, literals: tuple[bytes, ...]) -> bool:
-    """Whether the name is the literals in their order, with anything between them."""
+    """Whether the name contains the literals in order, with any bytes between them."""
     if len(literals) == 1:
         return name == literals[0]
     first, last = literals[0], literals[-1]
@@ -112,7 +112,7 @@ def _has_in_order(name: bytes, literals: tuple[bytes, ...]) -> bool:
 
 
 def _split_at_stars(atoms: list[frozenset[int]], stars: set[int]) -> tuple[bytes, ...]:
-    """What stands between the stars, of single bytes all."""
+    """The literals between the stars. All atoms are single bytes."""
     text = b"".join(map(_TEXT_OF.__getitem__, atoms))
     return tuple(text[a:b] for a, b in pairwise([0, *sorted(stars), len(text)]))
 
@@ -143,7 +143,7 @@ def _parse(pattern: bytes) -> tuple[list[frozenset[int]], set[int], int]:
             atoms.append(_BYTES[byte])
         else:
             run = _plain_run(pattern, i)
-            assert run is not None, "what is not special is plain"
+            assert run is not None, "a byte that is not special is plain"
             atoms.extend(map(_BYTES.__getitem__, run[0]))
             i = run.end() - 1
         i += 1

@@ -11,25 +11,25 @@ _ID = re.compile(r"(?:[A-Za-z0-9_.-]|~[0-9A-F]{2})*")
 
 
 def shown(name: bytes) -> str:
-    """For people. Two different names may look alike; their ids do not."""
+    """For display. Two different names may look alike; their ids do not."""
     text = name.decode("utf-8", "backslashreplace")
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def to_id(name: bytes) -> str:
-    """For addresses: letters, digits and _ - . stand for themselves, every other byte is ~XX, the empty name is ~.
+    """For URLs: letters, digits and _ - . stand for themselves, every other byte is ~XX, the empty name is ~.
 
-    Not the escapes of URLs: what lies between undoes those, and takes a slash in a name for one of the address.
+    Not percent-encoding: proxies decode that, and a slash in a name would become a separator of the URL's path.
     """
     if not name:
         return "~"
-    # `.` and `..` are directions in an address.
+    # `.` and `..` are relative segments in a URL's path.
     plain = _PLAIN - {ord(".")} if not name.strip(b".") else _PLAIN
     return "".join(chr(byte) if byte in plain else f"~{byte:02X}" for byte in name)
 
 
 def from_id(text: str) -> bytes:
-    """Raises ValueError if it is no id."""
+    """Raises ValueError if the text is not an id."""
     if text == "~":
         return b""
     if not text or not _ID.fullmatch(text):

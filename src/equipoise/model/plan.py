@@ -1,15 +1,15 @@
 """The plan: which hubs serve each topic.
 
 A plan is a version, members (hubs with weights), and explicit entries for the few topics that need one; every other
-topic follows the ring over the members. Membership changes only with the plan: a member that is not alive is skipped
-until the plan says otherwise, and a hub that comes back takes nothing until it is given it.
+topic follows the ring over the members. Only the plan changes membership: a member that is not alive is skipped
+until a plan removes it, and a hub that returns serves no topic until a plan assigns it one.
 
 Always true of a plan:
-    the homes of every entry are members, at least one, none twice, exactly one under `single`;
-    the homes of an entry in mode `content` are a tree with an edge (`tree`), no other entry has one;
-    members are sorted by name and each is there once.
+    the homes of every entry are members, one or more, without repetition, exactly one under `single`;
+    the homes of an entry in mode `content` form a tree with an edge (`tree`), no other entry has a tree;
+    members are sorted by name, without repetition.
 
-How plans change is in `change`, how they are kept in `store.plans`.
+`change` defines how plans change, `store.plans` how they are stored.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = [
 
 # Sixteen ordinary hubs in one: more cores than one process can use.
 WEIGHT_MAX = 16 * WEIGHT_NORMAL
-# Every home is named in a redirect; more than this is a tree's work, not a list's.
+# A redirect names every home; more homes than this need a tree, not a list.
 HOMES_MAX = 64
 
 
-# Topics `$at/HUB/…` live at the hub that they name, whatever the plan says; nowhere while it is not alive.
+# The topics `$at/HUB/…` are served by the hub that they name, under every plan; by no hub while it is not alive.
 AT_PREFIX = b"$at/"
 
 
 def named_hub(topic: bytes) -> str:
-    """The hub that a topic `$at/HUB/…` lives at."""
+    """The hub that serves a topic `$at/HUB/…`."""
     return topic[len(AT_PREFIX) :].partition(b"/")[0].decode(errors="replace")
 
 
@@ -66,15 +66,15 @@ class Mode(StrEnum):
     ALL_SUBSCRIBERS = "all-subscribers"
     # Publish to every home, subscribe at one.
     ALL_PUBLISHERS = "all-publishers"
-    # Publish to the first home, subscribe at an edge of the tree that the others form below it.
+    # Publish to the first home, subscribe at an edge of the tree of the other homes.
     CONTENT = "content"
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
-    """A hub that takes part. Stored as an array: fields are only ever added, at the end and with a default."""
+    """A hub in the plan. Stored as an array: new fields are added at the end, with a default."""
 
     hub: str
-    # In sixteenths of an ordinary hub. 0 gives it no share of the ring: it is being drained, or has entries only.
+    # In sixteenths of an ordinary hub. 0: no share of the ring, because the hub is drained or has entries only.
     weight: int = WEIGHT_NORMAL
     site: str = ""
 
@@ -86,22 +86,22 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where one topic lives. Stored as an array, like `Member`."""
+    """The placement of one topic. Stored as an array, like `Member`."""
 
     topic: bytes
     homes: tuple[str, ...]
     mode: Mode = Mode.SINGLE
-    # An operator wants it there: policies leave it alone as long as all its homes are members that are not drained.
+    # Set by an operator: policies do not move the topic while all its homes are members that are not drained.
     is_pinned: bool = False
     # How a rate envelope is split among the homes, in millionths; empty: in equal parts.
     shares: tuple[int, ...] = ()
-    # The same of its depth; empty: as its rate.
+    # The same for the burst of the envelope; empty: as the rate.
     depths: tuple[int, ...] = ()
-    # Of a content topic, which home each one follows, as an index; empty: all follow the first.
+    # Of a content topic: the index of each home's parent; empty: the first home is the parent of all.
     parents: tuple[int, ...] = ()
-    # Which part of the smart publishers sits at each home; empty: as the rate. Shares follow the traffic they make.
+    # The part of the smart publishers that each home serves; empty: as the rate. Shares follow their traffic.
     seats: tuple[int, ...] = ()
-    # The number of the stored order by which publishers are dealt that have stated no group; 0: none.
+    # The number of the stored order that assigns publishers without a group to homes; 0: none.
     order: int = 0
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 f"the entry of {shown(self.topic)} has a tree but is {self.mode.value}: only content has one"
             )
         if self.depths and not self.shares:
-            raise PlanError(f"the entry of {shown(self.topic)} has shares of depth and none of rate")
+            raise PlanError(f"the entry of {shown(self.topic)} has shares of burst and none of rate")
         for shares in (self.shares, self.depths, self.seats):
             if shares:
                 self._check_shares(shares)
@@ -137,19 +137,20 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def place(self) -> tuple[tuple[str, ...], Mode, tuple[int, ...]]:
-        """What decides where messages go, whatever parts of an envelope the homes have."""
+        """The part of the entry that decides where messages go; shares of an envelope do not."""
         return self.homes, self.mode, self.parents
 
     @property
     def followed(self) -> dict[str, str]:
-        """Of a content topic, the home that each home but the first follows."""
+        """Of a content topic: the parent of each home but the first."""
         return above(self.homes, self.parents) if self.mode is Mode.CONTENT else {}
 
     def at(self, homes: tuple[str, ...], mode: Mode) -> Entry:
-        """The same topic at other homes. Homes that stay keep their shares, others take those that were given up.
+        """The same topic at other homes. Homes that stay keep their shares, and new homes take the shares of removed
+        ones.
 
-        More or fewer homes than before divide anew: who decides that says how. No operator has chosen the homes.
-        Of a content topic, homes that stay keep to whom they follow, and new ones take the place of those given up.
+        With another number of homes the shares are equal again: the caller sets others. The entry is not pinned.
+        Of a content topic, homes that stay keep their parents, and new homes take the places of removed ones.
         """
         if mode is Mode.CONTENT:
             return Entry(self.topic, homes, mode, parents=graft(homes, self._replaced(homes)))
@@ -159,7 +160,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Entry(self.topic, homes, mode, False, shares, depths, (), seats, self.order)
 
     def _replaced(self, homes: tuple[str, ...]) -> dict[str, str]:
-        """Whom each home follows, with new homes in the place of those that are none any more."""
+        """The parent of each home, with new homes in the places of removed ones."""
         given_up = [home for home in self.homes if home not in homes]
         added = [home for home in homes if home not in self.homes]
         now = dict(zip(given_up, added, strict=False))
@@ -173,7 +174,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return tuple(kept[home] if home in kept else given_up.pop(0) for home in homes)
 
     def without(self, hub: str) -> Entry | None:
-        """The same without a home, whose shares go to the first one left; None if it was the only one."""
+        """The entry without a home, whose shares go to the first home left; None if it was the only home."""
         homes = tuple(home for home in self.homes if home != hub)
         if not homes:
             return None
@@ -185,7 +186,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def seat_parts(self) -> tuple[int, ...]:
-        """Of the smart publishers, at each home, in millionths."""
+        """The part of the smart publishers that each home serves, in millionths."""
         return self.seats or self.shares or equal_parts(len(self.homes))
 
     def _left(self, shares: tuple[int, ...], hub: str) -> tuple[int, ...]:
@@ -194,7 +195,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def reshared(before: Plan, after: Plan) -> frozenset[bytes] | None:
-    """The topics that have other shares, if that is all that differs between two plans; else None."""
+    """The topics whose shares differ, if the two plans differ in nothing else; otherwise None."""
     if before.members != after.members or before.entries.keys() != after.entries.keys():
         return None
     found = []
@@ -210,25 +211,25 @@ def reshared(before: Plan, after: Plan) -> frozenset[bytes] | None:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a topic is served just now. `homes` are alive; there are none only if no member is."""
+    """The present placement of a topic. `homes` are alive; empty only if no member is alive."""
 
     homes: tuple[str, ...]
     mode: Mode = Mode.SINGLE
-    # Of a content topic, as `Entry.parents`: who followed a home that is not alive follows the next one above it.
+    # Of a content topic, as `Entry.parents`: the children of a dead home follow the next live home above it.
     parents: tuple[int, ...] = ()
 
     @property
     def followed(self) -> dict[str, str]:
-        """Of a content topic, the home that each home but the first follows."""
+        """Of a content topic: the parent of each home but the first."""
         return above(self.homes, self.parents) if self.mode is Mode.CONTENT else {}
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """Of a content topic, the homes that carry subscribers."""
+        """Of a content topic: the homes that serve subscribers."""
         return edges(self.homes, self.parents)
 
     def parent_of(self, hub: str) -> str:
-        """The home that another one follows, or a hub that is none: the first, unless a tree says otherwise."""
+        """The parent of a home, or of a hub that is not a home: the first home, unless the tree has another one."""
         if not self.parents or hub not in self.homes:
             return self.homes[0]
         return self.homes[self.parents[self.homes.index(hub)]]
@@ -247,11 +248,11 @@ class Plan:
 
     version: int = 0
     members: tuple[Member, ...] = ()
-    # Never changed after construction: plans share what they have in common.
+    # Never changed after construction: plans share equal parts.
     entries: Mapping[bytes, Entry] = field(default_factory=lambda: MappingProxyType({}))
-    # The version of the access rules this plan was made under: a hub with older rules must fetch them. 0: none.
+    # The version of the access rules at the time of this plan: a hub with older rules fetches them. 0: none.
     access_version: int = 0
-    # The version of the specs this plan was made under, likewise.
+    # The version of the specs at the time of this plan, likewise.
     specs_version: int = 0
 
     @classmethod
@@ -264,7 +265,7 @@ class Plan:
         access_version: int = 0,
         specs_version: int = 0,
     ) -> Plan:
-        """Make a plan and check it whole. Raises PlanError."""
+        """Make a plan and check all of it. Raises PlanError."""
         by_topic: dict[bytes, Entry] = {}
         for entry in entries:
             if by_topic.setdefault(entry.topic, entry) is not entry:
@@ -285,16 +286,16 @@ class Plan:
 
     @cached_property
     def replicated(self) -> tuple[Entry, ...]:
-        """The entries with several homes. Looks at all of them: 6 ms per 100,000, once."""
+        """The entries with several homes. Scans all entries: 6 ms per 100,000, once."""
         return tuple(entry for entry in self.entries.values() if len(entry.homes) > 1)
 
     @cached_property
     def pinned(self) -> tuple[Entry, ...]:
-        """The entries that policies leave alone. Looks at all of them, like `replicated`."""
+        """The entries that policies do not move. Scans all entries, like `replicated`."""
         return tuple(entry for entry in self.entries.values() if entry.is_pinned)
 
     def home_of(self, topic: bytes, alive: Container[str] | None = None) -> Placement:
-        """Where a topic is served: its entry as far as its homes are alive, else the ring; `$at/HUB/…`: that hub alone.
+        """Where a topic is served: at the live homes of its entry, else by the ring; `$at/HUB/…`: by that hub alone.
 
         `alive` holds the names of the hubs whose `alive` node exists; None means all members.
         """
@@ -314,7 +315,7 @@ class Plan:
         return NOWHERE if owner is None else Placement((owner,))
 
     def check(self) -> None:
-        """Raise PlanError unless everything said at the top of this module is true."""
+        """Raise PlanError unless all invariants at the top of this module hold."""
         if min(self.version, self.access_version, self.specs_version) < 0:
             raise PlanError(
                 f"version {self.version}, access version {self.access_version}, specs version "
@@ -362,7 +363,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(data: bytes) -> Plan:
-    """Raises PlanError if the bytes are not a plan or say something that no plan may."""
+    """Raises PlanError if the bytes are not a plan, or a plan that breaks an invariant."""
     try:
         stored = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -377,5 +378,5 @@ def decode_plan(data: bytes) -> Plan:
 
 
 def quantise_weight(capacity_ratio: float) -> int:
-    """The weight of a hub with this multiple of an ordinary hub's capacity; at least 1, as it is no drained one."""
+    """The weight of a hub of this capacity, as a multiple of an ordinary hub's; at least 1, since 0 means drained."""
     return max(1, min(WEIGHT_MAX, round(capacity_ratio * WEIGHT_NORMAL)))

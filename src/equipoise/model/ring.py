@@ -1,17 +1,16 @@
 """Consistent hashing, by weight, for topics without a plan entry.
 
 Every member owns points on a circle of 2³² positions, in proportion to its weight; a topic belongs to the owner
-of the first point after its own hash. A member that comes or goes therefore moves only the topics of its own
-arcs, about its share, and the topics of a dead member spread over all others because its points lie between
-theirs.
+of the first point after its own hash. A member that joins or leaves therefore moves only the topics of its own
+arcs, about its share. The topics of a dead member spread over all others, because its points lie between theirs.
 
 Always true:
     the same members give the same ring in every process, on every machine and Python (XXH3 is a fixed
     function; Python's own `hash` is not);
     raising a weight only adds points, lowering it only removes them.
 
-What is left out: bounded loads. They need the load of all hubs at every lookup, and a topic that is too heavy for its
-hub gets an entry from the planner anyway.
+Not implemented: bounded loads. They need the load of all hubs at every lookup, and the planner gives an entry to a
+topic that is too heavy for its hub.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Ring:
         for index, (hub, weight) in enumerate(known):
             points += _points_of(hub, weight, index)
         points.sort()
-        # Sorted, for those who look up many topics at once. Not to be changed.
+        # Sorted, for batch lookups. Not to be changed.
         self.points: Sequence[float] = points
 
     def owner(self, topic: bytes, alive: Container[str] | None = None) -> str | None:
@@ -74,7 +73,7 @@ class Ring:
         return self._last_resort(topic, alive)
 
     def _next_alive(self, start: int, alive: Container[str]) -> str | None:
-        """Walk on along the ring, until a hub is alive or all have been met dead."""
+        """Walk along the ring to the first live hub; None if all are dead."""
         points, hubs, count = self.points, self.hubs, len(self.points)
         owners = len(hubs) - len(self._idle)
         dead: set[int] = set()
@@ -90,7 +89,7 @@ class Ring:
         return None
 
     def _last_resort(self, topic: bytes, alive: Container[str] | None) -> str | None:
-        """Hubs that are being drained serve if there are no others, chosen by highest random weight."""
+        """Drained hubs serve if no other hub is alive, chosen by highest random weight."""
         left = [hub for hub in self._idle if alive is None or hub in alive]
         seed = xxh3_64_intdigest(topic)
         return max(left, key=lambda hub: (xxh3_64_intdigest(hub.encode(), seed), hub), default=None)

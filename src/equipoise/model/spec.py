@@ -1,11 +1,11 @@
 """Topic specs: limits for all topics that match a pattern.
 
-Always true of a spec: its numbers are finite and within their bounds, and its pattern within those of a pattern that
-a client may send.
+Always true of a spec: its numbers are finite and within their bounds, and its pattern is as short as the pattern of a
+subscription.
 
-Of several specs that match a topic the most specific one holds, whole: fields of different specs are not mixed, so
-that one line explains a topic. More specific is, in this order: a pattern without wildcards; the longer literal
-beginning; more bytes beside the wildcards; the later one in byte order, so that it is never a matter of chance.
+If several specs match a topic, the most specific one applies, as a whole: fields of different specs are not mixed, so
+one spec explains a topic. More specific is, in this order: a pattern without wildcards; the longer literal prefix;
+more bytes beside the wildcards; the later one in byte order, which makes the choice deterministic.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from equipoise.model.glob import Glob
 
 __all__ = ["Durability", "Retention", "Specs", "TopicSpec", "decode_spec", "encode_spec"]
 
-# How long a message waits for its turn unless the spec says otherwise: below the time-outs of common Redis clients,
-# after which some publish again. And at most: no client waits for longer.
+# How long a message waits for admission by default: less than the time-outs of common Redis clients, after which some
+# publish again. And the maximum: no client waits longer.
 WAIT_MS, WAIT_MS_MAX = 1_000.0, 60_000.0
 PATTERN_BYTES_MAX = 256
 PATTERN_WILDCARDS_MAX = 8
 
 
 class Durability(msgspec.Struct, frozen=True, array_like=True):
-    """How many bookies hold a message: among `ensemble`, on `write_quorum`, acknowledged by `ack_quorum`."""
+    """On how many bookies a message is stored: `write_quorum` of `ensemble` bookies, acknowledged by `ack_quorum`."""
 
     ensemble: int = 3
     write_quorum: int = 3
@@ -45,7 +45,9 @@ class Durability(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Retention(msgspec.Struct, frozen=True, array_like=True):
-    """Which entries of a durable topic's log are kept. One goes as soon as any limit says so. None: no limit."""
+    """Which entries of a durable topic's log are kept. An entry is deleted as soon as one limit is exceeded. None: no
+    limit.
+    """
 
     age_s: float | None = None
     bytes_max: int | None = None
@@ -65,21 +67,23 @@ class Retention(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False):
-    """What topics under one pattern need. None: no limit, best effort. A newer program's fields are passed over."""
+    """Limits of the topics under one pattern. None: no limit, best effort. Unknown fields of a newer program are
+    ignored.
+    """
 
     pattern: bytes
-    # From publish to delivery, at this quantile of messages.
+    # From publish to delivery, for this quantile of messages.
     latency_ms: float | None = None
     quantile: float = 0.99
     # The envelope: at most rate·t + burst messages in any t seconds, over the whole cluster.
     rate_per_s: float | None = None
     burst_messages: int | None = None
-    # How long a message may wait for its turn before it is refused.
+    # How long a message may wait for admission before the hub refuses it.
     wait_ms: float | None = None
     durability: Durability | None = None
     # Of durable topics; None: entries are kept until a client removes them.
     retention: Retention | None = None
-    # The site the topic must live at.
+    # The site that must serve the topic.
     site: str | None = None
     # Where messages have the attributes that filters compare; None: the whole payload is a JSON object.
     attributes: AttributeSource | None = None
@@ -101,10 +105,10 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
     def _check_envelope(self) -> None:
         rate, burst, wait = self.rate_per_s, self.burst_messages, self.wait_ms
-        # Written so that it holds for what is not a number, too.
+        # Written so that NaN fails, too.
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise SettingsError(
-                f"rate {rate:g}/s: it must be between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
+                f"rate {rate:.15g}/s: it must be between {RATE_MIN:g} and {RATE_MAX:.0f} messages per second"
             )
         if burst is not None and not 1 <= burst <= BURST_MAX:
             raise SettingsError(f"burst {burst}: it must be between 1 and {BURST_MAX} messages")
@@ -124,12 +128,12 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
     @property
     def wait_s(self) -> float:
-        """How long a message may wait for its turn."""
+        """How long a message may wait for admission."""
         return (WAIT_MS if self.wait_ms is None else self.wait_ms) / 1e3
 
 
 class Specs:
-    """All specs there are. Immutable; `of` finds the one that holds for a topic."""
+    """All specs. Immutable; `of` returns the spec of a topic."""
 
     __slots__ = ("_exact", "_ranked", "all")
 
@@ -139,7 +143,7 @@ class Specs:
         for pattern, spec in sorted({spec.pattern: spec for spec in specs}.items()):
             glob = Glob(pattern)
             if glob.wildcards == 0:
-                # The prefix is the whole name: an escaped byte is spelled out in it.
+                # Without wildcards the prefix is the whole name, with escapes resolved.
                 self._exact[glob.prefix] = spec
             else:
                 ranked.append(((len(glob.prefix), len(pattern) - glob.wildcards, pattern), glob, spec))
@@ -149,7 +153,7 @@ class Specs:
         self.all = (*self._exact.values(), *(spec for _, spec in self._ranked))
 
     def of(self, topic: bytes) -> TopicSpec | None:
-        """The most specific spec that matches; None means best effort. Callers keep the answer per topic."""
+        """The most specific spec that matches; None: best effort. Callers cache the result per topic."""
         exact = self._exact.get(topic)
         if exact is not None or not self._ranked:
             return exact

@@ -1,11 +1,11 @@
 """The tree of a content topic's homes: which home follows which.
 
-The first home numbers the topic and is the root. A home that no other home follows is an edge and carries subscribers;
-every other home is a head. An entry keeps the tree as one index per home: that of the home it follows. No index at all
-means that every home follows the first.
+The first home numbers the topic's messages and is the root. A home without children is an edge and serves subscribers;
+every other home is a head. An entry stores the tree as one index per home: the index of its parent. Without indices
+every home follows the first.
 
 Always true of a tree that `check_tree` accepts:
-    from every home the way up ends at the first;
+    the path up from every home ends at the first;
     there is an edge.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["above", "check_tree", "edges", "graft", "tree_of_names"]
 
 
 def check_tree(shown: str, homes: Sequence[str], parents: Sequence[int]) -> None:
-    """Raise PlanError unless these are the homes of a content topic, and its tree. `shown`: the topic, for errors."""
+    """Raise PlanError unless these are the homes of a content topic and their tree. `shown`: the topic, for errors."""
     if len(homes) < 2:
         raise PlanError(f"the content topic {shown} has no edge: name a head and one hub or more beside it")
     if not parents:
@@ -35,7 +35,7 @@ def check_tree(shown: str, homes: Sequence[str], parents: Sequence[int]) -> None
         at = start
         for _ in homes:
             at = parents[at]
-        # After as many steps as there are homes the way up has ended, or it never does.
+        # A path longer than the number of homes has a cycle.
         if at != 0:
             raise PlanError(
                 f"the tree of {shown} has a cycle: {name} is above itself, or below a home that is"
@@ -43,16 +43,16 @@ def check_tree(shown: str, homes: Sequence[str], parents: Sequence[int]) -> None
 
 
 def above(homes: Sequence[str], parents: Sequence[int]) -> dict[str, str]:
-    """By home, the one that it follows. The first follows none."""
+    """The parent of each home. The first home has none."""
     if not parents:
         return dict.fromkeys(homes[1:], homes[0])
     return {home: homes[parent] for home, parent in zip(homes[1:], parents[1:], strict=True)}
 
 
 def graft(homes: Sequence[str], followed: Mapping[str, str]) -> tuple[int, ...]:
-    """The tree over these homes if each keeps to whom it `followed`: the next one above that is still a home.
+    """The tree over these homes, in which each keeps its parent in `followed`, or the next home above it.
 
-    Where none is left above, that is the first home. Empty if all follow the first.
+    A home without one follows the first home. Empty if all follow the first.
     """
     index = {home: at for at, home in enumerate(homes)}
     parents = [0]
@@ -65,7 +65,7 @@ def graft(homes: Sequence[str], followed: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def edges(homes: Sequence[str], parents: Sequence[int]) -> tuple[str, ...]:
-    """The homes that carry subscribers: those that no other follows; the only one, if there is one."""
+    """The homes that serve subscribers: those without children; a single home is its own edge."""
     if len(homes) < 2 or not parents:
         return tuple(homes[1:] or homes)
     heads = {0, *parents}
@@ -73,7 +73,7 @@ def edges(homes: Sequence[str], parents: Sequence[int]) -> tuple[str, ...]:
 
 
 def tree_of_names(shown: str, homes: Sequence[str], followed: Mapping[str, str]) -> tuple[int, ...]:
-    """The indices of a tree that names whom some homes follow; the others follow the first. Raises PlanError."""
+    """The indices of a tree given as the parents of some homes; the others follow the first. Raises PlanError."""
     for hub in (*followed, *followed.values()):
         if hub not in homes:
             raise PlanError(

@@ -208,11 +208,19 @@ def view_tables(sums: HubSums, *, end_us: int, entries: Mapping[str, HubEntry] |
 
 
 def _limit_use(by_hub: pa.Table) -> pa.Array:
-    """What each hub did with its share of each topic's envelope; null where it numbered nothing that is limited."""
-    columns = [
-        by_hub.column(name).to_numpy() for name in ("publications_per_s", "limit_drained", "limit_waiting")
-    ]
-    is_limited = (columns[1] > 0) | (columns[2] > 0)
+    """What each hub did with its share of each topic's envelope; null where no message needed a token.
+
+    The order is that of LimitUse.
+    """
+    names = (
+        "publications_per_s",
+        "limit_drained",
+        "limit_waiting",
+        "limit_refused_per_s",
+        "throttle_delay_s",
+    )
+    columns = [by_hub.column(name).to_numpy() for name in names]
+    is_limited = np.any(np.array(columns[1:]) > 0, axis=0)
     if not is_limited.any():
         return pa.nulls(len(by_hub), pa.list_(pa.float64()))
     ends = np.concatenate([[0], np.cumsum(np.where(is_limited, len(columns), 0))]).astype(np.int32)

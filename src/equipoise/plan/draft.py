@@ -1,16 +1,15 @@
-"""A plan in the making, changed by one step after the other in a round.
+"""The plan of a round, which the steps change one after the other.
 
-Steps see the predicted view with everything earlier steps have done, and cannot undo it: a topic that was touched in
-this round is not touched again, a hub that gave something away for load takes nothing for load, and one that took
-something gives nothing. The arbiter's bounds are kept here too.
+Each step sees the predicted view with the changes of earlier steps, and cannot undo them: a topic changed in this round
+is not changed again, a hub that gave a topic away for load receives none for load, and a hub that received one gives
+none away. The draft also enforces the arbiter's bounds.
 
 Always true:
-    the hub given a topic is a live member that is not being drained, is one of those that it is bound to (a site, or
+    the hub that receives a topic is a live member, not drained, one of the topic's eligible hubs (by site, or by
     bookies), and has memory left;
-    a latency limit that holds is not broken, by an entry or by the ring, unless no hub that may take the topic
-    would keep it;
-    an entry that would say what the ring says is not made, and dropped if it is there;
-    of a topic and of a member there is one change, the last.
+    a latency limit that holds is not broken, by an entry or by the ring, unless no eligible hub keeps it;
+    an entry that equals the ring's placement is not made, and an existing one is dropped;
+    a topic and a member have one change each, the last.
 """
 
 from __future__ import annotations
@@ -82,11 +81,11 @@ class Draft:
         self.members: dict[str, Member] = dict(plan.by_hub)
         self.reasons: list[Why] = []
         self.is_pressing = False
-        # Hubs that are overloaded by topics that the view does not name.
+        # Hubs that are overloaded by topics that the view does not list.
         self.open_hubs: set[str] = set()
         # Capacity is missing, or will be.
         self.is_short = False
-        # The view was not decided on before, and when the one before it was.
+        # Whether the view is new, and the time since the one before it.
         self.is_news = view.time_s > view_before_s
         self.view_before_s = view_before_s
         self.changes = Changes(plan)
@@ -94,10 +93,10 @@ class Draft:
         self._touched: set[int] = set()
         # Of these, those that were moved for latency.
         self.latency_moves = 0
-        # Limited topics that are split, or are to be: their homes are the distributor's to choose.
+        # Limited topics that are split, or will be: the distributor chooses their homes.
         self.divided: set[int] = set()
         count = view.hubs.count
-        # Hubs that gave something for load in this round, and hubs that got something.
+        # Hubs that gave topics away for load in this round, and hubs that received some.
         self.gave = np.zeros(count, np.bool_)
         self.got = np.zeros(count, np.bool_)
         self.budget = memory.arbiter.room(
@@ -105,21 +104,21 @@ class Draft:
         )
         self.capacities = capacities(view, memory.profiles, memory.noises, settings)
         if self.is_in_flux:
-            # What rises or falls by topics that change hands is no trend.
+            # Load that rises or falls because topics move is no trend.
             self.capacities = replace(self.capacities, is_rising=np.zeros(count, np.bool_))
         self.needs = needs(view, self.capacities, settings)
         self._single: dict[int, int] = {}
         self._standing: PlanBasis | None = None
         self.place_all()
 
-    # --- who there is -------------------------------------------------------------------------------------------------
+    # --- hubs ---------------------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> NDArray[np.bool_]:
         return self.view.hubs.is_alive
 
     def takers(self, topic: int, *, must: bool = False) -> NDArray[np.bool_]:
-        """The hubs that may be given this topic for load; if it must go, a limit is broken rather than no hub found."""
+        """The hubs that may receive this topic for load. `must`: if no hub keeps its limit, all that may have it."""
         mask = self.eligible & ~self.gave
         if topic in self.bound:
             mask &= self.bound[topic]
@@ -129,7 +128,7 @@ class Draft:
         return mask
 
     def givers(self) -> NDArray[np.bool_]:
-        """The hubs that topics may be taken from for load: members that took nothing in this round."""
+        """The hubs that may give topics away for load: members that received none in this round."""
         is_member = np.array([name in self.members for name in self.view.hubs.names], np.bool_)
         return self.alive & is_member & ~self.got
 
@@ -140,16 +139,16 @@ class Draft:
 
     @property
     def is_in_flux(self) -> bool:
-        """A hub has just joined: topics change hands, which looks like load of the hubs themselves, and like growth.
+        """A hub has just joined: the moves of topics look like load of the hubs themselves, and like growth.
 
-        In the very round of the joining the view is still one of before, and what is predicted from it can be trusted.
+        In the round of the joining the view is still from before, so its prediction is valid.
         """
         joined_s = max(self.memory.joined_s.values(), default=LONG_AGO_S)
         return 0 < self.now - joined_s < self.settings.settle_s
 
     @property
     def may_plan(self) -> bool:
-        """T_wait is over, and there is news to plan for."""
+        """T_wait is over, and the view is new."""
         return self.is_news and self.now - self.memory.plan_s >= self.settings.plan_wait_s
 
     @property
@@ -158,20 +157,21 @@ class Draft:
 
     @property
     def is_crowded(self) -> bool:
-        """No further server can be had."""
+        """No further server is available."""
         return int(self.eligible.sum()) >= self.settings.servers_max
 
-    # --- what topics may do -------------------------------------------------------------------------------------------
+    # - constraints of topics
+    # --- constraints of topics ----------------------------------------------------------------------------------------
 
     @cached_property
     def pinned(self) -> dict[int, str]:
-        """The topics whose spec names a site, and which."""
+        """The topics whose spec names a site, with the site."""
         found = specs_asking(self.view, self.specs, lambda spec: spec.site is not None)
         return {topic: spec.site for topic, spec in found.items() if spec.site is not None}
 
     @cached_property
     def bound(self) -> dict[int, NDArray[np.bool_]]:
-        """The topics that may not live everywhere, and at which hubs they may."""
+        """The topics that only some hubs may serve, with these hubs."""
         at_sites = {topic: self.at_site(site) for topic, site in self.pinned.items()}
         return bound_topics(self.view, self.specs, at_sites)
 
@@ -183,28 +183,28 @@ class Draft:
 
     @cached_property
     def mean_ratio(self) -> NDArray[np.float64]:
-        """What each topic puts on an ordinary hub, over the window."""
+        """The load ratio of each topic on an ordinary hub, over the window."""
         return self._on_ordinary_hub(self.needs.mean_bytes, self.needs.mean_work)
 
     @cached_property
     def present_ratio(self) -> NDArray[np.float64]:
-        """The same just now, as far as trends tell."""
+        """The same at present, by extrapolated trends."""
         return self._on_ordinary_hub(self.needs.present_bytes, self.needs.present_work)
 
     def is_idle(self, topic: int) -> bool:
-        """It has no move in flight and no pin, and no earlier step of this round has touched it."""
+        """The topic has no move in flight and no pin, and no earlier step of this round has changed it."""
         name = self.view.topics.names[topic]
         is_taken = topic in self._touched or self.is_kept(name)
         return not is_taken and self.memory.arbiter.is_free(name, PLANNER)
 
     def is_free(self, topic: int) -> bool:
-        """The same, and there is room for one more."""
+        """The same, and the arbiter has room for one more."""
         return self.budget > 0 and self.is_idle(topic)
 
     def is_kept(self, topic: bytes) -> bool:
-        """An operator has pinned it, to members none of which is being drained; a dead one may come back.
+        """An operator has pinned it to members, none of which is drained; a dead one may come back.
 
-        So is a content topic: its hubs share its subscribers among themselves.
+        A content topic counts too: its hubs balance its subscribers themselves.
         """
         entry = self.plan.entries.get(topic)
         if entry is None or not (entry.is_pinned or entry.mode is Mode.CONTENT):
@@ -212,12 +212,12 @@ class Draft:
         return self._staying.issuperset(entry.homes)
 
     def is_rested(self, topic: int) -> bool:
-        """Its last move for load is long enough ago for another."""
+        """Its last move for load is long enough ago."""
         moved_s = self.memory.moved_s.get(self.view.topics.names[topic])
         return moved_s is None or self.now - moved_s >= self.settings.topic_wait_s
 
     def remember(self, **changes: Any) -> None:
-        """Change what the next round will know."""
+        """Change the memory of the next round."""
         self.memory = msgspec.structs.replace(self.memory, **changes)
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -246,13 +246,13 @@ class Draft:
         self.changes.set_member(member, why)
 
     def remove_member(self, hub: str, why: Why) -> None:
-        """Entries lose it as a home; those that have no other go back to the ring."""
+        """Removes the home from entries; topics without another home go back to the ring."""
         self.members.pop(hub, None)
         self.changes.remove_member(hub, why)
 
     def place_all(self) -> None:
-        """Find out where everything is, after members changed. Changes of entries so far are kept."""
-        # The hubs that may be given something, and the members that are not drained.
+        """Compute the placement again, after members changed. Changes of entries so far are kept."""
+        # The hubs that may receive topics, and the members that are not drained.
         self.eligible = eligible_hubs(self.view, self.members, self.memory, self.settings)
         draining = np.flatnonzero(self.view.hubs.is_draining).tolist()
         self._staying = self.members.keys() - {self.view.hubs.names[hub] for hub in draining}
@@ -264,7 +264,7 @@ class Draft:
             self._hold(before)
 
     def if_members(self, members: Iterable[Member]) -> NDArray[np.float64]:
-        """The load ratios if these were the members and nothing else changed."""
+        """The load ratios with these members and no other change."""
         ring = ring_homes(self.view, self._positions, members, self.alive)
         return self._predict(ring, dict(self.predicted.several)).ratio
 
@@ -283,13 +283,13 @@ class Draft:
 
     @property
     def has_moves(self) -> bool:
-        """Something was moved for another reason than latency."""
+        """A topic was moved for another reason than latency."""
         return len(self._touched) > self.latency_moves
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _hold(self, before: NDArray[np.int64]) -> None:
-        """Where other members would let the ring break a limit that holds, keep the topic, or choose for it."""
+        """If other members would let the ring break a limit that holds, keep the topic in place, or choose a home."""
         limited = self.limits.topics
         for topic in limited[(before != self.predicted.home)[limited]].tolist():
             was, ring = int(before[topic]), int(self.predicted.home[topic])
@@ -299,7 +299,7 @@ class Draft:
                 continue
             explained = why(Reason.LATENCY, note, expected_ms=1e3 * self.limits.worst_s(topic)[ring])
             if self.eligible[was]:
-                # Nothing moves, so no move is in flight.
+                # The topic does not move, so no move is in flight.
                 self._single[topic] = was
                 self.predicted.place(topic, was)
                 self.changes.put(Entry(name, (self.view.hubs.names[was],)), explained)
@@ -355,7 +355,7 @@ class Changes:
 
     @property
     def entries(self) -> Mapping[bytes, Entry]:
-        """The entries that there will be."""
+        """The entries with the changes so far."""
         return changed(self._plan.entries, self._entries.values())
 
     @property
@@ -373,7 +373,7 @@ class Changes:
             self._entries[topic] = EntryChange(topic, None, why)
 
     def drop(self, topic: bytes, why: Why) -> None:
-        """Take the entry back, unless this round has said something about it."""
+        """Remove the entry, unless this round has changed it."""
         if topic not in self._entries:
             self.give_to_ring(topic, why)
 
@@ -381,7 +381,7 @@ class Changes:
         self._members[member.hub] = MemberChange(member.hub, member, why)
 
     def remove_member(self, hub: str, why: Why) -> None:
-        """Entries lose it as a home; those that have no other go back to the ring."""
+        """Removes the home from entries; topics without another home go back to the ring."""
         if hub in self._plan.by_hub:
             self._members[hub] = MemberChange(hub, None, why)
         else:
@@ -390,11 +390,11 @@ class Changes:
             self._entries[entry.topic] = EntryChange(entry.topic, entry.without(hub), why)
 
     def plan_change(self) -> PlanChange:
-        """What makes the next plan out of this one."""
+        """The change from this plan to the next."""
         version = self._plan.version + 1
         return PlanChange(version, tuple(self._entries.values()), tuple(self._members.values()))
 
 
 def why(reason: Reason, note: str = "", **numbers: float) -> Why:
-    """A reason with its numbers, rounded to what they are worth."""
+    """A reason with its numbers, rounded to their precision."""
     return Why(reason, {name: round(float(value), 4) for name, value in numbers.items()}, note)

@@ -1,16 +1,16 @@
 """Compute load from measurements: needs of topics, capacities and load ratios of hubs.
 
-A hub's load ratio is `telemetry.load`'s to define; where a hub fell into distress below its stated bandwidth, the
-rate at which it did is its maximum.
+`telemetry.load` defines a hub's load ratio; if a hub was in distress below its stated bandwidth, the rate at that time
+is its maximum.
 
-What a topic needs is known wherever it is served: bytes, and work, the CPU time that its messages take by the constants
-of the settings. A hub's price says what a unit of work costs there, from its profile, else from this view, else as at
-the other hubs. Publications are answered, which takes bytes too and moves along with the topics; what it takes is
-found out from the view. What a hub sends or spends beyond that stays with the hub; so does the remainder, the topics
-that a bounded view does not name.
+The need of a topic is the same at every hub: bytes, and work, which is the CPU time of its messages by the constants
+of the settings. A hub's price is the CPU time of a unit of work there, from its profile, else from this view, else as
+at
+the other hubs. Replies to publications take bytes, too, and move with the topic; their size is estimated from the view.
+All further bytes and CPU time of a hub stay with the hub; so does the remainder, the topics that a bounded view does
+not list.
 
-A topic on a hub that is rising counts as what it will be at the end of the horizon, not as what it was in the middle of
-the window.
+The load of a topic on a hub with rising load is extrapolated from the middle of the window to the end of the horizon.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# The flow ratio below which a hub's lag is not its topics' doing.
+# The flow ratio below which a hub's lag is not caused by its topics.
 _LAG_FLOW_MIN = 0.25
-# More than this no publication is answered with, telemetry of its topic included.
+# Upper bound of the bytes of one reply to a publication, telemetry of its topic included.
 _ANSWER_BYTES_MAX = 200.0
-# A hub that gets less than this part of the publications tells nothing about answers.
+# A hub with less than this part of the publications is not used to estimate the size of replies.
 _ANSWERING_PART_MIN = 0.02
-# A topic that falls is not expected to vanish within a horizon.
+# A falling topic is not extrapolated below this ratio.
 _FALL_MIN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class TopicNeeds:
-    """What each topic takes in all, and what of it each row of `view.carried` is."""
+    """The needs of each topic in all, and the part of each row of `view.carried`."""
 
     bytes_per_s: Floats
     work: Floats
     carried_bytes: Floats
     carried_work: Floats
-    # The first two as the window's mean, and as it is now: no more than the largest second has shown.
+    # The first two as the window's mean, and at present: at most the largest second.
     mean_bytes: Floats
     mean_work: Floats
     present_bytes: Floats
@@ -77,41 +77,41 @@ class TopicNeeds:
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
-    """What each hub can carry, and what it carries beside its topics."""
+    """The capacity of each hub, and its load beside its topics."""
 
-    # Infinite where no hub's limit is known.
+    # Infinite if no hub's limit is known.
     bytes_full: Floats
     # CPU ratio per unit of work.
     price: Floats
     base_bytes: Floats
     base_cpu: Floats
     lag_ratio: Floats
-    # The load ratio as measured, without any looking ahead.
+    # The load ratio as measured, without extrapolation.
     measured: Floats
-    # How much it rose within the window, and whether that is more than noise does.
+    # Its rise within the window, and whether that is more than noise.
     rise: Floats
     is_rising: NDArray[np.bool_]
     cpu_full: float
-    # What is sent to answer one publication.
+    # Bytes of the reply to one publication.
     answer_bytes: float = 0.0
 
     def flow_ratio(self, bytes_per_s: Floats, work: Floats) -> Floats:
-        """Bandwidth and CPU, given what the topics on each hub take together."""
+        """Bandwidth and CPU ratio, given the sums of the topics on each hub."""
         bandwidth = (self.base_bytes + bytes_per_s) / self.bytes_full
         cpu = (self.base_cpu + self.price * work) / self.cpu_full
         return np.maximum(bandwidth, cpu)
 
     def lag_after(self, flow: Floats, flow_measured: Floats) -> Floats:
-        """The lag ratio if bandwidth and CPU were `flow` and not as measured: it goes with them.
+        """The lag ratio at bandwidth and CPU of `flow` instead of the measured ones: it is proportional to them.
 
-        The lag of a hub that has little to do comes from elsewhere, and taking topics away hardly helps.
+        The lag of a hub with little load has other causes, and moving topics away hardly helps.
         """
         change: Floats = (flow - flow_measured) / np.maximum(flow_measured, _LAG_FLOW_MIN)
         lag: Floats = self.lag_ratio * np.maximum(0.0, 1.0 + change)
         return lag
 
     def topic_ratio(self, bytes_per_s: Floats, work: Floats, hub: int) -> Floats:
-        """What each of these topics puts on one hub."""
+        """The load ratio of each of these topics on one hub."""
         bandwidth: Floats = bytes_per_s / self.bytes_full[hub]
         cpu: Floats = work * (self.price[hub] / self.cpu_full)
         return np.maximum(bandwidth, cpu)
@@ -120,7 +120,7 @@ class Capacities:
 def learn_all(
     view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings
 ) -> dict[str, HubProfile]:
-    """The profiles with this view added; hubs that are gone are forgotten."""
+    """The profiles with this view added; those of removed hubs are dropped."""
     work = _carried_work(view, settings)
     hubs = view.hubs
     made: dict[str, HubProfile] = {}
@@ -148,13 +148,13 @@ def capacities(
     price = _prices(known, work, hubs.cpu_ratio, settings)
     deliveries_full = np.where(hubs.deliveries_per_s_max > 0, hubs.deliveries_per_s_max, np.inf)
     if settings.delivery_cost_us > 0:
-        # A hub that is full of deliveries is full, whatever CPU it has left: that is the price of them there.
+        # A hub whose deliveries are at capacity is full, whatever CPU is left: that is their price there.
         work_full = deliveries_full * (settings.delivery_cost_us * 1e-6)
         price = np.maximum(price, settings.cpu_full_ratio / work_full)
     at, share = view.carried.topic, view.carried.share
     sent = sums(view.carried.hub, view.topics.out_bytes_per_s[at] * share, hubs.count)
     published = sums(view.carried.hub, view.topics.publications_per_s[at] * share, hubs.count)
-    # What topics send that the view does not name stays with the hub, but is no answer to a publication.
+    # Bytes of topics that the view does not list stay with the hub, but are no replies to publications.
     published = published + hubs.rest_publications_per_s
     beside = np.maximum(0.0, hubs.out_bytes_per_s - sent - hubs.rest_out_bytes_per_s)
     answer_bytes = _answer_bytes(beside, published)
@@ -180,7 +180,7 @@ def capacities(
 
 
 def hub_loads(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Floats:
-    """The load of each hub, as it is shown everywhere, without any looking ahead."""
+    """The load of each hub as displayed, without extrapolation."""
     hubs = view.hubs
     measured = zip(
         hubs.cpu_ratio.tolist(),
@@ -208,8 +208,8 @@ def hub_loads(view: View, profiles: Mapping[str, HubProfile], settings: PlannerS
 
 
 def _bytes_full(view: View, profiles: Mapping[str, HubProfile], settings: PlannerSettings) -> Floats:
-    """What each hub can send: as stated, or less if it fell into distress below that; infinite where neither says it
-    of any hub."""
+    """The maximum outgoing rate of each hub: as stated, or less after distress below that; infinite if unknown for all
+    hubs."""
     hubs = view.hubs
     met = [profiles.get(name, HubProfile()).out_bytes_full(settings) for name in hubs.names]
     stated = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
@@ -217,16 +217,16 @@ def _bytes_full(view: View, profiles: Mapping[str, HubProfile], settings: Planne
 
 
 def _as_ordinary(full: Floats) -> Floats:
-    """With the median of the others for a hub whose limit is not known.
+    """Replaces unknown limits by the median of the known ones.
 
-    A hub that has just joined has recorded nothing yet: taken for infinitely large it would be given every topic.
+    A hub that has just joined has no profile yet: with an infinite limit it would receive every topic.
     """
     is_known = np.isfinite(full)
     return np.where(is_known, full, np.median(full[is_known])) if is_known.any() else full
 
 
 def _answer_bytes(beside: Floats, published: Floats) -> float:
-    """Of one publication: as at the hub in the middle, of those that have enough of them."""
+    """Bytes of one reply: the median over the hubs with enough publications."""
     redirects = published > _ANSWERING_PART_MIN * published.sum()
     if not redirects.any():
         return 0.0
@@ -234,7 +234,7 @@ def _answer_bytes(beside: Floats, published: Floats) -> float:
 
 
 def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> TopicNeeds:
-    """What topics take; looked ahead where a hub that carries them is rising."""
+    """The needs of topics; extrapolated on hubs with rising load."""
     topics, is_rising = view.topics, capacities.is_rising
     growth = np.ones(topics.count)
     if is_rising.any():
@@ -258,7 +258,7 @@ def needs(view: View, capacities: Capacities, settings: PlannerSettings) -> Topi
 
 
 def _growth(view: View, which: NDArray[np.int64], settings: PlannerSettings) -> Floats:
-    """How many times its mean a topic will be."""
+    """The extrapolated load of each topic, as a multiple of its mean."""
     topics = view.topics
     mean = np.maximum(topics.out_bytes_per_s[which], 1e-9)
     trend = topics.out_bytes_trend[which]
@@ -282,7 +282,7 @@ def _work(view: View, settings: PlannerSettings) -> Floats:
 
 
 def _carried_work(view: View, settings: PlannerSettings) -> Floats:
-    """Of each hub, the topics that the view does not name included."""
+    """Of each hub, including the topics that the view does not list."""
     carried = _work(view, settings)[view.carried.topic] * view.carried.share
     return sums(view.carried.hub, carried, view.hubs.count) + _rest_work(view, settings)
 
@@ -314,7 +314,7 @@ def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, setting
 def eligible_hubs(
     view: View, members: Mapping[str, Member], memory: Memory, settings: PlannerSettings
 ) -> NDArray[np.bool_]:
-    """The hubs that may be given something: live members with a weight, not drained or released, with memory left."""
+    """The hubs that may receive topics: live members with a weight, not drained or released, with memory left."""
     hubs = view.hubs
     weights = [members[name].weight if name in members else 0 for name in hubs.names]
     limit = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)

@@ -1,24 +1,22 @@
 """State of a policy between rounds, as a value: moves in flight, noise and capacity of each hub.
 
-The same view, plan, specs, time and memory always give the same decision; so a decision can be replayed from what was
-stored of its round, and a standby that has the last memory goes on where the leader stopped. A planner that starts with
-an empty memory is careful, not wrong: it counts its hits anew. Memories are never changed in place, and their tables
-are shared between them.
+The same view, plan, specs, time and memory always give the same decision; so a decision can be replayed from the stored
+input of its round, and a standby with the last memory continues where the leader stopped. A planner with an empty
+memory still decides correctly, but later: it collects its evidence anew. Memories are immutable, and share tables.
 
-Moves in flight: the arbiter is the one place where they are known. The planner, content balancing and operators claim a
-topic there before they move it; the owner of a claim has it until the move has been seen to end. Always true: a topic
-has at most one owner; no more topics are claimed than the bound, and no claim takes more than a round's bound.
+Moves in flight: only the arbiter records them. The planner, content balancing and operators claim a topic there before
+they move it; the claim lasts until views show the end of the move. Always true: a topic has at most one owner; the
+number of claimed topics is bounded, and so is the number of one round.
 
-Noise of a hub: a slow mean and a slower variance of its rise, how much its load ratio went up within a window. A load
-that rises all the time has a rise that stays the same, so growth is not taken for noise; what is far out counts as
-three deviations at most, so that one event does not make the planner deaf.
+Noise of a hub: a slow mean and a slower variance of its rise, the increase of its load ratio within a window. Steadily
+rising load has a constant rise, so growth does not count as noise; an outlier counts as three deviations at most, so
+that one event does not hide later rises.
 
-Profile of a hub: how much CPU it spends per unit of work (a straight line through its samples, old ones fading), which
-says at what load its CPU is full; and the outgoing rate at which it fell into distress (loop lag above its limit while
-it worked hard and sent at least half as much as it ever sent calmly), which is where it is full, whatever it has least
-of; a stated maximum that is higher is not believed. The alternative, a queueing curve fitted to lag over rate, needs
-samples near the knee to say anything, and hubs are kept away from it. A profile with too few samples says nothing, and
-the constants of the settings hold.
+Profile of a hub: its CPU time per unit of work (a straight line through its samples, old ones fading), from which
+follows the load at which its CPU is full; and the outgoing rate at which it was in distress (loop lag above its limit
+under load, at no less than half of the highest calm rate), which is its maximum, whatever resource was scarce; a higher
+stated maximum is not used. The alternative, a queueing curve fitted to lag over rate, needs samples near the knee, and
+hubs are kept away from it. With too few samples the constants of the settings apply.
 """
 
 from __future__ import annotations
@@ -49,14 +47,14 @@ __all__ = [
     "ReleasedHub",
     "decode_memory",
     "encode_memory",
-    "heard",
     "hit",
+    "updated_noise",
     "updated_profile",
 ]
 
 
 class MoveClaim(msgspec.Struct, frozen=True, array_like=True):
-    """One move: whose it is, since when, and the version of the plan that says it."""
+    """One move: its owner, its start, and the version of the plan that contains it."""
 
     by: str
     since_s: float
@@ -64,17 +62,17 @@ class MoveClaim(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Arbiter(msgspec.Struct, frozen=True):
-    """What is in hand. Never changed in place."""
+    """The moves in flight. Immutable."""
 
     in_hand: dict[bytes, MoveClaim] = {}
 
     def is_free(self, topic: bytes, by: str) -> bool:
-        """Whether `by` may claim it: no claim stands on it, not even its own."""
+        """Whether `by` may claim it: there is no claim on it, not even its own."""
         held = self.in_hand.get(topic)
         return held is None or (held.by == by and held.version == 0)
 
     def room(self, *, round_max: int, total_max: int) -> int:
-        """How many topics may still be taken."""
+        """How many more topics may be claimed."""
         return max(0, min(round_max, total_max - len(self.in_hand)))
 
     def claim(
@@ -87,9 +85,9 @@ class Arbiter(msgspec.Struct, frozen=True):
         round_max: int = 256,
         total_max: int = 1024,
     ) -> tuple[Arbiter, tuple[bytes, ...]]:
-        """The next arbiter, and those of the topics that were granted, in the order asked, as far as there is room.
+        """The next arbiter, and the granted topics, in the given order, as far as there is room.
 
-        `version` is that of the plan that moves them; 0 reserves them until a later claim names one.
+        `version` is that of the plan that moves them; 0 reserves them until a later claim has a version.
         """
         room = self.room(round_max=round_max, total_max=total_max)
         granted: dict[bytes, MoveClaim] = {}
@@ -103,10 +101,10 @@ class Arbiter(msgspec.Struct, frozen=True):
     def settled(
         self, *, now: float, plan_version_min: int, settle_s: float, move_timeout_s: float
     ) -> Arbiter:
-        """Without the moves that have ended: all live hubs go by their plan and views had time to show it.
+        """Without ended moves: all live hubs have applied their plan, and views had time to show it.
 
-        `plan_version_min` is the oldest plan that a live hub goes by, 0 if one of them does not tell; then, and if a
-        hub stays behind, `move_timeout_s` ends a move. Reservations end by it too.
+        `plan_version_min` is the oldest plan that a live hub has applied, 0 if one is unknown; then, and if a hub
+        stays behind, `move_timeout_s` ends a move. It ends reservations, too.
         """
 
         def is_over(held: MoveClaim) -> bool:
@@ -118,20 +116,20 @@ class Arbiter(msgspec.Struct, frozen=True):
         return self if len(left) == len(self.in_hand) else Arbiter(left)
 
     def let_go(self, by: str, topics: Iterable[bytes]) -> Arbiter:
-        """Without these, as far as they are in `by`'s hand: the move was given up or is known to have ended."""
+        """Without the claims of `by` on these topics: the move was given up or has ended."""
         gone = {topic for topic in topics if (held := self.in_hand.get(topic)) and held.by == by}
         return Arbiter({topic: held for topic, held in self.in_hand.items() if topic not in gone})
 
 
-# --- what is usual of a hub -------------------------------------------------------------------------------------------
+# --- noise of a hub ---------------------------------------------------------------------------------------------------
 
-# A minute: six windows. Slower than a hub's own wobbling, faster than its day.
+# A minute: six windows. Slower than a hub's own fluctuation, faster than its daily cycle.
 _LEVEL_S = 60.0
 _VARIANCE_S = 300.0
 _CLIP = 3.0
-# Until a hub has been heard: what a hub with a few hundred topics of ordinary traffic shows.
+# Before the first view of a hub: the noise of a hub with a few hundred topics of ordinary traffic.
 _PRIOR = 0.03
-# Of seconds that wobble independently, the mean over ten varies 0.29 times as much as the rise over them.
+# With independent noise of seconds, the mean over ten varies 0.29 times as much as the rise over them.
 _MEAN_PART = 0.29
 
 
@@ -140,13 +138,13 @@ class HubNoise(msgspec.Struct, frozen=True, array_like=True):
 
     rise_level: float = 0.0
     rise_variance: float = _PRIOR**2
-    # What the last view showed; below 0: not heard yet.
+    # The values of the last view; below 0: none yet.
     ratio_last: float = -1.0
 
     def is_growing(self, ratio: float, expected: float, parts: float) -> bool:
-        """Whether the mean has gone the way to what is expected, `parts` being the part of the window that is new.
+        """Whether the mean has risen towards the expected value; `parts` is the new part of the window.
 
-        After one second that stands out the trend says the same as after a step; but it does not go on.
+        One outstanding second has the same trend as a step; but it does not continue.
         """
         if self.ratio_last < 0:
             return False
@@ -154,7 +152,7 @@ class HubNoise(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def deviation(self) -> float:
-        """Of the load ratio."""
+        """The deviation of the load ratio."""
         return _MEAN_PART * self.rise_deviation
 
     @property
@@ -162,7 +160,7 @@ class HubNoise(msgspec.Struct, frozen=True, array_like=True):
         return math.sqrt(self.rise_variance)
 
 
-def heard(noise: HubNoise, ratio: float, rise: float, elapsed_s: float) -> HubNoise:
+def updated_noise(noise: HubNoise, ratio: float, rise: float, elapsed_s: float) -> HubNoise:
     """With one more view, `elapsed_s` after the one before."""
     if noise.ratio_last < 0:
         return msgspec.structs.replace(noise, ratio_last=ratio)
@@ -180,22 +178,22 @@ def _clipped(off: float, deviation: float) -> float:
     return max(-bound, min(bound, off))
 
 
-# --- what a hub can carry ---------------------------------------------------------------------------------------------
+# --- profile of a hub -------------------------------------------------------------------------------------------------
 
-# Below this a hub's CPU is its own housekeeping, and says nothing about the price of work.
+# Below this a hub's CPU use is its own housekeeping, which has no price of work.
 CPU_TELLING = 0.10
-# Nor does a hub whose topics explain less than a thousandth of a core.
+# Nor has a hub whose topics explain less than a thousandth of a core.
 WORK_TELLING = 1e-3
 # Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
 # neighbour, a pause, a slow disk.
 _DISTRESS_PART_MIN = 0.5
 _DISTRESS_CPU_MIN = 0.5
-# A price of work outside these multiples of the constants is an error of measurement.
+# A price of work outside these multiples of the constants is a measurement error.
 PRICE_MIN, PRICE_MAX = 0.02, 50.0
 
 
 class HubSample(msgspec.Struct, frozen=True):
-    """What one view says of one hub."""
+    """The values of one hub in one view."""
 
     # CPU time per second by the constants of the settings.
     work_ratio: float
@@ -213,26 +211,26 @@ class HubProfile(msgspec.Struct, frozen=True, array_like=True):
     work_squared: float = 0.0
     cpu: float = 0.0
     work_cpu: float = 0.0
-    # The highest rate sent calmly, and the lowest at which there was distress; 0: none seen.
+    # The highest calm rate, and the lowest rate in distress; 0: none.
     calm_bytes_per_s: float = 0.0
     distress_bytes_per_s: float = 0.0
 
     def price(self, settings: PlannerSettings) -> float | None:
-        """CPU spent per unit of work, 1 if the constants are right; None if it is not known yet."""
+        """CPU time per unit of work, 1 if the constants are right; None if unknown."""
         if self.samples < settings.profile_samples_min or self.work <= 0:
             return None
         spread = self.weight * self.work_squared - self.work**2
-        # Samples that lie together give no slope; the line from nothing through their middle does.
+        # Samples close to each other give no slope; the line from the origin through their mean does.
         if spread > 0.01 * self.work**2:
             slope = (self.weight * self.work_cpu - self.work * self.cpu) / spread
         else:
             slope = self.cpu / self.work
         through_origin = self.cpu / self.work
-        # A slope above the average would mean that idling costs less than nothing.
+        # A slope above the average would mean a negative CPU time at rest.
         return min(max(min(slope, through_origin), PRICE_MIN), PRICE_MAX)
 
     def out_bytes_full(self, settings: PlannerSettings) -> float:
-        """The outgoing rate that is full, as far as it was met; infinite if it never was."""
+        """The outgoing rate at which it is full; infinite if it never was in distress."""
         if self.distress_bytes_per_s <= 0:
             return math.inf
         return settings.profile_margin_ratio * max(self.distress_bytes_per_s, self.calm_bytes_per_s)
@@ -245,12 +243,12 @@ def updated_profile(profile: HubProfile, sample: HubSample, settings: PlannerSet
     rate, calm, distress = sample.out_bytes_per_s, made.calm_bytes_per_s, made.distress_bytes_per_s
     if is_distress:
         if calm > 0 and rate >= _DISTRESS_PART_MIN * calm and sample.cpu_ratio >= _DISTRESS_CPU_MIN:
-            # What was calm at a higher rate than this was luck, or long ago.
+            # A higher calm rate was an outlier, or is outdated.
             distress = rate if distress == 0 else min(distress, rate)
             calm = min(calm, rate)
     elif sample.loop_lag_s <= settings.loop_lag_full_s / 2:
         calm = max(calm, rate)
-        # Calm above what was distress: the hub has become faster, or its distress had another cause.
+        # Calm above the rate of distress: the hub has become faster, or the distress had another cause.
         distress = 0.0 if rate > distress else distress
     return msgspec.structs.replace(made, calm_bytes_per_s=calm, distress_bytes_per_s=distress)
 
@@ -277,14 +275,14 @@ LONG_AGO_S = -1e18
 
 
 class HitCount(msgspec.Struct, frozen=True, array_like=True):
-    """Evidence: how much, and the time of the view that gave the last of it."""
+    """Evidence: its count, and the time of the latest view that counted."""
 
     count: int
     at_s: float
 
 
 def hit(before: HitCount | None, view: View, *, step: int = 1, is_clear: bool) -> HitCount:
-    """One more piece of evidence. What is not clear counts once per window; the other direction starts anew."""
+    """Add one observation. An unclear one counts once per window; one in the other direction starts anew."""
     if before is None or before.count * step < 0:
         return HitCount(step, view.time_s)
     if is_clear or view.time_s - before.at_s >= view.window_s:
@@ -293,7 +291,7 @@ def hit(before: HitCount | None, view: View, *, step: int = 1, is_clear: bool) -
 
 
 class LatencyMoves(msgspec.Struct, frozen=True, array_like=True):
-    """Moves of one topic for latency: the last one, the hubs that it left lately, how often it came back to one."""
+    """Latency moves of one topic: the last one, the hubs that it left recently, and the number of returns."""
 
     at_s: float
     left: tuple[str, ...]
@@ -304,67 +302,67 @@ class LatencyMoves(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReleasedHub(msgspec.Struct, frozen=True, array_like=True):
-    """Which life of a hub was taken out of the plan, and when."""
+    """The incarnation of a hub that was removed from the plan, and when."""
 
     incarnation: int
     at_s: float
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All state of the planner. Times are on the clock of `now`."""
+    """All state of the planner. Times are of the clock of `now`."""
 
-    # The last view that was decided on; the same one again is no new evidence.
+    # The last view that was decided on; the same view again is no new evidence.
     view_s: float = LONG_AGO_S
-    # The last plan that was made for load: T_wait counts from here.
+    # The last plan for load: T_wait begins with it.
     plan_s: float = LONG_AGO_S
-    # The last change of members or weights: until it has settled, views show topics where they were.
+    # The last change of members or weights: until it has settled, views show topics at their former hubs.
     members_s: float = LONG_AGO_S
-    # Sharing out after a join ends then.
+    # The end of spreading after a join.
     spread_until_s: float = LONG_AGO_S
 
-    # How often in a row a hub was seen overloaded, and when last.
+    # The number of consecutive overloads of each hub, and the time of the last.
     hits: dict[str, HitCount] = {}
-    # How often in a row a topic was seen to need more homes (positive) or fewer (negative).
+    # The number of consecutive views in which a topic needed more homes (positive) or fewer (negative).
     replica_hits: dict[bytes, HitCount] = {}
-    # The same of content topics: more edges (positive) or fewer.
+    # The same for content topics: more edges (positive) or fewer.
     content_hits: dict[bytes, HitCount] = {}
-    # Since when an edge of a content topic has been seen in a session.
+    # Since when an edge of a content topic has been in a session.
     in_session_s: dict[bytes, float] = {}
     # When a topic's entry was last changed for load, and when its replication was.
     moved_s: dict[bytes, float] = {}
     replicated_s: dict[bytes, float] = {}
-    # The same of limited topics: more hubs (positive) or fewer; when shares and seats were last changed; what replays
-    # have found.
+    # The same for limited topics: more hubs (positive) or fewer; the last changes of shares and seats; the results of
+    # replays.
     split_hits: dict[bytes, HitCount] = {}
     shares_s: dict[bytes, float] = {}
     seats_s: dict[bytes, float] = {}
     fits: dict[bytes, SplitFit] = {}
-    # Since when a topic that has an entry has not been in a view.
+    # Since when a topic with an entry has been missing in views.
     absent_s: dict[bytes, float] = {}
 
-    # How often in a row a topic was seen above its latency limit; moves for latency that are not long ago.
+    # The number of consecutive views with a topic above its latency limit; recent moves for latency.
     far_hits: dict[bytes, HitCount] = {}
     approaches: dict[bytes, LatencyMoves] = {}
 
-    # Hubs: the life that was last planned for, since when one is dead, since when one is a member.
+    # Of hubs: the incarnation last planned for, the time of death of dead ones, the time of joining of members.
     incarnations: dict[str, int] = {}
     dead_s: dict[str, float] = {}
     joined_s: dict[str, float] = {}
     profiles: dict[str, HubProfile] = {}
     noises: dict[str, HubNoise] = {}
-    # What the servers would carry on average with one less; a slow mean, below 0 if there is none yet.
+    # The average load ratio with one server less; a slow mean, below 0: none yet.
     average_without_one: float = -1.0
-    # The same when a server could last not be emptied; below 0: that has not happened.
+    # The same when a server could last not be emptied; below 0: never.
     kept_average: float = -1.0
 
-    # What missing capacity has cost since it is missing, and what every server too many has.
+    # The cost so far of missing capacity, and of each surplus server.
     overload_debt: float = 0.0
     idle_debts: tuple[float, ...] = ()
-    # Servers asked for in all, and when; 0: as many as there are.
+    # Servers wanted in all, and since when; 0: the present number.
     servers_wanted: int = 0
     asked_s: float = LONG_AGO_S
-    # The hub being emptied, since when, the weight it had, and since when it holds nothing; and the hubs that are out
-    # of the plan by the planner's own doing.
+    # The hub that is being drained, since when, its former weight, and since when it is empty; and the hubs that the
+    # planner has removed from the plan.
     releasing: str = ""
     releasing_s: float = LONG_AGO_S
     releasing_weight: int = 0
@@ -383,7 +381,7 @@ def encode_memory(memory: Memory) -> bytes:
 
 
 def decode_memory(data: bytes) -> Memory:
-    """Raises ViewError if the bytes are no memory: start with an empty one."""
+    """Raises ViewError if the bytes are not a memory: then start with an empty one."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:

@@ -1,8 +1,8 @@
 """The planner: obligations, latency, then load from most to least urgent (Dynamoth and ePulsar).
 
-A round is the list `STEPS`, from first to last; docs/concepts/balancing.md shows the same list. All steps work on one
-draft, so each sees what the earlier ones did and none undoes it. The planner itself only keeps the time between rounds:
-what is remembered, and which moves are in flight.
+A round is the list `STEPS`, from first to last; docs/concepts/balancing.md shows the same list. All steps change one
+draft, so each sees the changes of earlier ones and none undoes them. The planner itself only carries the memory and the
+moves in flight from round to round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from equipoise.plan.settings import PlannerSettings
 from equipoise.plan.steps.autoscale import foresee, may_stop, release, servers_wanted
 from equipoise.plan.steps.content import grow_edges
 from equipoise.plan.steps.envelopes import divide, has_fallen_behind
-from equipoise.plan.steps.high_load import count_hits, listen, shed_load, spread
+from equipoise.plan.steps.high_load import count_hits, learn_noise, shed_load, spread
 from equipoise.plan.steps.latency import approach, strays
 from equipoise.plan.steps.obligations import keep_members, obey, tidy
 from equipoise.plan.steps.replication import replicate
@@ -33,12 +33,12 @@ __all__ = ["STEPS", "Planner", "Step"]
 class Step(NamedTuple):
     """One step of a round."""
 
-    # As the documentation shows it.
+    # As shown in the documentation.
     line: str
     run: Callable[[Draft], None]
-    # Balances load: needs a view that was not decided on before, and a hub that may be given something.
+    # Balances load: needs a new view, and an eligible hub.
     is_balancing: bool = True
-    # Whether there is something for it to do.
+    # Whether the step has work to do.
     is_asked_for: Callable[[Draft], bool] = lambda draft: True
 
 
@@ -75,12 +75,12 @@ STEPS = (
     Step("spread: topics shared out after a join", spread),
     Step("low load: surplus servers", release),
     Step("cleanup: redundant entries", tidy, is_balancing=False),
-    Step("noise: the usual variation of each hub", listen, is_balancing=False),
+    Step("noise: the usual variation of each hub", learn_noise, is_balancing=False),
 )
 
 
 class Planner:
-    """The policy of choice. Holds settings only; everything else is passed in and out."""
+    """The default policy. Holds only settings; all other state is an argument or a result."""
 
     name = "load"
 
@@ -101,7 +101,7 @@ class Planner:
         may_balance: bool | None = None
         for step in STEPS:
             if step.is_balancing and may_balance is None:
-                # Once the facts are known, and for the whole round.
+                # Decided once for the whole round, after the facts are known.
                 may_balance = is_news and bool(draft.eligible.any())
             is_due = may_balance or not step.is_balancing
             if is_due and step.is_asked_for(draft):
@@ -109,10 +109,10 @@ class Planner:
         return _decided(draft)
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
-        """Whether this view should be decided on at once, not at the next period: something is, or gets, too full, or
-        is too far from its clients, or lacks tokens that another of its homes has.
+        """Whether to decide on this view at once, not at the next period: a hub is, or becomes, overloaded, a topic is
+        above its latency limit, or a home lacks tokens that another home of the topic has.
 
-        Cheap: hubs, and the topics that are above the smallest limit there is.
+        Cheap: it checks hubs, and the topics above the smallest limit.
         """
         caps = capacities(view, memory.profiles, memory.noises, self.settings)
         over = caps.measured > self.settings.high_ratio
@@ -122,7 +122,7 @@ class Planner:
 
 
 def _recalled(view: View, now: float, memory: Memory, settings: PlannerSettings, *, is_news: bool) -> Memory:
-    """The memory at the beginning of a round: with this view, without what is over."""
+    """The memory at the beginning of a round: with this view, without ended moves and outdated evidence."""
     versions = view.hubs.plan_version[view.hubs.is_alive]
     arbiter = memory.arbiter.settled(
         now=now,

@@ -1,15 +1,15 @@
 """Predict the load of every hub under a plan, from a view measured under another plan.
 
-The first half says the same as `Plan.home_of` with the view's live hubs, for 100,000 topics in the time that takes for
-a few hundred. Hubs are indices into the view's; -1 is nowhere.
+The first half gives the same result as `Plan.home_of` with the view's live hubs, for 100,000 topics in the time of a
+few hundred calls. Hubs are indices into the view's; -1 is none.
 
-The second half is one predicted view. Measured are totals of topics, which do not depend on where they are served, and
-what hubs do beside their topics. Where the topics will be is the plan's word. So a topic that has just been moved
-counts at its new home at once, before any view shows it there (pre-allocated load), and all steps of a round, shedding
-and placing, work on the same numbers. What a relay sends to clients that do not know plans stays at the relay, wherever
-the topic goes; until a change has settled, what a hub carries that is no home counts as on its way.
+The second half is one predicted view. Measured are totals of topics, which are independent of their hubs, and the load
+of hubs beside their topics. The plan defines the placement. So a topic that has just been moved counts at its new home
+at once, before any view shows it there (pre-allocated load), and all steps of a round, shedding and placing, use the
+same numbers. The bytes that a relay sends to plain clients stay at the relay, whatever the topic's home; until a change
+has settled, the load of a hub that is not a home counts as moving.
 
-Owned by a draft, which is the only one to change it.
+Owned by a draft; only the draft changes it.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Replicas:
 
     homes: tuple[int, ...]
     mode: Mode
-    # How a distributor has divided the topic among them, in millionths; empty: equally.
+    # The parts of the topic's envelope at each, in millionths; empty: equal.
     shares: tuple[int, ...] = ()
 
 
 def topic_positions(view: View) -> NDArray[np.float64]:
-    """Where the topics lie on any ring: the first point above belongs to the owner."""
+    """The positions of topics on any ring: the first point above belongs to the owner."""
     hashes = np.fromiter(map(xxh3_64_intdigest, view.topics.names), np.uint64, view.topics.count)
     return (hashes >> np.uint64(POSITION_BITS)).astype(np.float64) * MEMBERS_MAX
 
@@ -76,7 +76,7 @@ def ring_homes(
     is_serving = np.array([owner >= 0 and bool(alive[owner]) for owner in owners.tolist()], np.bool_)
     points = np.array(ring.points, np.float64)
     members_at = (points % MEMBERS_MAX).astype(np.int64)
-    # A dead member's topics go to the next live one along the ring: as if its points were not there.
+    # The topics of a dead member go to the next live one along the ring, as if its points did not exist.
     if len(points):
         keep = is_serving[members_at]
         points, members_at = points[keep], members_at[keep]
@@ -87,7 +87,7 @@ def ring_homes(
 
 
 def changed(entries: Mapping[bytes, Entry], parts: Iterable[EntryChange]) -> dict[bytes, Entry]:
-    """The entries with these changes; one that takes away what is not there changes nothing."""
+    """The entries with these changes; removing an entry that does not exist has no effect."""
     made = dict(entries)
     for part in parts:
         if part.entry is None:
@@ -118,27 +118,27 @@ def by_entries(
 
 
 def _last_resort(view: View, members: list[Member], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """No hub has a share of the ring: rare and small, so one by one."""
+    """No hub has a share of the ring: rare and small, so one topic after the other."""
     ring = ring_over(tuple((member.hub, member.weight) for member in members))
     serving = {name for name, at in view.hub_index.items() if alive[at]}
     owners = (ring.owner(topic, serving) for topic in view.topics.names)
     return np.array([NOWHERE if hub is None else view.hub_index[hub] for hub in owners], np.int64)
 
 
-# --- how full that makes hubs -----------------------------------------------------------------------------------------
+# --- predicted load ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class PlanBasis:
-    """What of a view does not depend on where a new plan puts topics. Made once per round, from the plan in force."""
+    """The part of a view that is independent of new placements. Made once per round, from the plan in force."""
 
-    # What of each topic goes where the plan sends it.
+    # The part of each topic that moves with its home.
     bytes_per_s: Floats
     work: Floats
-    # What each hub goes on sending as a relay.
+    # The part that each hub still sends as a relay.
     relay_bytes: Floats
     relay_work: Floats
-    # Of replicated topics that stand still: what part of what its homes send each of them sends.
+    # Of replicated topics without a move: the part of its homes' traffic that each home sends.
     shares: dict[int, dict[int, float]]
     # Bandwidth and CPU as they were when loop lag was measured.
     flow_measured: Floats
@@ -153,7 +153,7 @@ def standing(
     several: dict[int, Replicas],
     is_moving: NDArray[np.bool_],
 ) -> PlanBasis:
-    """`home` and `several` say where the plan in force puts topics; views may show moving ones elsewhere."""
+    """`home` and `several` are the placement by the plan in force; views may show moving topics elsewhere."""
     count = view.hubs.count
     is_relay = _is_relay(view, home, several, is_moving)
     stays = sums(view.carried.topic[is_relay], view.carried.share[is_relay], view.topics.count)
@@ -172,7 +172,7 @@ def standing(
 
 
 class Predicted:
-    """Loads of hubs, and where topics are: `home` by index, -1 for those that `several` has."""
+    """Loads of hubs and homes of topics: `home` by index, -1 for those in `several`."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Predicted:
         self.ratio = self._ratio(self._bytes, self._work)
 
     def shares_of(self, topic: int, replicas: Replicas) -> dict[int, float]:
-        """As a distributor says; else as measured if these are the homes it was measured at; else equal."""
+        """By the distributor's parts; else as measured if the homes are the measured ones; else equal."""
         if replicas.shares:
             parts = zip(replicas.homes, replicas.shares, strict=True)
             return {hub: part / PARTS for hub, part in parts}
@@ -216,7 +216,7 @@ class Predicted:
         return here[np.argsort(-self.reliefs(here, hub), kind="stable")]
 
     def reliefs(self, topics: NDArray[np.int64], hub: int) -> Floats:
-        """What each topic takes of what the hub has least of: a topic of few bytes does not relieve its network."""
+        """The part of each topic in the hub's scarcest resource: a topic of few bytes does not relieve its network."""
         caps = self.capacities
         bandwidth = (caps.base_bytes[hub] + self._bytes[hub]) / caps.bytes_full[hub]
         cpu = (caps.base_cpu[hub] + caps.price[hub] * self._work[hub]) / caps.cpu_full
@@ -228,30 +228,30 @@ class Predicted:
         return relief
 
     def topic_ratios(self, topics: NDArray[np.int64], hub: int) -> Floats:
-        """What each topic would put on a hub if that were its only home."""
+        """The load ratio of each topic on a hub that is its only home."""
         return self.capacities.topic_ratio(self.bytes_per_s[topics], self.work[topics], hub)
 
     def if_added(self, topic: int, share: float = 1.0) -> Floats:
-        """The ratio of each hub if it got this share of the topic on top."""
+        """The ratio of each hub with this share of the topic added."""
         return self._ratio(
             self._bytes + share * self.bytes_per_s[topic], self._work + share * self.work[topic]
         )
 
     def if_removed(self, topic: int, share: float = 1.0) -> Floats:
-        """The ratio of each hub if this share of the topic left it."""
+        """The ratio of each hub with this share of the topic removed."""
         return self._ratio(
             self._bytes - share * self.bytes_per_s[topic], self._work - share * self.work[topic]
         )
 
     def without(self, topics: NDArray[np.int64], hub: int) -> float:
-        """The ratio of one hub if these topics, whose only home it is, left it."""
+        """The ratio of one hub without these topics, whose only home it is."""
         bytes_per_s, work = self._bytes.copy(), self._work.copy()
         bytes_per_s[hub] = max(0.0, bytes_per_s[hub] - float(self.bytes_per_s[topics].sum()))
         work[hub] = max(0.0, work[hub] - float(self.work[topics].sum()))
         return float(self._ratio(bytes_per_s, work)[hub])
 
     def average_without_one(self, among: NDArray[np.bool_], hub: int | None = None) -> float:
-        """avg + avg/(n − 1) of these hubs and `hub`: the average over the others once they carry everything."""
+        """avg + avg/(n − 1) of these hubs and `hub`: the average over the others once they carry all load."""
         counted = among.copy()
         if hub is not None:
             counted[hub] = True
@@ -259,7 +259,7 @@ class Predicted:
         return float(self.ratio[counted].sum()) / (count - 1) if count > 1 else math.inf
 
     def room(self, ratio_max: float) -> HubHeadroom:
-        """The room of all hubs, for a step that places many topics; changes of it do not change this."""
+        """The room of all hubs, for a step that places many topics; a copy."""
         return HubHeadroom(
             self.capacities,
             bytes_per_s=self.bytes_per_s,
@@ -270,7 +270,7 @@ class Predicted:
         )
 
     def place(self, topic: int, replicas: Replicas | int) -> None:
-        """Give the topic its homes: one, or several."""
+        """Set the homes of the topic: one, or several."""
         for hub, share in self._at(topic).items():
             self._bytes[hub] = max(0.0, self._bytes[hub] - share * self.bytes_per_s[topic])
             self._work[hub] = max(0.0, self._work[hub] - share * self.work[topic])
@@ -300,7 +300,7 @@ class Predicted:
 def _is_relay(
     view: View, home: NDArray[np.int64], several: dict[int, Replicas], is_moving: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The rows of what is carried that are carried by a hub that is no home, and stay there."""
+    """The rows of carried topics at hubs that are not homes, and that stay there."""
     topic, hub = view.carried.topic, view.carried.hub
     is_relay: NDArray[np.bool_] = (home[topic] != hub) & ~is_moving[topic]
     if several:
@@ -342,7 +342,7 @@ def home_of_each(
 
 
 def moving_topics(view: View, memory: Memory, settings: PlannerSettings, now: float) -> NDArray[np.bool_]:
-    """The topics that views may still show where they were."""
+    """The topics that views may still show at a former hub."""
     count, since_s = view.topics.count, now - settings.settle_s
     if memory.members_s > since_s:
         return np.ones(count, np.bool_)
@@ -357,7 +357,7 @@ def moving_topics(view: View, memory: Memory, settings: PlannerSettings, now: fl
 def on_ordinary_hub(
     capacities: Capacities, among: NDArray[np.bool_], bytes_per_s: Floats, work: Floats
 ) -> Floats:
-    """What topics that take so much put on the hub in the middle of these; nothing if there is none."""
+    """The load ratio of topics with these needs on the median hub; 0 without hubs."""
     if not among.any():
         return np.zeros(len(bytes_per_s))
     bandwidth = bytes_per_s / np.median(capacities.bytes_full[among])

@@ -24,13 +24,13 @@ POLICIES = (
 
 
 class StorePolicy(Protocol):
-    """Decides on the store's word alone: in the view there are hubs, and nothing measured."""
+    """Decides from the store's data alone: the view lists hubs, without measurements."""
 
     def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision: ...
 
 
 def policy_named(name: str, settings: PlannerSettings | None = None) -> Policy:
-    """Raises SettingsError if there is none of that name, or none that a controller can run."""
+    """Raises SettingsError if there is no such policy, or if controllers cannot run it."""
     if name == AllPairs.name:
         raise SettingsError(
             f"policy {name!r} needs the coordinate of every client, which no view has: it runs in experiments only"
@@ -46,7 +46,7 @@ def policy_named(name: str, settings: PlannerSettings | None = None) -> Policy:
 
 
 def policy_without_view(policy: Policy) -> StorePolicy:
-    """What it does while there is no view to believe: who takes part, by its own settings; a static one, nothing."""
+    """The behaviour without a usable view: membership only, by the policy's settings; `static`: no change."""
     if isinstance(policy, Static):
         return Static()
     settings = getattr(policy, "settings", None)

@@ -1,8 +1,8 @@
 """Parse one request at a time with Redis's limits, inline form and error texts.
 
-This is the parser of last resort: it sees first bytes that are not `*`, headers that announce much, unfinished
-frames and garbage. It never allocates from an announced number, and tells how many bytes an unfinished frame
-will at least have, so that a large payload arriving in pieces is parsed once and not once per piece.
+The slow parser of all unusual input: first bytes that are not `*`, headers with large counts, unfinished frames and
+garbage. It never allocates from an announced count, and it returns the least size of an unfinished frame, so that a
+large payload in many chunks is parsed once and not once per chunk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 # Redis names POST and Host: as signs of a browser being used against it; the rest is what browsers also send.
 _HTTP_VERBS = frozenset((b"POST", b"PUT", b"HEAD", b"OPTIONS", b"CONNECT", b"PATCH", b"HOST:"))
-# How a TLS handshake begins: a record of that type, version 3.
+# The first bytes of a TLS handshake: a record of that type, version 3.
 _TLS_HELLO = b"\x16\x03"
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 _SPACES = b" \t\n\r\v\f\0"
@@ -20,7 +20,7 @@ _SPACES = b" \t\n\r\v\f\0"
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request may be. `is_authenticated` only chooses between Redis's two wordings."""
+    """Limits of one request. `is_authenticated` selects the wording of Redis's errors."""
 
     args_max: int
     payload_bytes_max: int
@@ -29,7 +29,7 @@ class RequestLimits:
     is_authenticated: bool = True
 
     def objection(self, command: Sequence[bytes]) -> str | None:
-        """What is wrong with a stranger's command that was read before it became a stranger again."""
+        """The error of a command that was read before its client lost its login, None if there is none."""
         if len(command) > self.args_max:
             return "Protocol error: unauthenticated multibulk length"
         if max(map(len, command)) > self.payload_bytes_max:
@@ -39,7 +39,7 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """A count or length line: its number, None if it is none, and the index after it."""
+    """A count or length line: its number, None if it is not a number, and the index after it."""
 
     number: int | None
     end: int
@@ -51,10 +51,10 @@ class _TooLong:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """The frame goes on. It cannot be complete before it has `needed_bytes`, counted from its start.
+    """An unfinished frame. It cannot be complete before it has `needed_bytes`, counted from its start.
 
-    `words` are those that are complete, up to the index `at`, and `words_left` how many are to follow: what was read
-    once need not be read again.
+    `words` are the complete words, up to the index `at`, and `words_left` is how many follow: parsed words are not
+    parsed again.
     """
 
     needed_bytes: int
@@ -69,7 +69,7 @@ Outcome = tuple[list[bytes], int] | Incomplete | str
 def parse_request(data: bytes, start: int, limits: RequestLimits) -> Outcome:
     """The request at `start` and the index after it; or that it is unfinished; or what is wrong with it.
 
-    An empty command (a blank line, `*0`, `*-1`) is a request that asks for nothing.
+    An empty command (a blank line, `*0`, `*-1`) is a request without effect.
     """
     if data[start : start + 1] != b"*":
         return _parse_inline(data, start, limits)
@@ -89,7 +89,7 @@ def parse_request(data: bytes, start: int, limits: RequestLimits) -> Outcome:
 def parse_words(
     data: bytes, at: int, words: list[bytes], words_left: int, limits: RequestLimits, *, start: int = 0
 ) -> Outcome:
-    """Go on with a request that began at `start`, of which some words are known and `words_left` stand from `at`."""
+    """Continue a request that began at `start`: some words are parsed, and `words_left` follow from `at`."""
     while words_left > 0:
         bulk = _parse_bulk(data, at, limits)
         if isinstance(bulk, str):
@@ -103,11 +103,11 @@ def parse_words(
 
 
 def _parse_bulk(data: bytes, at: int, limits: RequestLimits) -> tuple[bytes, int] | int | str:
-    """The word at `at` and the index after it; or where the data has at least to end for it; or what is wrong."""
+    """The word at `at` and the index after it; or the least end of an unfinished word; or the error's text."""
     mark = data[at : at + 1]
     if not mark:
         return at + 1
-    # Redis waits for the line before it complains about its first byte; the first byte is enough to know.
+    # Redis waits for the whole line before it rejects its first byte; the first byte is enough.
     if mark != b"$":
         return f"Protocol error: expected '$', got '{mark.decode('latin-1')}'"
     header = _read_header(data, at, limits)
@@ -130,8 +130,8 @@ def _parse_bulk(data: bytes, at: int, limits: RequestLimits) -> tuple[bytes, int
 def _read_header(data: bytes, at: int, limits: RequestLimits) -> _Header | _TooLong | None:
     """The line that begins with the type byte at `at`; None while it is unfinished.
 
-    Its number is None where Redis would not take it for one: only an optional minus and digits without leading
-    zeros count (`int` would also take `1_000`, blanks and other scripts' digits).
+    Its number is None where Redis rejects it: only an optional minus and digits without leading zeros are valid
+    (`int` would also accept `1_000`, blanks and other scripts' digits).
     """
     stop = at + limits.header_bytes_max
     end = data.find(b"\r", at, stop)
@@ -148,7 +148,7 @@ def _read_header(data: bytes, at: int, limits: RequestLimits) -> _Header | _TooL
 
 def _parse_inline(data: bytes, start: int, limits: RequestLimits) -> Outcome:
     if data.startswith(_TLS_HELLO, start):
-        return "Protocol error: TLS was spoken to a port without it"
+        return "Protocol error: TLS handshake on a port without TLS"
     end = data.find(b"\n", start, start + limits.inline_bytes_max)
     if end < 0:
         if len(data) - start >= limits.inline_bytes_max:
@@ -166,7 +166,7 @@ def _parse_inline(data: bytes, start: int, limits: RequestLimits) -> Outcome:
 
 
 def split_arguments(line: bytes) -> list[bytes] | None:
-    """Split a typed line as redis-cli and Redis do; None when a quote is left open or runs into a word."""
+    """Split a typed line as redis-cli and Redis do; None if a quote is not closed, or not followed by a blank."""
     arguments: list[bytes] = []
     at, end = 0, len(line)
     while True:

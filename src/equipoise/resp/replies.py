@@ -1,11 +1,11 @@
 """Encode requests, replies in RESP2 and RESP3, and deliveries.
 
 Every function returns the finished bytes. `proto` is 2 or 3; where the two differ, RESP3 has the richer type and
-RESP2 the array that Redis puts in its place. A request has one spelling, an array of bulk strings: clients write it,
-hubs write it to each other, and the reader compares with it what it has parsed.
+RESP2 the array that Redis sends instead. A request has one encoding, an array of bulk strings: clients send it, hubs
+send it to each other, and the reader compares parsed input with it.
 
-A delivery is a run of messages of one topic, encoded once for all subscribers that take the same form. Two thirds of a
-hub's work is here, so everything that depends only on the topic is put together once, when the topic's audience is
+A delivery is a run of messages of one topic, encoded once for all subscribers with the same format. Two thirds of a
+hub's work is here. So the parts that depend only on the topic are encoded once, when the topic's audience is
 compiled, and a run of equal-sized payloads costs one join in C.
 """
 
@@ -18,7 +18,7 @@ from equipoise.resp.runs import Run, spell_compiled
 OK = b"+OK\r\n"
 PONG = b"+PONG\r\n"
 
-# The receivers of most messages: PUBLISH is answered more often than anything else.
+# The most frequent replies: the numbers of receivers of PUBLISH.
 _SMALL = [b":%d\r\n" % number for number in range(1_024)]
 
 Value = bytes | str | int | None | list["Value"] | dict[str, "Value"]
@@ -35,12 +35,12 @@ def spell(words: Iterable[bytes]) -> bytes:
 
 
 def payload_bytes(payloads: Sequence[bytes]) -> int:
-    """Of all payloads together."""
+    """The total size of the payloads."""
     return payloads.size if type(payloads) is Run else sum(map(len, payloads))
 
 
 def _spell_values(*values: bytes | int | Sequence[bytes]) -> bytes:
-    """A request of these values: words, numbers, and payloads, each of which is a word."""
+    """A request of these values: words, numbers, and sequences of payloads, each payload a word."""
     words: list[bytes] = []
     for value in values:
         if isinstance(value, bytes):
@@ -55,7 +55,7 @@ def _spell_values(*values: bytes | int | Sequence[bytes]) -> bytes:
 spell_values = spell_compiled or _spell_values
 
 
-# Words of a command that are looked at one by one faster than all at once.
+# A command of up to this many words is measured word by word, which is faster than in one pass.
 _FEW = 8
 _BYTES_ONLY = {bytes}
 _LISTS_ONLY = {list}
@@ -72,7 +72,7 @@ def bulks_size(column: Sequence[bytes]) -> int:
 
 
 def spelled_size(commands: Sequence[list[bytes]]) -> int:
-    """Bytes of the commands' one spelling. Raises TypeError if one is not a list of byte strings."""
+    """The encoded size of the commands. Raises TypeError if one is not a list of byte strings."""
     if len(commands) > 1 and set(map(type, commands)) == _LISTS_ONLY:
         words = len(commands[0])
         if words and list(map(len, commands)).count(words) == len(commands):
@@ -105,7 +105,7 @@ def simple(text: str) -> bytes:
 
 
 def error(text: str) -> bytes:
-    """Newlines would end the reply early, so they become blanks, as in Redis."""
+    """A newline would end the reply early, so it becomes a blank, as in Redis."""
     return b"-%b\r\n" % text.encode("utf-8", "surrogateescape").replace(b"\r", b" ").replace(b"\n", b" ")
 
 
@@ -123,7 +123,7 @@ def verbatim(text: str, proto: int) -> bytes:
 
 
 def array(items: Iterable[bytes]) -> bytes:
-    """Of items that are encoded already."""
+    """The items are encoded already."""
     parts = list(items)
     return b"*%d\r\n%b" % (len(parts), b"".join(parts))
 
@@ -139,7 +139,7 @@ def push(items: Iterable[bytes], proto: int) -> bytes:
 
 
 def mapping(pairs: Mapping[bytes, bytes], proto: int) -> bytes:
-    """From encoded key to encoded value; in RESP2 an array of both in turn."""
+    """From encoded key to encoded value; in RESP2 an array of alternating keys and values."""
     body = b"".join(part for pair in pairs.items() for part in pair)
     return b"%%%d\r\n%b" % (len(pairs), body) if proto == 3 else b"*%d\r\n%b" % (2 * len(pairs), body)
 
@@ -175,9 +175,9 @@ def plain_encoder(proto: int, word: bytes, *names: bytes) -> Encoder:
     A closure: a call of an object costs a tenth of a publish. The hub's compiled part reads `head` from its first cell.
     """
     mark = b">" if proto == 3 else b"*"
-    # All of a frame before the digits of the payload's length.
+    # A frame up to the digits of the payload's length.
     head = b"%b%d\r\n%b$" % (mark, len(names) + 2, b"".join(map(bulk, (word, *names))))
-    # Most payloads of a topic are of one size, so the head with its length is kept from run to run.
+    # Most payloads of a topic have one size, so the head with its length is kept from run to run.
     sized: dict[int, bytes] = {}
 
     def encode(first: int, payloads: Sequence[bytes]) -> bytes:
@@ -197,7 +197,7 @@ def plain_encoder(proto: int, word: bytes, *names: bytes) -> Encoder:
             between = sized[length] = b"\r\n%b%d\r\n" % (head, length)
         if length * len(payloads) < _LARGE_RUN_BYTES:
             return b"%b%b\r\n" % (between[2:], between.join(payloads))
-        # Each payload is copied once, where the line above copies twice; for small runs that is cheaper than the list.
+        # Copies each payload once; the join above copies it twice. For small runs the join is cheaper than the list.
         parts = [between] * (2 * len(payloads) + 1)
         parts[1::2] = payloads
         parts[0] = between[2:]
@@ -224,7 +224,7 @@ def positioned_encoder(epoch: int, word: bytes, *names: bytes) -> Encoder:
 def interleaved(
     encoders: Sequence[Encoder], first: int, payloads: Sequence[bytes], piece_bytes: int
 ) -> Iterator[tuple[int, bytes]]:
-    """For subscribers that get a message in several forms: all forms of one message before the next.
+    """For subscribers that get a message in several formats: all frames of one message before the next.
 
     Yields how many frames there are in a piece, and the piece, which is cut after the frame that makes it as long as
     `piece_bytes`.

@@ -1,18 +1,17 @@
 """Parse a client's bytes into commands, for any input and any split by the network.
 
-A chunk that begins with PUBLISH is read by the compiled part, where it has been built (`runs`). Of all else, two
-parsers share the work. hiredis parses ordinary chunks at C speed. It reserves memory for whatever count a
-header announces, though, and accepts more than a request may be, so a chunk is given to it only when no header
-in it can announce much, and what it returns must be what the bytes spell: a request has one spelling. Of a chunk
-that holds whole commands only, the length suffices to tell, because every other way to spell a byte string is
-shorter, unless a mark of RESP3's own types is in it; otherwise the spelling is compared. Whatever fails goes to
-the exact parser in `exact.py`, which decides slowly and says why in Redis's words. A parser never keeps state
-between chunks; an unfinished frame is kept as bytes and parsed again when it can be complete.
+The compiled part reads a chunk that begins with PUBLISH, where it is built (`runs`). Two parsers read all other
+chunks. hiredis parses ordinary chunks at C speed. But it allocates memory for any count that a header announces, and
+it accepts more than a valid request. So it gets a chunk only if no header in it announces a large count, and its
+result must match the bytes: a request has one encoding. If a chunk holds whole commands only, comparing lengths is
+enough, because every other encoding of a byte string is shorter, unless the chunk has a type byte of RESP3; otherwise
+the encodings are compared. If this fails, the exact parser in `exact.py` decides slowly, with Redis's error texts.
+A parser keeps no state between chunks; an unfinished frame is kept as bytes and parsed again when it can be complete.
 
 Always true:
     the same bytes give the same commands and the same error, however they are split;
     memory held is at most the input limit, whatever a header announces;
-    after an error nothing more comes out.
+    after an error no more commands are returned.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from equipoise.resp.runs import read_publishes
 
 Command = list[bytes]
 
-# A count of five digits or more is above any setting of the argument limit. The bytes may also be a client's
-# payload: the exact parser finds out. A pattern that begins with a literal is searched several times as fast.
+# A count of five digits or more is above any setting of the argument limit. The bytes may also be in a client's
+# payload: the exact parser decides. A pattern that begins with a literal is searched several times as fast.
 _LARGE_ARRAY = re.compile(rb"\*[0-9]{5}").search
 _COUNT_DIGITS = 5
-# RESP3's containers beside the array, and its string with a type; hiredis makes lists and bytes of them too.
+# RESP3's containers beside the array, and its verbatim string; hiredis turns them into lists and bytes, too.
 _PUSH, _SET, _MAP, _ATTRIBUTE, _VERBATIM = b">~%|="
 _LARGE_CONTAINER = re.compile(rb"[>~%|][0-9]{5}").search
 _PUBLISH_SIZE = len(b"*3\r\n$7\r\nPUBLISH\r\n")
@@ -45,20 +44,20 @@ _FEW_WORDS = re.compile(rb"\*([1-9])\r\n").match
 _WORD = re.compile(rb"\$(0|[1-9][0-9]{0,4})\r\n").match
 # Above this copying weighs more than parsing.
 _LONE_BYTES_MAX = 16 * 1_024
-# The exact parser takes some 10 ms for this much, whatever it is made of; the rest is left for the next call, so that
-# other connections do not wait for long.
+# The exact parser takes some 10 ms for this much of any input; the rest is left for the next call, so that other
+# connections do not wait for long.
 _EXACT_BYTES = 32 * 1024
 _EXACT_REQUESTS = 2_000
-# A request with as many words is not read from its beginning again.
+# A request with this many words is not parsed from its beginning again.
 _WORDS_BEGUN = 32
-# What follows a login is read under the limits that it leads to.
+# Commands behind a login are read under the limits of the new user.
 _LOGINS = (b"AUTH", b"HELLO")
-# hiredis moves what is left of its buffer for every kilobyte it has parsed, so it gets its input in slices.
+# hiredis moves the rest of its buffer for every kilobyte it has parsed, so it gets its input in slices.
 _SLICE_BYTES = 16 * 1024
 
 
 class Publishes(NamedTuple):
-    """Nothing but PUBLISH commands, as two columns: the hub's hot path takes them without looking at each."""
+    """Only PUBLISH commands, as two columns: the hub's hot path processes them without a loop over commands."""
 
     topics: Sequence[bytes]
     payloads: Sequence[bytes]
@@ -67,7 +66,7 @@ class Publishes(NamedTuple):
 class RequestReader:
     """One connection's input.
 
-    `feed` returns what is complete, or as much of it as takes little time: then `has_more` is true. `error` is set
+    `feed` returns the complete commands, or as many as take little time: then `has_more` is true. `error` is set
     once bytes are not RESP.
     """
 
@@ -77,11 +76,11 @@ class RequestReader:
         # May be replaced between calls: a connection gets wider limits once it has authenticated.
         self.limits = limits
         self.error: str | None = None
-        # One growing buffer: a list of pieces would weigh many times as much as the pieces if they are small.
+        # One growing buffer: a list of small pieces would take many times the memory of the pieces.
         self._unfinished: bytearray | None = None
-        # What has been read of an unfinished request of many words: its words, how many are left, and their size.
+        # Of an unfinished request of many words: its parsed words, how many are left, and their size.
         self._begun: tuple[list[bytes], int, int] | None = None
-        # Of the unfinished request; and how many there have been, so that two can be distinguished.
+        # The size of the unfinished request; and the count of such requests so far, which distinguishes two of them.
         self.buffered_bytes = 0
         self.unfinished = 0
         self._needed_bytes = 0
@@ -137,7 +136,7 @@ class RequestReader:
     def _behind_publishes(
         self, found: tuple[Sequence[bytes], Sequence[bytes], int], data: bytes
     ) -> Publishes | list[Command]:
-        """Read what follows the publishes that were found at the beginning."""
+        """Parse the input after the publishes at the beginning."""
         topics, payloads, size = found
         rest = self._parse_exactly(data, size) if size < len(data) else []
         if not rest:
@@ -145,7 +144,7 @@ class RequestReader:
         return [[b"PUBLISH", *message] for message in zip(topics, payloads, strict=True)] + rest
 
     def feed_exactly(self, data: bytes) -> list[Command]:
-        """As `feed`, but a stranger's bytes are read no further than a command that may make it known."""
+        """Like `feed`, but the bytes of a client without login are parsed only up to a command that may log it in."""
         is_continued = self._unfinished is not None
         if self._unfinished is not None:
             self._unfinished += data
@@ -160,13 +159,13 @@ class RequestReader:
         return self.buffered_bytes > 0 and self._needed_bytes == 0
 
     def _are_permitted(self, commands: list[Command]) -> bool:
-        """An empty command asks for nothing and must not come out; the exact parser leaves it out."""
+        """An empty command has no effect and must not be returned; the exact parser omits it."""
         return all(commands) and max(map(len, commands), default=0) <= self.limits.args_max
 
     def _parse_exactly(self, data: bytes, start: int, *, is_continued: bool = False) -> list[Command]:
-        """Parse from `start`, keeping for later what is unfinished or too much, and stopping at the first error.
+        """Parse from `start`, keep unfinished or excess input for later, and stop at the first error.
 
-        `is_continued`: the data begins with what was kept before.
+        `is_continued`: the data begins with the kept input.
         """
         began = start
         commands: list[Command] = []
@@ -198,8 +197,8 @@ class RequestReader:
         self._needed_bytes = needed_bytes
 
     def _keep_unfinished(self, data: bytes, start: int, outcome: Incomplete) -> None:
-        """Keep the bytes, and of a request of many words those that are complete: else each byte that a slow client
-        adds would have all of them read again."""
+        """Keep the bytes, and of a request of many words the complete words: otherwise each byte of a slow client
+        would cause another parse of the whole request."""
         if len(outcome.words) < _WORDS_BEGUN:
             self._keep(data[start:], outcome.needed_bytes)
             return
@@ -209,14 +208,14 @@ class RequestReader:
         self.buffered_bytes += begun_bytes
 
     def _take_unfinished(self) -> bytes:
-        assert self._unfinished is not None, "asked by those who looked"
+        assert self._unfinished is not None, "callers check this first"
         data, self._unfinished = bytes(self._unfinished), None
         self.buffered_bytes = 0
         return data
 
     def _finish_begun(self, data: bytes) -> list[Command]:
-        """Go on with the request that was begun, and then as usual."""
-        assert self._begun is not None, "asked by those who looked"
+        """Continue the unfinished request, then parse as usual."""
+        assert self._begun is not None, "callers check this first"
         words, words_left, _ = self._begun
         outcome = parse_words(data, 0, words, words_left, self.limits)
         if isinstance(outcome, Incomplete):
@@ -234,10 +233,10 @@ class RequestReader:
 
 
 def _lone_publish(data: bytes) -> Publishes | None:
-    """One small PUBLISH and nothing else: what a client sends that waits for each receipt.
+    """One small PUBLISH and nothing else: the usual chunk of a client that waits for each receipt.
 
-    Reading its two lengths is all there is to parse; a parser's set-up, and the checks on what it was given,
-    would take three times as long.
+    Its two lengths are all that has to be parsed; the set-up of a parser, and the checks of its result, would take
+    three times as long.
     """
     header = _LONE_PUBLISH(data)
     if header is None:
@@ -256,9 +255,9 @@ def _lone_publish(data: bytes) -> Publishes | None:
 
 
 def _lone_command(data: bytes) -> Command | None:
-    """One request of up to nine words and nothing else, in its usual spelling; None for anything else.
+    """One request of up to nine words and nothing else, in its usual encoding; None for anything else.
 
-    As with a lone PUBLISH, its lengths are all there is to parse: XADD from a client that waits for each receipt.
+    As with a lone PUBLISH, its lengths are all that has to be parsed: XADD from a client that waits for each receipt.
     """
     header = _FEW_WORDS(data)
     if header is None:
@@ -278,10 +277,10 @@ def _lone_command(data: bytes) -> Command | None:
 
 
 def _announces_much(data: bytes) -> bool:
-    """Whether an array header in the data, or something that looks like one, has many digits.
+    """Whether an array header in the data, or bytes that look like one, has many digits.
 
-    Going from one asterisk to the next is many times as fast as the search where they are far apart, as between
-    messages of a kilobyte; where they are not, the search takes over.
+    Where asterisks are far apart, as between messages of a kilobyte, a step from one to the next is many times as
+    fast as the regular expression, which is used otherwise.
     """
     hops_left = len(data) >> 9
     if not hops_left:
@@ -310,7 +309,7 @@ def _parse_fast(data: bytes) -> list[Command]:
 
 
 def leading_publishes(commands: list[Command]) -> Publishes:
-    """The PUBLISH commands at the beginning, as columns. There has to be one."""
+    """The PUBLISH commands at the beginning, as columns. The first command must be one."""
     count = 0
     for command in commands:
         if len(command) != 3 or command[0] != b"PUBLISH":
@@ -323,7 +322,7 @@ def leading_publishes(commands: list[Command]) -> Publishes:
 def _as_publishes(commands: list[Command]) -> Publishes | None:
     """The commands as columns, if all of them are PUBLISH. Loops in C throughout."""
     if len(commands) == 1:
-        # A client that waits for each reply: transposing one command would cost more than all the rest.
+        # A client that waits for each reply: transposing one command would take longer than all the rest.
         command = commands[0]
         if type(command) is list and len(command) == 3 and command[0] == b"PUBLISH":
             return Publishes((command[1],), (command[2],))
@@ -331,13 +330,13 @@ def _as_publishes(commands: list[Command]) -> Publishes | None:
     try:
         verbs, topics, payloads = zip(*commands, strict=True)
     except (TypeError, ValueError):
-        # Not three words each; or no list at all, which is how hiredis returns a null array.
+        # A command does not have three words, or is not a list: hiredis returns a null array as None.
         return None
     return Publishes(topics, payloads) if verbs.count(b"PUBLISH") == len(verbs) else None
 
 
 def _publishes_size(publishes: Publishes) -> int:
-    """Bytes of their one spelling. Raises TypeError if anything in them is not a byte string."""
+    """Their size in the one encoding. Raises TypeError if an element is not a byte string."""
     topics, payloads = publishes
     if len(topics) == 1:
         return _PUBLISH_SIZE + bulk_size(topics[0]) + bulk_size(payloads[0])

@@ -1,10 +1,10 @@
 """Runs of messages of one topic: sequences of payloads, compiled where available.
 
-A run is a tuple, a list, or a `Run` (`_runs.c`), which is kept as it is spelled between hubs. Code that passes a run on
-asks `replies` for its size and spelling, and pays nothing for each message of a `Run`; all other code sees a sequence.
+A run is a tuple, a list, or a `Run` (`_runs.c`), which stays in the encoding of links between hubs. Code that forwards
+a run gets its size and encoding from `replies`, and has no cost per message of a `Run`; other code sees a sequence.
 
-With EQUIPOISE_PURE=1 in the environment, or where it has not been built, the compiled part is not used: then `Run` is a
-type that no run has, and the readers are None.
+With EQUIPOISE_PURE=1 in the environment, or where the compiled part is not built, it is not used: then `Run` is a
+type without instances, and the readers are None.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = ["Run", "Verbs", "read_publishes", "read_requests", "spell_compiled"]
 
-# Topics, payloads, and the bytes that were read of the data, whose words may have so many; None: no PUBLISH.
+# Topics, payloads, and the number of bytes parsed, given the data and the largest word; None: no PUBLISH.
 PublishReader = Callable[[bytes, int], "tuple[tuple[bytes, ...], Sequence[bytes], int] | None"]
-# By verb, what makes something of the other words, and the kinds of those: see `_runs.c`.
+# By verb: the factory called with the other words, and the types of those words: see `_runs.c`.
 Verbs = dict[bytes, tuple[Callable[..., Any], bytes]]
-# Requests, as words or as what is made of them, and the bytes that were read; given the most words and bytes of a word.
+# Requests, as words or as a factory's result, and the number of bytes parsed; given the limits of words and of bytes.
 RequestsReader = Callable[[bytes, Verbs, int, int], tuple[list[list[bytes] | Any], int]]
 
 read_publishes: PublishReader | None = None
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 else:
 
     class Run:
-        """Stands for the compiled type."""
+        """Stands in for the compiled type."""
 
     if os.environ.get("EQUIPOISE_PURE", "0") in ("", "0"):
         try:
-            # What was added last comes first: a part that was built before that is not used.
+            # The newest function is imported first: an older build of the compiled part is not used.
             from equipoise.resp._runs import spell_values as spell_compiled  # isort: skip
             from equipoise.resp._runs import publishes as read_publishes
             from equipoise.resp._runs import requests as read_requests

@@ -134,6 +134,17 @@ class RelayMerge:
         at_epoch, at_n = self.position
         return epoch < at_epoch or (epoch == at_epoch and n <= at_n + 1)
 
+    @property
+    def will_end(self) -> bool:
+        """Of a lane that its hub has ended: whether the end is among the waiting parts, or will arrive behind them.
+
+        A hub that has left the lane receives no end, and no client of it needs the waiting parts.
+        """
+        is_followed = self.source is not None or self.joining is not None
+        return bool(self.pending) and (
+            is_followed or any(isinstance(one.part, Ended) for one in self.pending)
+        )
+
     def has_attached(self, hub: str) -> bool:
         """Whether the hub has confirmed this hub's last request.
 

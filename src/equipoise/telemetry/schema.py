@@ -296,7 +296,15 @@ COLUMNS: tuple[Column, ...] = (
         _T.LONG,
         "messages",
         _TOPIC,
-        "messages that wait for this hub's share of the envelope at the end of the window; null as above",
+        "messages that wait for the envelope at the end of the window: for this hub's share, and of its clients; null "
+        "as above",
+    ),
+    Column(
+        "limit_refused",
+        _T.LONG,
+        "messages",
+        _TOPIC,
+        "messages of this hub's clients that were rejected because of the envelope; null as above",
     ),
     Column(
         "filters",

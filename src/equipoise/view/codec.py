@@ -75,7 +75,7 @@ CARRIED_SCHEMA = pa.schema(
         pa.field("topic", pa.binary(), nullable=False),
         pa.field("hub", pa.string(), nullable=False),
         pa.field("out_bytes_per_s", pa.float64()),
-        # The numbers of LimitUse; null of a topic that has no rate limit, or is not numbered there.
+        # The numbers of LimitUse; null of a topic that has no rate limit, or of which none of them is above 0.
         pa.field("limit_use", pa.list_(pa.float64())),
     ]
 )
@@ -178,7 +178,8 @@ def _read_limited(carried: pa.Table) -> dict[bytes, dict[str, LimitUse]]:
         return found
     limited = carried.filter(carried.column("limit_use").is_valid())
     for row in limited.select(["topic", "hub", "limit_use"]).to_pylist():
-        use = LimitUse(*row["limit_use"])
+        # A newer pipeline may append numbers.
+        use = LimitUse(*row["limit_use"][: len(LimitUse._fields)])
         if not all(math.isfinite(number) and number >= 0 for number in use):
             raise ViewError("an envelope counter of a hub is not finite, or negative")
         found.setdefault(row["topic"], {})[row["hub"]] = use

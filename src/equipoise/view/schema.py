@@ -182,6 +182,7 @@ class TopicFields(Generic[NumberT, PlaceT]):
     # The most tokens that were missing from the share of a hub, and messages that wait for tokens, at all hubs.
     limit_drained: NumberT = _number(Aggregate.WORST, "limit_drained", "tokens")
     limit_waiting: NumberT = _number(Aggregate.LAST, "limit_waiting", "messages")
+    limit_refused_per_s: NumberT = _number(Aggregate.RATE, "limit_refused", "messages/s")
     queue_delay_s: NumberT = _number(Aggregate.WORST, "queue_us_max", "s", scale=_US)
     # The most subscribers of one hub whose messages had to wait there in a second.
     subscribers_queued: NumberT = _number(Aggregate.WORST, "subscribers_queued", "clients")
@@ -297,11 +298,15 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
 
 
 class LimitUse(NamedTuple):
-    """What a hub did with its share of a topic's envelope."""
+    """What a hub did with its share of a topic's envelope, and with messages of its clients."""
 
     publications_per_s: float
+    # Above 0 only at a hub that numbers messages of the topic.
     drained: float
     waiting: float
+    # Of this hub's clients: messages rejected, and the longest wait of one that was admitted. 0 from older pipelines.
+    refused_per_s: float = 0.0
+    access_delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +316,7 @@ class TopicView(TopicFields[float, Coordinate | None]):
     name: bytes
     # The hubs that carry it, homes and relays, each with its share of the topic's outgoing bytes.
     carried_by: Mapping[str, float] = field(default_factory=dict)
-    # Of a limited topic, the hubs that number it: what each does with its share of the envelope.
+    # Of a limited topic, what each hub does with its share of the envelope and with messages of its clients.
     limited_at: Mapping[str, LimitUse] = field(default_factory=dict)
 
 

@@ -283,7 +283,7 @@ class View:
     carried: Carried
     # What rates and trends were taken over.
     window_s: float = 10.0
-    # Of limited topics, by topic and by hub that numbers it: what became of its share of the envelope.
+    # Of limited topics, by topic and hub: what became of its share of the envelope and of its clients' messages.
     limited: Mapping[bytes, Mapping[str, LimitUse]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

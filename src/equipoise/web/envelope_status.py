@@ -1,7 +1,7 @@
 """The rate limit of a topic, for pages and API.
 
-What each home has of the envelope and of the publishers, what it takes, what a fit has found, and why nothing better is
-known than the present split.
+What each home has of the envelope and of the publishers, what each hub admitted, rejected and delayed, what a fit has
+found, and why nothing better is known than the present split.
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ def envelope_status(controller: Controller, topic: bytes, homes: Sequence[str]) 
                 "waiting": uses[hub].waiting if hub in uses else None,
             }
             for hub, share, part in zip(homes, shares, seats, strict=False)
+        ],
+        "hubs": [
+            {
+                "hub": hub,
+                "admitted_per_s": use.publications_per_s,
+                "waiting": use.waiting,
+                "refused_per_s": use.refused_per_s,
+                "access_delay_s_max": use.access_delay_s,
+            }
+            for hub, use in sorted(uses.items())
         ],
     }
 

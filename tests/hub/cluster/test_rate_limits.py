@@ -21,6 +21,7 @@ from equipoise.hub.telemetry.prometheus import MetricsReading, samples_of
 from equipoise.limits import TOKEN
 from equipoise.model import Mode, Specs, TopicSpec
 from hub.cluster.hubs import Hubs, Node
+from hub.metered import FakeProcess
 from hub.world import Error, FakeClient, pipeline
 
 # Longer than a lease: from then on no hub of a former life can number anything.
@@ -681,6 +682,29 @@ def test_telemetry_says_what_became_of_a_share() -> None:
     assert limit_window([node.core.index.topics[b"x"]]).throttle_us >= 300_000
     # Each window begins anew.
     assert limit_window([node.core.index.topics[b"x"]]).throttle_us == 0
+
+
+def test_telemetry_says_what_became_of_messages_of_a_hubs_clients() -> None:
+    """h1 numbers the topic; clients of h2 wait there, and are rejected there."""
+    hubs = limited("h1", "h2", rate=1.0, burst=1, wait_ms=2_500.0)
+    hubs.replicate("x", Mode.SINGLE, "h1")
+    hubs.publish_first("h1", "x")
+    home, far = hubs["h1"].core.index.topics[b"x"], hubs["h2"]
+    far.core.metering.start(FakeProcess(), bytes)
+    hubs.publish_first("h2", "x")
+    topic = far.core.index.topics[b"x"]
+    pass_time(hubs, 3.0)
+    assert topic.meter is None, "nothing was published for a window"
+    for _ in range(200):
+        far.client().send("PUBLISH", "x", "1")
+    refused = limit_window([topic]).refused
+    assert refused > 0 and limit_window([topic]).refused == 0
+    # Also a window without anything else has a record.
+    meter = topic.trunk.meter
+    assert meter is not None and meter.is_noted
+    found, numbered = limit_window([topic]), limit_window([home])
+    assert (found.drained, found.waiting > 0) == (0, True)
+    assert (numbered.drained > 0, numbered.refused) == (True, 0)
 
 
 def test_what_waits_in_a_lane_that_ends_goes_back_to_its_publishers_and_on_to_the_trunk() -> None:

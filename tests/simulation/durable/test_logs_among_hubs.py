@@ -52,7 +52,17 @@ CASES = (
 # 20005: a full hub registered without its load. 20045: the check took logs as spread while a hub had some to give away.
 # durable-zombie 31003: a log was given up and opened again while the first attempt still waited for its release.
 # durable-marks 29: the case: a hub that began its next life between two requests of the judge was taken for broken.
+# durable-outage 24, 25: a bookie ended because the store did not answer, or could not bind its port again.
+# durable-groups 9, durable-retries 11: the checker: deliveries to members of one group may overtake each other.
+# durable-old-hub 24: the checker: what a hub without logs sends again is stored at least once.
+# durable-topics 23: a hub that another hub than the next home had asked for a log set timers of no length.
 MENDED = [
+    ("durable-topics", 23),
+    ("durable-old-hub", 24),
+    ("durable-groups", 9),
+    ("durable-retries", 11),
+    ("durable-outage", 24),
+    ("durable-outage", 25),
     ("durable-marks", 29),
     ("durable-doubt", 13),
     ("durable-sites", 7002),

@@ -25,7 +25,7 @@ from equipoise.control.settings import ControllerSettings
 from equipoise.control.view_receiver import ViewReceiver
 from equipoise.errors import SettingsError
 from equipoise.hub.access.connection_limits import is_loopback
-from equipoise.model.address import check_tellable, joined, split_address
+from equipoise.model.address import check_advertisable, joined, split_address
 from equipoise.plan import PlannerSettings, policy_named
 from equipoise.store import LeaderFacts, Store, Tree, open_store
 from equipoise.web import ClusterFacts, Pages, WebSettings
@@ -73,7 +73,7 @@ class ControllerOptions:
         """The advertised host:port of a listening address. Raises SettingsError if others could not connect to it."""
         # A port on loopback cannot be reached under another name.
         host = host if is_loopback(host) else self.advertise or host
-        check_tellable(host, who="controller", option="--advertise HOST")
+        check_advertisable(host, who="controller", option="--advertise HOST")
         return joined(host, port)
 
 

@@ -135,10 +135,12 @@ def _show(
         show_json({**facts, "problem": problem, "curve": msgspec.to_builtins(curve)})
         return
     span_s = float(trace.times[-1] - trace.times[0]) if len(trace.times) else 0.0
-    typer.echo(
-        f"{topic}: {len(trace.times):,} messages of {trace.publishers:,} publishers in {span_s:.1f} s\n"
-        f"rate {fit.rate_per_s:.4g}/s, bursts of {fit.burst}\n"
-    )
+    typer.echo(f"{topic}: {len(trace.times):,} messages of {trace.publishers:,} publishers in {span_s:.1f} s")
+    if len(trace.times) < 2:
+        # One arrival, or none, has no rate.
+        typer.echo(f"warning: {problem}")
+        return
+    typer.echo(f"rate {fit.rate_per_s:.4g}/s, bursts of {fit.burst}\n")
     most = max([one.judged_s for one in curve] or [0.0]) or 1.0
     rows = [
         (one.burst, f"{1e3 * one.fitted_s:.1f} ms", f"{1e3 * one.judged_s:.1f} ms", _bar(one.judged_s / most))

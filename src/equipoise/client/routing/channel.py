@@ -1,10 +1,10 @@
 """One subscribed name on the wire, shared by all local subscriptions to it. Pure.
 
-A channel is *live* while a hub has confirmed it on a present connection; only then does it pass messages on. A listener
-is *ready* once it has seen the channel live; only then is a gap its business.
+A channel is *live* while a hub has confirmed it on a present connection; only then it delivers messages. A listener
+is *ready* once it has seen the channel live; only then it receives gaps.
 
-A topic may come over several links; stream/merge.py makes one stream of them. A pattern is subscribed at one hub, which
-hears all others. Which links those are is left to channels.py.
+A topic may be received over several links; stream/merge.py merges them into one stream. A pattern is subscribed at one
+hub, which receives from all others. channels.py selects the links.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Listener(Protocol):
 
 
 class Channel:
-    """Owned by the channels of one bus. `listeners` says of each whether it is ready."""
+    """Owned by the channels of one bus. `listeners` has whether each is ready."""
 
     __slots__ = ("_text", "is_live", "listeners", "name", "wire_name")
 
@@ -44,7 +44,7 @@ class Channel:
 
     def __init__(self, name: bytes, wire_name: bytes = b"") -> None:
         self.name = name
-        # By which hubs confirm the subscription and send what comes of it.
+        # By these the hubs confirm the subscription and send its messages.
         self.wire_name = wire_name or name
         self.is_live = False
         self.listeners: dict[Listener, bool] = {}
@@ -80,7 +80,7 @@ class Channel:
 
 
 class TopicChannel(Channel):
-    """A topic, subscribed by name; or what a filter, `where`, matches of it."""
+    """A topic subscribed by name; or the part of it that a filter, `where`, matches."""
 
     __slots__ = ("edge", "merge", "migration", "where")
 
@@ -92,13 +92,13 @@ class TopicChannel(Channel):
         number: int = 0,
         streams: MergedStreams | None = None,
     ) -> None:
-        """`number`: of a subscription with a filter, which hubs know by it; no two of a bus have the same.
+        """`number`: of a subscription with a filter, its id at hubs; unique within a bus.
 
-        `streams`: the bookmark of a former subscription to the same.
+        `streams`: the bookmark of an earlier subscription to the same.
         """
         super().__init__(name, b"%d" % number if where else name)
         self.where = where
-        # The home that a hub has sent the subscription to; and what the request there says of that.
+        # The home to which a hub has sent the subscription; and the data of that for the request there.
         self.edge: Endpoint | None = None
         self.migration: tuple[bytes, ...] = ()
         self.merge = TopicMerge(self, merge_bytes_max, streams)
@@ -109,21 +109,21 @@ class TopicChannel(Channel):
 
     @property
     def resume_at(self) -> int | None:
-        """Of a durable topic, the number of the last message: a hub can go on from there. None: it cannot."""
+        """Of a durable topic, the number of the last message, from which a hub can continue. None: not possible."""
         epoch, n = self.merge.trunk.cursor.position
         return n if epoch == DURABLE_EPOCH else None
 
     def on_live(self, missed: int | None) -> None:
-        """The stream comes from here on."""
+        """The stream is received from here on."""
         self._go_live(self._gap(missed, GapReason.RECONNECTED))
 
     def on_messages(self, epoch: int, n: int, payloads: Sequence[bytes], missed: int | None) -> None:
-        """Messages in order, the first at n, behind a hole of so many."""
+        """Messages in order, the first at n, after a loss of `missed` messages."""
         gap = None if missed == 0 else self._gap(missed, _reason(missed))
         self._pass_on(Batch(self._text, None, epoch, n, payloads), gap)
 
     def confirm_plain(self, source: Source) -> None:
-        """A plain Redis does not say where the stream stands."""
+        """A plain Redis has no positions."""
         self.merge.begin_plain(source)
         self._go_live(self._gap(None, GapReason.RECONNECTED))
 
@@ -134,13 +134,13 @@ class TopicChannel(Channel):
         if missed == 0:
             return None
         if self.where:
-            # How many of them the filter matches cannot be known.
+            # The number of those that the filter matches is unknown.
             return Gap(self._text, None, reason, span=missed)
         return Gap(self._text, missed, reason)
 
 
 class PatternChannel(Channel):
-    """All topics that match a pattern. What was missed while away can never be counted."""
+    """All topics that match a pattern. Losses while disconnected cannot be counted."""
 
     __slots__ = ("_cursor",)
 
@@ -163,7 +163,7 @@ class PatternChannel(Channel):
         self._pass_on(Batch(text, self._text, epoch, n, payloads), gap)
 
     def lose(self, topic: bytes | None) -> None:
-        """A hub was lost with messages of the topic, or of any that matches. Where streams stand is known as before."""
+        """A hub was lost with messages of the topic, or of any that matches. Positions of streams remain valid."""
         gap = Gap(None if topic is None else decode_name(topic), None, GapReason.HUB_LOST, self._text)
         for listener in self.listeners:
             listener.on_gap(gap)

@@ -1,11 +1,10 @@
 """The local subscriptions, by channel, and the link that serves each.
 
-A topic is subscribed to at its home, as far as that is known and can be reached, else at the base; a pattern always at
-the base, whose hub hears all others. A name that the hub which serves it refuses, or takes away by itself, ends the
-subscriptions that want it.
+A topic is subscribed at its home, if that is known and reachable, else at the base; a pattern always at the base, whose
+hub receives from all others. If the serving hub refuses a name, or revokes it, the subscriptions to the name end.
 
-Always true: a name is in the table exactly while some local subscription wants it, and then some link serves it, or is
-to serve it once it is up.
+Always true: a name is in the table exactly while a local subscription uses it, and then a link serves it, or will once
+it is up.
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from equipoise.client.wire.link_subscription import AnySubscription, LinkSubscri
 from equipoise.errors import DeniedError, EquipoiseError, RefusedError
 from equipoise.stream.sources import MergedStreams
 
-# Subscriptions that are over whose positions are kept: half a kilobyte each.
+# Ended subscriptions whose positions are kept: half a kilobyte each.
 BOOKMARKS_MAX = 1_000
 
 
 class Channels:
-    """Owned by one bus. `link_for` says which link is to serve a topic that is wanted for the first time."""
+    """Owned by one bus. `link_for` returns the link of a topic at its first subscription."""
 
     def __init__(self, settings: ClientSettings, link_for: Callable[[bytes], Link], base: Link) -> None:
         self._pattern_topics_max = settings.pattern_topics_max
         self._merge_bytes_max = settings.merge_bytes_max
         self._link_for = link_for
         self._base = base
-        # Subscriptions by name; those with filters, by topic and filter; and how many of the latter there were.
+        # Subscriptions by name; those with filters, by topic and filter; and the number of the latter so far.
         self._topics: dict[bytes, TopicChannel] = {}
         self._filtered: dict[bytes, dict[bytes, TopicChannel]] = {}
         self._filters_made = 0
         self._patterns: dict[bytes, PatternChannel] = {}
-        # By topic and filter, how far subscriptions had come that are over, the latest last: the next one may begin at
-        # a hub that lags behind that.
+        # By topic and filter, the positions of ended subscriptions, the latest last: the next one may begin at a hub
+        # that lags behind them.
         self._bookmarks: dict[tuple[bytes, bytes], MergedStreams] = {}
-        # Why no name can be wanted any more, once that is so.
+        # The error of later subscriptions, once subscribing has ended.
         self._end: EquipoiseError | None = None
 
     @property
     def topics(self) -> dict[bytes, None]:
-        """Those that are subscribed to, whole or by filters."""
+        """The subscribed topics, whole or by filters."""
         return dict.fromkeys((*self._topics, *self._filtered))
 
     def __contains__(self, topic: bytes) -> bool:
@@ -60,10 +59,10 @@ class Channels:
     def each_topic(self) -> list[TopicChannel]:
         return [channel for topic in self.topics for channel in self.of(topic)]
 
-    # What the local subscriptions want.
+    # Calls of local subscriptions.
 
     def want(self, name: bytes, listener: Listener, *, is_pattern: bool, where: bytes = b"") -> None:
-        """`where`: a filter of the messages that are wanted of a topic; empty: all."""
+        """`where`: a filter of the topic's messages; empty: all."""
         if self._end is not None:
             raise self._end.with_traceback(None)
         channel = self._find(name, where, is_pattern=is_pattern)
@@ -85,7 +84,7 @@ class Channels:
             self.subscribe_at(topic, [SubscribeTarget(self._link_for(name))])
 
     def leave(self, name: bytes, listener: Listener, *, is_pattern: bool, where: bytes = b"") -> None:
-        """Does nothing if the listener has already left or been ended."""
+        """Without effect if the listener has already left or has ended."""
         channel = self._find(name, where, is_pattern=is_pattern)
         if channel is None or channel.listeners.pop(listener, None) is None or channel.listeners:
             return
@@ -93,7 +92,7 @@ class Channels:
         self._give_up(channel)
 
     def _give_up(self, channel: AnyChannel) -> None:
-        """No local subscription wants it any more: end it at every link that serves it."""
+        """No local subscription uses it any more: end it at every link that serves it."""
         if isinstance(channel, PatternChannel):
             self._base.subscriptions.want_pattern(channel).leave()
             return
@@ -120,10 +119,10 @@ class Channels:
             if not filtered:
                 del self._filtered[channel.name]
 
-    # What the routing tells.
+    # Events of the routing.
 
     def subscribe_at(self, channel: TopicChannel, targets: Sequence[SubscribeTarget]) -> None:
-        """Subscribe to the topic over these links; the present ones are left once these bring everything."""
+        """Subscribe to the topic over these links; the present ones are left once these send everything."""
         channel.merge.want(
             [
                 link.subscriptions.want(channel, is_own=is_own, elsewhere=elsewhere)
@@ -137,7 +136,7 @@ class Channels:
         return [(source.table, source.is_own) for source in wanted] == [(link.subscriptions, False)]
 
     def on_down(self, link: Link) -> None:
-        """The base is down. What it served waits for it, unless it was about to leave it anyway."""
+        """The base is down. Its topics wait for it, unless they were about to leave it."""
         for source in link.subscriptions.topics():
             merge = source.channel.merge
             if source in merge.wanted:
@@ -149,7 +148,7 @@ class Channels:
             subscription.channel.on_down()
 
     def on_over(self, link: Link) -> None:
-        """A home's link is over: the base serves its topics, which other hubs relay."""
+        """A home's link has ended: the base serves its topics, which other hubs relay."""
         for source in link.subscriptions.topics():
             self._lose(source)
 
@@ -158,7 +157,7 @@ class Channels:
         was_wanted = source in channel.merge.wanted
         channel.merge.lost(source)
         if was_wanted:
-            # A source that brings everything already is as good as the base.
+            # A source that already sends everything is as good as the base.
             rest = [other for other in channel.merge.sources if other.is_live and not other.is_own]
             if rest:
                 channel.merge.want(rest[:1])
@@ -166,7 +165,7 @@ class Channels:
                 self.subscribe_at(channel, [SubscribeTarget(self._base)])
 
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
-        """A hub does not serve the name, or no longer; it may be one of several that were to."""
+        """A hub refuses the name, or has revoked it; it may be one of several serving hubs."""
         channel = subscription.channel
         if isinstance(channel, TopicChannel) and any(
             other is not subscription for other in channel.merge.sources

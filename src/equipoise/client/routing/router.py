@@ -1,13 +1,13 @@
 """Route subscriptions and publishes to the hubs that are homes of their topics.
 
-Hubs tell where a topic lives (routes.py). For each topic in use the home is connected to, then its subscription changes
-over (stream/merge.py) and its publisher (publishing.py). Until then, and whenever a home cannot be reached, the base
-serves: the hub of the URL relays what lives elsewhere. So nothing depends on a redirect coming, being right, or leading
-to a hub that answers.
+Hubs announce the homes of topics (routes.py). For each topic in use the client connects to the home, then its
+subscription (stream/merge.py) and its publisher (publishing.py) switch to it. Until then, and whenever a home is
+unreachable, the base serves: the hub of the URL relays topics of other hubs. So delivery does not depend on redirects
+being sent, being correct, or naming a reachable hub.
 
-    redirected, or a link lost  ──►  misplaced: tried at once, and every TICK_S  ──►  settled, where the redirect led
+    redirected, or a link lost  ──►  misplaced: tried at once, and every TICK_S  ──►  settled at the redirect's target
 
-Redirects that come too often are followed no faster than a topic can move.
+Frequent redirects are followed no faster than a topic can move.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from equipoise.client.wire.link_subscription import AnySubscription
 
 TICK_S = 0.25
-"""Between two attempts to bring topics to where they live."""
+"""Interval of attempts to switch misplaced topics."""
 MOVE_S = 0.25
-"""Between two changes of one topic's subscription: a plan does not change as fast."""
+"""Least time between two changes of one topic's subscription: plans do not change faster."""
 REFUSED_S = 5.0
-"""Before a home is asked again that refused a subscription which another hub serves."""
+"""Delay before the next attempt at a home that refused a subscription which another hub serves."""
 
 
 class ClientRouter:
@@ -57,19 +57,19 @@ class ClientRouter:
         self.losses = NowaitLosses()
         self._links = Links(dialer, self, rng)
         self.base = base = self._links.base
-        # No two clients have links of the same name.
+        # No two clients have links with the same name.
         self._routes = Routes(settings.routes_max, base.name)
         self.channels = Channels(settings, self._link_to_subscribe, base)
         self.publishing = Publishing(settings, self.losses, self._link_to_publish, base)
         self.numbered = NumberedPublishing(self.publishing, settings, rng, base)
-        # Topics that are not where they should be.
+        # Topics that do not use their wanted links.
         self._misplaced: dict[bytes, None] = {}
         # When a subscription may change next, by topic and filter.
         self._next_change_at: dict[tuple[bytes, bytes], float] = {}
-        # Topics that waited for something when last looked at, and what for.
+        # Topics that waited at the last check, and the awaited state.
         self._were_waiting: dict[TopicChannel, object] = {}
         self._transport = BusTransport(dialer, self._links, self.publishing, rng)
-        # While the bus is open, unless that is switched off.
+        # Runs while the bus is open, unless disabled.
         self.coordinate_agent: CoordinateAgent | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -83,16 +83,16 @@ class ClientRouter:
         self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
 
     async def close(self) -> None:
-        """Stop at once, within the close time-out at most."""
+        """Stop, within the close time-out."""
         ending = [*self._stop_agent(), *self.numbered.end(ClosedError("the bus is closed"))]
         self._end(ClosedError("the bus is closed; call connect() again"), is_clean=True)
         await self._links.close()
         if ending:
-            # Cancelled already: they end at once.
+            # Already cancelled: they end at once.
             await asyncio.wait(ending, timeout=self._settings.close_timeout_s)
 
     def make_log_link(self) -> LogLink:
-        """A connection of its own, for requests about logs; its owner closes it."""
+        """A separate connection for requests about logs; the caller closes it."""
         return LogLink(self._dialer, self.known_hubs, self._rng)
 
     async def flush(self, timeout_s: float, *, is_last: bool = False) -> None:
@@ -114,7 +114,7 @@ class ClientRouter:
         self.publishing.end(error, unsent)
 
     def _wake_agent(self) -> None:
-        """Links, or what is served over them, have changed."""
+        """Links, or the topics that they serve, have changed."""
         if self.coordinate_agent is not None:
             self.coordinate_agent.wake()
 
@@ -122,10 +122,10 @@ class ClientRouter:
         agent, self.coordinate_agent = self.coordinate_agent, None
         return [] if agent is None else agent.stop()
 
-    # Where to go.
+    # Redirects.
 
     def on_home(self, push: Push) -> None:
-        """A hub says where a topic lives. Of topics that are not in use here nothing is kept."""
+        """A hub has announced the homes of a topic. Ignored for topics that are not in use here."""
         topic, version, mode = push[1:4]
         homes = [home for home in map(parse_address, push[4:]) if home is not None]
         if not self._settings.routing or not isinstance(version, int):
@@ -138,15 +138,15 @@ class ClientRouter:
             self._place(topic)
 
     def on_seat(self, push: Push) -> None:
-        """A hub says at which home of a split topic, or head of a content topic, this client publishes."""
+        """A hub has assigned a home of a split topic, or a head of a content topic, to this publisher."""
         topic, version, address = push[1:4]
         home = parse_address(address)
         if home is not None and isinstance(version, int) and self._routes.seat(topic, version, home):
             self._place(topic)
 
     def on_edge(self, channel: TopicChannel, words: Push) -> None:
-        """A hub says at which home a subscription by filter is to be: version, address, and of a session which one, and
-        how many subscriptions it sends there."""
+        """A hub has assigned a subscription by filter to a home: version, address, the session, and the number of
+        subscriptions that it moves there."""
         version, address, session, total = words
         edge = parse_address(address)
         if edge is None or not isinstance(version, int) or not self._settings.routing:
@@ -177,7 +177,7 @@ class ClientRouter:
         return self._up_link(topic, None if route is None else route.publish_at)
 
     def _up_link(self, topic: bytes, endpoint: Endpoint | None) -> Link:
-        """The link to there if it is up, else the base."""
+        """The link to this address if it is up, else the base."""
         self._wake_agent()
         if endpoint is None:
             return self.base
@@ -187,10 +187,10 @@ class ClientRouter:
     def _link_at(self, endpoint: Endpoint) -> Link | None:
         return self._links.at(endpoint, self.publishing.links_in_use)
 
-    # Getting there.
+    # Switching.
 
     def _place(self, topic: bytes) -> None:
-        """Bring a topic to where it lives, as far as that is possible now."""
+        """Switch a topic to its wanted links, as far as that is possible now."""
         route = self._routes.get(topic)
         is_settled = True
         if route is not None:
@@ -205,13 +205,13 @@ class ClientRouter:
             self._retry_soon(topic)
 
     def _move_subscription(self, channel: TopicChannel, route: Route) -> bool:
-        """Bring a subscription to where the topic lives; whether it is there."""
+        """Switch a subscription to the topic's homes; whether it has arrived."""
         link = self._link_at(self._subscribe_at(channel, route))
         homes = [self._link_at(home) for home in route.homes]
         if link is None:
             return False
         seek(channel)
-        # With a filter all of the topic comes over one link: its hub follows the lanes, and one matching serves.
+        # With a filter all of the topic is received over one link: its hub follows the lanes and matches once.
         if route.mode is Mode.ALL_SUBSCRIBERS and len(homes) > 1 and not channel.where:
             found = list(dict.fromkeys(home for home in homes if home is not None))
             targets = next_targets(channel, link, found) if None not in homes else None
@@ -228,7 +228,7 @@ class ClientRouter:
         return False
 
     def _subscribe_at(self, channel: TopicChannel, route: Route) -> Endpoint:
-        """Where a hub has sent it; else, of a content topic by filter, where it came to; else what the route says."""
+        """The hub to which it was sent; else, by filter of a content topic, its present hub; else by the route."""
         if channel.edge is not None and channel.edge in route.homes:
             return channel.edge
         connection = self.base.connection
@@ -236,7 +236,7 @@ class ClientRouter:
             came_to = parse_address(connection.hub)
             if came_to is not None and came_to in route.homes[1:]:
                 return came_to
-        assert route.subscribe_at is not None, "a route leads somewhere"
+        assert route.subscribe_at is not None, "a route has a home"
         return route.subscribe_at
 
     def _retry_soon(self, topic: bytes) -> None:
@@ -251,7 +251,7 @@ class ClientRouter:
         if self._misplaced and self._ticking is None:
             self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
-    # What links tell.
+    # Events of links.
 
     def on_up(self, link: Link) -> None:
         self._links.on_up(link)
@@ -277,10 +277,10 @@ class ClientRouter:
         self._routes.leave(link.endpoint)
 
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
-        # A hub that does not know the plan yet by which it is a home will soon.
+        # A hub without the plan by which it is a home will receive it soon.
         is_early = error is not None and error.code == "NOTHOME"
         if not subscription.channel.is_pattern:
-            # Another hub may have sent it there; it stays where it is.
+            # Another hub may have sent it there; it stays.
             subscription.channel.edge = None
         self._next_change_at[subscription.channel.key] = self._now() + (MOVE_S if is_early else REFUSED_S)
         self._retry_soon(subscription.channel.name)
@@ -293,7 +293,7 @@ class ClientRouter:
         return min(self._settings.route_idle_s, self._settings.merge_timeout_s) / 2
 
     def _sweep(self) -> None:
-        """Forget what is not used, close what leads nowhere, and let nothing wait too long."""
+        """Drop unused topics, close unused links, and end waits that take too long."""
         now = self._now()
         self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
         self.publishing.expire(now, now - self._settings.route_idle_s - self._sweep_s)

@@ -1,24 +1,24 @@
 """The homes of topics that this client has learned. Pure.
 
-Hubs tell (topic, version, mode, homes). Versions are the plan's and never go backwards: what an older plan says is left
-aside, from any hub. The same version may name other homes, since a home may have died.
+Hubs announce (topic, version, mode, homes). Versions are the plan's and never decrease: announcements of an older plan
+are ignored, from any hub. The same version may have other homes, since a home may have died.
 
     single            publish and subscribe at the first home
     all-publishers    publish at the first, subscribe at one drawn at random
-    content           publish at the first, or at a head that a hub has sent it to (`eq.seat`); subscribe at one of the
-                      others: the one it has, else one drawn at random; by filter where a hub has sent it (`eq.edge`),
-                      else at the base if that is one of them
-    all-subscribers   publish at one drawn at random, or where a hub has dealt it a seat, subscribe at every home
+    content           publish at the first, or at the head that a hub has assigned (`eq.seat`); subscribe at one of the
+                      others: the present one, else one drawn at random; by filter at the home that a hub has assigned
+                      (`eq.edge`), else at the base if it is one of them
+    all-subscribers   publish at one drawn at random, or at the one that a hub has assigned, subscribe at every home
 
-The drawing is by rendezvous hashing under a key of the client's own: a home that is drawn stays so until it is none any
-more, or a new one is drawn in its place, as it is by its share of the clients and by no others.
+A home is drawn by rendezvous hashing with a key of the client: the client keeps it while it is a home, unless a new
+home has a higher hash, as it has for its share of the clients.
 
-A topic of which nothing is known is served by the hub of the URL, which relays. An entry is forgotten when its topic
-has not been used for a while; the hubs relay for longer than that, for they do so for ever.
+A topic without a route is served by the hub of the URL, which relays. The entry of an unused topic is dropped after a
+while; relaying does not expire.
 
-A topic with lanes is subscribed to over several links, stage by stage: every home brings the streams that it numbers,
-so that no hub has to send everything, and one link, the fallback, brings what else there is: a lane that begins, the
-trunk while it is at no home that can be reached.
+A topic with lanes is subscribed over several links, in stages: every home sends the streams that it numbers, so that no
+hub has to send everything, and one link, the fallback, sends the rest: new lanes, and the trunk while it has no
+reachable home.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = []
 
 HOMES_MAX = 64
-"""As a plan may have; more is nonsense."""
+"""As in a plan; more are invalid."""
 
-# Modes in which a subscription is at one home of several.
+# Modes with subscriptions at one home of several.
 _RELAYED = (Mode.ALL_PUBLISHERS, Mode.CONTENT)
 
 _MODES = {mode.encode(): mode for mode in Mode}
@@ -56,7 +56,7 @@ class Route:
         self.mode = Mode.SINGLE
         self.homes: tuple[Endpoint, ...] = ()
         self.publish_at: Endpoint | None = None
-        # The home that a hub has dealt it, if any.
+        # The home that a hub has assigned, if any.
         self.seat: Endpoint | None = None
         self.subscribe_at: Endpoint | None = None
         self.used_at = used_at
@@ -81,11 +81,11 @@ class Routes:
         return self._routes.get(topic)
 
     def tell(self, topic: bytes, version: int, mode: object, homes: list[Endpoint], now: float) -> bool:
-        """Take a hub's word; whether it changes anything."""
+        """Apply a hub's announcement; whether it changes anything."""
         known = self._routes.get(topic)
         if not homes or len(homes) > HOMES_MAX or (known is not None and version < known.version):
             return False
-        # A mode of later days is served by the first home, as every mode is.
+        # An unknown mode of a later release is served by the first home, as every mode is.
         chosen, named = (
             _MODES.get(mode, Mode.SINGLE) if isinstance(mode, bytes) else Mode.SINGLE,
             tuple(homes),
@@ -98,7 +98,7 @@ class Routes:
         choices = named[1:] if chosen is Mode.CONTENT and len(named) > 1 else named
         drawn = max(choices, key=lambda home: self._rank(topic, home))
         if chosen is Mode.CONTENT and route.subscribe_at in choices:
-            # Hubs that balance subscribers move them one by one: what else changes is no reason to leave an edge.
+            # Hubs that balance subscribers move them one by one: other changes are no reason to leave an edge.
             drawn = route.subscribe_at
         seat = route.seat if route.seat in named else drawn
         route.seat = None if chosen is Mode.CONTENT else route.seat
@@ -107,7 +107,7 @@ class Routes:
         return True
 
     def seat(self, topic: bytes, version: int, home: Endpoint) -> bool:
-        """Take a hub's word for the hub that this client publishes at; whether it changes anything.
+        """Apply a hub's assignment of the home where this client publishes; whether it changes anything.
 
         A home of a split topic; or a head of a content topic, which need not be among the homes that clients know.
         """
@@ -122,14 +122,14 @@ class Routes:
         return True
 
     def may_be_edge(self, topic: bytes, version: int, home: Endpoint) -> bool:
-        """Whether a hub that goes by this version may send a subscription by filter to the home."""
+        """Whether a hub with this version may assign a subscription by filter to the home."""
         route = self._routes.get(topic)
         if route is None or route.mode not in _RELAYED:
             return False
         return version >= route.version and home in route.homes
 
     def topics_at(self, endpoint: Endpoint) -> list[bytes]:
-        """Topics that the client goes to a hub for, or may."""
+        """Topics for which the client uses this hub, or may."""
         return [
             topic
             for topic, route in self._routes.items()
@@ -137,13 +137,13 @@ class Routes:
         ]
 
     def leave(self, endpoint: Endpoint) -> None:
-        """A hub cannot be reached: topics that are published at this head are published at their home again."""
+        """A hub is unreachable: topics published at this head are published at their home again."""
         for route in self._routes.values():
             if route.mode is Mode.CONTENT and route.publish_at == endpoint:
                 route.seat, route.publish_at = None, route.homes[0]
 
     def expire(self, before: float, in_use: set[bytes]) -> list[bytes]:
-        """Forget what was last used before a time, and is not in use; which topics those are."""
+        """Drop routes last used before a time and not in use; return their topics."""
         unused = [
             topic for topic, route in self._routes.items() if route.used_at < before and topic not in in_use
         ]
@@ -166,14 +166,14 @@ class SubscribeTarget(NamedTuple):
 
     link: Link
     is_own: bool = False
-    # Of some: all but these; None: those that the hub numbers.
+    # Of some streams: all but these; None: those that the hub numbers.
     elsewhere: frozenset[bytes] | None = None
 
 
 def next_targets(channel: TopicChannel, fallback: Link, homes: list[Link]) -> list[SubscribeTarget] | None:
-    """Where to subscribe next on the way to being spread over these homes; None: nowhere else, or not yet.
+    """The next link to subscribe over towards these homes; None: no further one, or not yet.
 
-    `fallback` is where the topic is to be whole before it is spread.
+    `fallback` is the link that has the whole topic before it is spread.
     """
     merge = channel.merge
     wanted = [source for source in merge.wanted if isinstance(source, LinkSubscription)]
@@ -188,7 +188,7 @@ def next_targets(channel: TopicChannel, fallback: Link, homes: list[Link]) -> li
     others = [home for home in homes if home.subscriptions is not whole[0].table]
     link = next((link for link in (fallback, *homes) if link.subscriptions is whole[0].table), None)
     if link is None:
-        # Whole at a link that is neither: it is brought to the fallback first.
+        # Whole at another link: the fallback comes first.
         return [SubscribeTarget(fallback)]
     spread = [SubscribeTarget(home, is_own=True) for home in others]
     if {source.table for source in own} != {home.subscriptions for home in others}:
@@ -200,5 +200,5 @@ def next_targets(channel: TopicChannel, fallback: Link, homes: list[Link]) -> li
 
 
 def is_spread(channel: TopicChannel) -> bool:
-    """Whether nothing is left to be done."""
+    """Whether no change is left."""
     return not channel.merge.is_changing and all(source.is_own for source in channel.merge.wanted)

@@ -57,7 +57,7 @@ def encode_publish(topic: bytes, payload: bytes) -> bytes:
 
 
 def with_position(publish: bytes) -> bytes:
-    """The same request, to be answered with the message's position."""
+    """The same request, with the message's position in the reply."""
     return publish.replace(_PUBLISH, _PUBLISH_POSITIONED, 1)
 
 

@@ -1,9 +1,9 @@
 """One TCP connection: frames out, replies and pushes in.
 
-What is sent within one turn of the loop leaves in one write, and nothing on the way of a message awaits. The
-connection never reconnects: when it is lost it fails what is in flight, tells its owner once, and is thrown away.
+Frames sent within one turn of the loop leave in one write, and no step of sending a message awaits. The connection
+never reconnects: when it is lost it fails the requests in flight, notifies its owner once, and is discarded.
 
-What pushes mean is left to link_subscriptions.py, when to connect to link.py.
+link_subscriptions.py interprets pushes; link.py decides when to connect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from equipoise.clock import clock_of
 from equipoise.errors import DisconnectedError, EquipoiseError, ProtocolError
 
 TURN_BYTES = 64 * 1024
-"""What is read before others get a turn. uvloop would read megabytes in one go, more than a queue holds, before the
+"""Bytes read before other tasks get a turn. uvloop would read megabytes at once, more than a queue holds, before the
 task that empties the queue can run."""
 
 
@@ -50,7 +50,7 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Owned by one link. `lost` is done from the moment nothing can be sent any more."""
+    """Owned by one link. `lost` is done as soon as nothing can be sent any more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: ConnectionOwner, losses: NowaitLosses) -> None:
         self._loop = loop
@@ -58,33 +58,33 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader(replyError=make_refusal, notEnoughData=...)
         self._out: list[bytes] = []
-        # Bytes read since others last had a turn.
+        # Bytes read since other tasks last had a turn.
         self._turn_bytes = 0
-        # And ever.
+        # Bytes read in all.
         self._read_bytes = 0
-        # By the beginning of the push that answers them, the questions that are not answered, the oldest first.
+        # By the beginning of the push that answers them, the unanswered requests, the oldest first.
         self._questions: dict[tuple[bytes, bytes], deque[QueryRequest]] = {}
         self.in_flight = InFlight(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
-        # Whether anything came in since the owner last set it to False.
+        # Whether anything was received since the owner last set it to False.
         self.is_heard = False
-        # False once the peer has shown that it does not know positions: a plain Redis.
+        # False once the peer has rejected a command for positions: a plain Redis.
         self.has_positions = True
-        # Whether it goes on with a durable topic from a position.
+        # Whether the peer continues a durable topic from a position.
         self.can_resume = True
-        # What the link is called at the peer, and the peer's address: as it was dialled, or as the peer says.
+        # The link's name at the peer, and the peer's address: as dialled, or as announced by the peer.
         self.link = b""
         self.hub = b""
         self.dialled: Endpoint | None = None
-        # Whether the peer has said so: then it is one hub among others.
+        # Whether the peer has announced its address: then it is a hub of a cluster.
         self.is_among = False
-        # Whether nothing that was sent here can be published any more, nor is on its way: another hub has said so.
+        # Whether another hub has confirmed that no message sent here is in flight any more, nor will be published.
         self.is_severed = False
-        # Whether that was a hub that orders messages by EQ.AFTER.
+        # Whether that hub orders messages by EQ.AFTER.
         self.is_severed_by_hub = False
 
     def send(self, frame: bytes) -> None:
-        """Queue a frame whose answer is entered in `in_flight`; it leaves at the end of this turn of the loop."""
+        """Queue a frame whose request is in `in_flight`; it is sent at the end of this turn of the loop."""
         if not self._out:
             self._loop.call_soon(self._write_out)
         self._out.append(frame)
@@ -101,14 +101,14 @@ class Connection(asyncio.Protocol):
         return ticket.future
 
     def tell(self, *words: bytes) -> None:
-        """Send a request whose answer does not matter."""
+        """Send a request whose reply is ignored."""
         self.in_flight.add(IGNORED)
         self.send(encode_request(*words))
 
     def measure(self, frame: bytes, answered: Answered) -> None:
-        """Send a request at once, behind all that waits to be sent, and take the time until its reply."""
+        """Send a request at once, behind all queued frames, and measure the time until its reply."""
         if self.lost.done():
-            # What was in flight has been failed already. Not from within the call: the caller may not be ready yet.
+            # Requests in flight have failed already. Not within this call: the caller may not be ready yet.
             self._loop.call_soon(answered, LOST, None)
             return
         transport = self._transport
@@ -121,14 +121,14 @@ class Connection(asyncio.Protocol):
         self._write_out()
 
     def expect(self, question: QueryRequest) -> None:
-        """The question is about to be submitted: remember who wants its answer."""
+        """The request is about to be submitted: register its callback."""
         self._questions.setdefault(question.key, deque()).append(question)
 
     def answer(self, push: Push) -> None:
-        """A push that answers the oldest question of its kind: later ones are about later messages, too."""
+        """A push that answers the oldest request of its kind: later requests cover later messages, too."""
         asked = self._questions.get((push[0], push[1]), deque())
         while asked and asked[0].is_over:
-            asked.popleft()  # The hub has refused it.
+            asked.popleft()  # The hub has rejected it.
         question = asked.popleft() if asked else None
         if not asked:
             self._questions.pop((push[0], push[1]), None)
@@ -142,17 +142,17 @@ class Connection(asyncio.Protocol):
 
     @property
     def was_answered(self) -> bool:
-        """Whether anything has come from the server."""
+        """Whether anything was received from the server."""
         return self._read_bytes > 0
 
     def abort(self, error: EquipoiseError) -> None:
-        """Give the connection up at once, unsent bytes included."""
+        """Close the connection at once, without sending queued bytes."""
         if self._transport is not None:
             self._transport.abort()
         self._lose(error)
 
     def close(self) -> None:
-        """Send what is queued, then close. `lost` tells when that is done."""
+        """Send queued frames, then close. `lost` is done after that."""
         self._write_out()
         if self._transport is not None:
             self._transport.close()
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         self._lose(DisconnectedError(str(exc) if exc else "closed by the server"))
 
     def _lose(self, error: EquipoiseError) -> None:
-        """The first reason counts: when we give up, that says more than what the transport then reports."""
+        """The first reason counts: after an abort it is more specific than the transport's."""
         if self.lost.done():
             return
         self.lost.set_result(error)

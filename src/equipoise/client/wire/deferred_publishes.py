@@ -1,9 +1,9 @@
 """Publishes to rate-limited topics, whose replies come later: see EQ.DEFER.
 
-A hub says of a publish that has to wait for tokens that its reply is deferred, under a number, and answers it in a push
-of that number. Meanwhile the connection answers other topics. Under way, the reply may even overtake that word.
+If a publish has to wait for tokens, the hub replies that its result is deferred, with a number, and sends the result in
+a push with that number. Meanwhile the connection serves other topics. The push may even overtake the reply.
 
-Always true: `counts` has, by topic, how many of its publishes have no reply yet.
+Always true: `counts` has, by topic, the number of publishes without a result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class DeferredPublishes:
     __slots__ = ("_barriers", "_early", "_settles", "counts")
 
     def __init__(self) -> None:
-        # By number: the topic, and what settles it.
+        # By number: the topic, and the callback for the result.
         self._settles: dict[int, tuple[bytes, Settle]] = {}
-        # Replies to what has not been said to be deferred yet.
+        # Results that arrived before their deferral.
         self._early: dict[int, object] = {}
         self._barriers: list[tuple[set[int], asyncio.Future[None]]] = []
         self.counts: dict[bytes, int] = {}
@@ -41,7 +41,7 @@ class DeferredPublishes:
         self.counts[topic] = self.counts.get(topic, 0) + 1
 
     def answer(self, number: int, reply: object) -> bytes | None:
-        """The reply has come; the topic, if the publish was waiting for it."""
+        """The result has arrived; return the topic, if the publish was waiting for it."""
         found = self._settles.pop(number, None)
         if found is None:
             self._early[number] = reply
@@ -58,7 +58,7 @@ class DeferredPublishes:
         return topic
 
     def answered(self) -> asyncio.Future[None]:
-        """Done when all that are deferred now have their replies, or never will."""
+        """Done when all publishes deferred at present have results, or never will."""
         future = asyncio.get_running_loop().create_future()
         self._barriers.append((set(self._settles), future))
         return future
@@ -71,7 +71,7 @@ class DeferredPublishes:
         self._barriers = [barrier for barrier in self._barriers if not barrier[1].done()]
 
     def fail(self, reason: Callable[[], object]) -> None:
-        """The connection is gone. `reason` makes the error of each."""
+        """The connection is lost. `reason` makes the error of each."""
         settles, self._settles = self._settles, {}
         self.counts.clear()
         for _, settle in settles.values():

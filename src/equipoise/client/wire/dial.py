@@ -1,8 +1,8 @@
 """Open a connection to a hub, detect a silent hub, and compute the delay of the next attempt.
 
-Dialling is TCP, TLS, then the handshake that logs in and names the client. A connection that is returned speaks RESP3
-and is logged in; one that fails on the way is closed. The random numbers of the back-off are the caller's, so that a
-simulation can replay them.
+Dialling is TCP, TLS, then the handshake that logs in and names the client. A returned connection uses RESP3 and is
+logged in; a failed one is closed. The random numbers of the back-off are an argument, so that a simulation can replay
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIBRARY = b"equipoise-py"
 
 @dataclass(frozen=True, slots=True)
 class ClientDialer:
-    """All that is needed to connect, the owner of the connection aside."""
+    """All that is needed to connect, except the owner of the connection."""
 
     url: BusUrl
     settings: ClientSettings
@@ -37,7 +37,7 @@ class ClientDialer:
     ) -> Connection:
         """Raises DisconnectedError if no server answers, PeerError if the server refuses.
 
-        `link` names all connections of one link, so that a hub can tell that one has taken another's place.
+        `link` names all connections of one link, so that a hub knows which connection replaces an earlier one.
         """
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, losses)
@@ -65,20 +65,20 @@ class ClientDialer:
         if self.settings.name:
             words += [b"SETNAME", self.settings.name.encode()]
         hello = connection.ask(*words)
-        # What a slow network still brings to the hub over a connection given up must not come after this.
+        # Messages that a slow network still delivers over an abandoned connection must not arrive after this.
         linked = connection.ask(b"EQ.LINK", connection.link, *([b"ROUTES"] if self.settings.routing else []))
-        # So that a topic above its rate does not hold up the replies to others. Older hubs do not know this.
+        # So that a topic above its rate limit does not delay replies for other topics. Older hubs do not know this.
         connection.tell(b"EQ.DEFER")
         if self.settings.group:
             connection.tell(b"EQ.CORRELATE", self.settings.group.encode())
-        # Redis before 7.2 does not know this and says so; it is for readers of CLIENT LIST.
+        # Redis before 7.2 rejects this, which has no effect; it is for CLIENT LIST.
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-NAME", LIBRARY)
         connection.tell(b"CLIENT", b"SETINFO", b"LIB-VER", __version__.encode())
-        # Not awaited where the handshake itself fails.
+        # Not awaited if the handshake itself fails.
         linked.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         try:
             await hello
-            # With its answer the hub has said which one it is. A plain Redis refuses, and is none.
+            # The reply has the address of the hub. A plain Redis rejects it.
             with suppress(RefusedError):
                 await linked
         except RefusedError as error:
@@ -91,7 +91,7 @@ class ClientDialer:
 
 
 def make_tls(url: BusUrl, settings: ClientSettings) -> ssl.SSLContext | None:
-    """None for a URL in the clear. Raises SettingsError if a file cannot be used."""
+    """None for a URL without TLS. Raises SettingsError if a file cannot be used."""
     if not url.is_tls:
         return None
     try:
@@ -113,7 +113,7 @@ def _explain(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-# What OpenSSL calls them (x509_vfy.h).
+# OpenSSL's codes (x509_vfy.h).
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _OTHER_NAMES = (62, 64)
 
@@ -128,10 +128,10 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> str:
 
 
 async def watch(connection: Connection, interval_s: float, unanswered_max: int) -> None:
-    """Return when the connection is lost; ping it meanwhile and give it up when it stays silent.
+    """Return when the connection is lost; ping it meanwhile and close it when it stays silent.
 
-    A host that vanished says nothing, and TCP takes a quarter of an hour to notice. Anything that comes in is an
-    answer: a peer busy with other things is not silent.
+    A vanished host sends nothing, and TCP takes a quarter of an hour to notice. Any received bytes count as a reply: a
+    busy peer is not silent.
     """
     unanswered = 0
     while not connection.lost.done():
@@ -147,10 +147,10 @@ async def watch(connection: Connection, interval_s: float, unanswered_max: int) 
 
 
 class Backoff:
-    """How long to wait before the next attempt to connect. `reset` after a connection that proved good.
+    """The delay before the next attempt to connect. Call `reset` after a connection that lasted.
 
     Delays double from the first to the longest. Each is drawn from the upper half of its range: enough spread that the
-    clients of a restarted hub do not come back in step, and never so short that an attempt is wasted.
+    clients of a restarted hub do not reconnect in step, and never too short to be useful.
     """
 
     __slots__ = ("_first_s", "_max_s", "_next_s", "_rng")

@@ -15,10 +15,10 @@ _DENIALS = {
 
 
 def make_refusal(text: str) -> RefusedError | UncertainError:
-    """The error for an error reply; its text is the peer's, then the next step if there is a known one."""
+    """The error for an error reply: the peer's text, then the next step if there is a known one."""
     code = text.partition(" ")[0]
     if code == "UNCERTAIN":
-        # The hub took the messages, and does not know what became of them.
+        # The hub has accepted the messages, and does not know their outcome.
         return UncertainError(text.partition(" ")[2])
     advice = _DENIALS.get(code)
     if advice is not None:
@@ -31,14 +31,14 @@ def is_unknown_command(error: RefusedError) -> bool:
 
 
 def explain_greeting(error: RefusedError) -> RefusedError:
-    """A refused HELLO, which means more than the peer's words say."""
+    """The error for a rejected HELLO, which is more specific than the peer's text."""
     if error.code == "NOPROTO" or is_unknown_command(error):
         return RefusedError(f"{error.text}; the server is too old: use an Equipoise hub, or Redis 6 or newer")
     return error
 
 
 def is_permanent(error: EquipoiseError) -> bool:
-    """Whether trying the same greeting again is pointless: a wrong secret, a peer of another kind."""
+    """Whether retrying the handshake is pointless: a wrong secret, a peer of another kind."""
     return isinstance(error, DeniedError) or (
         isinstance(error, RefusedError) and (error.code == "NOPROTO" or is_unknown_command(error))
     )

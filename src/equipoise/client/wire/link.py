@@ -1,17 +1,17 @@
 """Keep one connection to a hub: connect, detect its loss, reconnect if it is the link of the URL.
 
     open    ──lost──►  away  ──connected──►  open            the link of the URL: the base
-      └───────────────────┴──closed, or refused for good──►  over
+      └───────────────────┴──closed, or refused permanently──►  over
 
     new     ──connected──►  open  ──lost, closed──►  over     a link to a topic's home
       └──────────not connected─────────────────────►  over
 
-While the base is away, attempts follow one another with growing, jittered delays; each round tries every address in
-turn, starting after the one used last, then hubs that were heard of since. A refusal that waiting does not heal ends
-the base: its error goes to everything that waits, and to later calls. A home's link that is over is replaced by a
-new one when a topic goes there again; its topics fall back to the base meanwhile.
+While the base is away, attempts follow with growing, jittered delays; each round tries every address in turn, starting
+after the one used last, then hubs announced since. A permanent refusal ends the base: its error goes to all waiting
+calls, and to later ones. A home's link that has ended is replaced by a new one when a topic needs it again; its topics
+use the base meanwhile.
 
-A silent peer is noticed by pings. All time is the running loop's.
+Pings detect a silent peer. All time is the running loop's.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from equipoise.errors import BackloggedError, DisconnectedError, EquipoiseError,
 log = logging.getLogger("equipoise.client")
 
 CLIENT_BYTES = 16
-"""Of a link's name, what all links of a client have in common."""
+"""The common prefix of the names of a client's links."""
 
 
 class LinkOwner(SubscriptionOwner, Protocol):
-    """Decides what goes over which link."""
+    """Decides which link sends what."""
 
     losses: NowaitLosses
 
     def known_hubs(self) -> list[Endpoint]:
-        """Where to try when no address of the URL answers."""
+        """Addresses to try when no address of the URL replies."""
 
     def on_up(self, link: Link) -> None: ...
 
     def on_down(self, link: Link, unsent: list[Request]) -> None:
-        """The connection is lost; the base's will be made again. `unsent` was waiting for room."""
+        """The connection is lost; the base reconnects. `unsent` was waiting for room."""
 
     def on_over(self, link: Link, error: EquipoiseError | None) -> None:
-        """There will be no connection any more. None: its owner has closed it."""
+        """The link will not connect any more. None: its owner has closed it."""
 
 
 class Link:
-    """Owned by one bus. The base is opened, a home's link started; both are hung up once."""
+    """Owned by one bus. The base is opened, a home's link is started; both are closed once."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class Link:
         self._backoff = Backoff(settings.reconnect_first_s, settings.reconnect_max_s, rng)
         self._endpoints = dialer.url.endpoints if endpoint is None else (endpoint,)
         self._task: asyncio.Task[None] | None = None
-        # The connection that was hung up.
+        # The connection that is closing.
         self._left: Connection | None = None
-        # Where this link leads; None for the base, which leads wherever the URL does.
+        # The address of this link; None for the base, which uses those of the URL.
         self.endpoint = endpoint
-        # Under this name a hub knows which connection has taken another's place.
+        # The name by which a hub knows which connection replaces an earlier one.
         self.name = b""
         self.rename(client)
         self.outbox = Outbox(settings)
         self.subscriptions = LinkSubscriptions(owner)
-        # Straight through: this runs once per push.
+        # A direct reference: this runs once per push.
         self.on_push = self.subscriptions.on_push
 
     @property
@@ -89,9 +89,9 @@ class Link:
         return self.outbox.connection
 
     def rename(self, client: bytes = b"") -> None:
-        """A hub has learned that nothing comes under the former name any more.
+        """A hub has confirmed that no message will arrive under the former name any more.
 
-        All links of a client begin with its own name, by which hubs know it where arrivals are recorded.
+        All links of a client have its own name as prefix, by which hubs know it in recorded arrivals.
         """
         # Not guessable by default: a peer that knows a link's name could end its connection.
         name = self._rng.randbytes(16).hex().encode()
@@ -99,7 +99,7 @@ class Link:
         self.name = client + name[len(client) :]
 
     async def open(self) -> None:
-        """Connect the base for the first time. Raises what went wrong last if patience runs out."""
+        """Connect the base for the first time. Raises the last error if patience runs out."""
         loop = asyncio.get_running_loop()
         patient_until = loop.time() + self._settings.first_connect_timeout_s
         while True:
@@ -115,11 +115,11 @@ class Link:
         self._task = loop.create_task(self._keep(connection), name="equipoise-link")
 
     def start(self) -> None:
-        """Connect to a home, beside what else is going on."""
+        """Connect to a home, in a task of its own."""
         self._task = asyncio.get_running_loop().create_task(self._visit(), name="equipoise-link-home")
 
     def hang_up(self) -> list[asyncio.Future[object]]:
-        """Stop; what is still to end by itself. The owner has answered all that wait."""
+        """Stop; returns the tasks that are still ending. The owner has failed all waiting calls."""
         self._left = connection = self.outbox.connection
         self.outbox.detach()
         self.subscriptions.detach()
@@ -133,12 +133,12 @@ class Link:
         return ending
 
     def abort(self) -> None:
-        """Wait no longer for what is still to be sent."""
+        """Stop waiting for unsent frames."""
         if self._left is not None and not self._left.lost.done():
             self._left.abort(DisconnectedError("closed by its owner"))
 
     async def _keep(self, connection: Connection) -> None:
-        """The life of the base."""
+        """The task of the base."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -152,12 +152,12 @@ class Link:
             log.error("gave up reconnecting: %s", error)
             self._owner.on_over(self, error)
         except Exception as error:
-            # A mistake of ours: those who wait must not wait for ever.
+            # A bug: waiting calls must not wait for ever.
             log.exception("the link to the hub failed")
             self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
 
     async def _visit(self) -> None:
-        """The life of a home's link."""
+        """The task of a home's link."""
         (endpoint,) = self._endpoints
         try:
             connection = await self._dialer.dial(endpoint, self.name, self, self._owner.losses)
@@ -172,7 +172,7 @@ class Link:
             self._owner.on_over(self, EquipoiseError(f"the client failed: {error!r}; please report this"))
 
     async def _watch(self, connection: Connection) -> None:
-        """Return when the connection is lost, or given up."""
+        """Return when the connection is lost, or closed."""
         settings = self._settings
         await watch(connection, settings.ping_interval_s, settings.pings_unanswered_max)
 
@@ -187,7 +187,7 @@ class Link:
                 log.info("still disconnected: %s", error)
 
     async def _dial_round(self) -> Connection:
-        """Try every address once. Raises a refusal for good at once, else the last failure."""
+        """Try every address once. Raises a permanent refusal at once, else the last failure."""
         failure: EquipoiseError | None = None
         own = self._endpoints
         for endpoint in (*own, *(hub for hub in self._owner.known_hubs() if hub not in own)):
@@ -212,12 +212,12 @@ class Link:
     def _adopt(self, connection: Connection) -> None:
         if connection.lost.done():
             return
-        # Subscriptions first: who publishes to itself expects to hear it.
+        # Subscriptions first: a client that subscribes to its own topic expects its own messages.
         self.subscriptions.attach(connection)
         self.outbox.attach(connection)
         self._owner.on_up(self)
 
-    # What the connection tells.
+    # Events of the connection.
 
     def on_read(self, connection: Connection) -> None:
         if connection is self.outbox.connection:
@@ -235,10 +235,12 @@ class Link:
 class Outbox:
     """Admits requests to one link's connection: at most a window of them may be in flight.
 
-    Beyond the window a request waits its turn in order; a publish without receipt is refused at once. Nothing sent is
-    ever sent again: what was in flight when a connection is lost is uncertain and its publisher learns so. What had not
-    been sent goes back to its publisher. The waiting line needs no bound of its own: each place in it is a caller that
-    waits, or is counted by publishing.py.
+    Beyond the window a request waits its turn in order; a publish without receipt is rejected at once. A sent request
+    is
+    never resent here: when a connection is lost, the outcome of requests in flight is uncertain, and each publisher
+    gets
+    that error. Unsent requests return to their publishers. The queue needs no bound of its own: each entry is a waiting
+    caller, or is counted by publishing.py.
     """
 
     __slots__ = ("_bytes_max", "_messages_max", "_queue", "connection")
@@ -246,22 +248,22 @@ class Outbox:
     def __init__(self, settings: ClientSettings) -> None:
         self._messages_max = settings.in_flight_messages_max
         self._bytes_max = settings.in_flight_bytes_max
-        # A dict for its order, and for leaving it from anywhere.
+        # A dict, for its order and for removal at any place.
         self._queue: dict[Request, None] = {}
         self.connection: Connection | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything has no reply yet."""
+        """Whether a request has no reply yet."""
         if self.connection is None:
             return bool(self._queue)
         in_flight = self.connection.in_flight
         return bool(self._queue) or in_flight.messages > 0 or len(in_flight.deferred) > 0
 
     def put(self, request: Request) -> None:
-        """Send in turn. There has to be a connection."""
+        """Send in order. Needs a connection."""
         connection = self.connection
-        assert connection is not None, "only a link that is up is given anything"
+        assert connection is not None, "only a link that is up gets requests"
         if not self._queue and self._has_room(connection, request.size):
             connection.submit(request)
         else:
@@ -270,7 +272,7 @@ class Outbox:
     def put_nowait(self, frame: bytes, size: int) -> None:
         """Send at once. Raises BackloggedError if there is no room."""
         connection = self.connection
-        assert connection is not None, "only a link that is up is given anything"
+        assert connection is not None, "only a link that is up gets requests"
         if not self._has_room(connection, size) or self._queue:
             raise BackloggedError(
                 f"{connection.in_flight.messages} publishes ({connection.in_flight.bytes} bytes) have no receipt yet; "
@@ -280,20 +282,20 @@ class Outbox:
         connection.send(frame)
 
     def withdraw(self, request: Request) -> None:
-        """It is not awaited any more. What has been sent stays sent."""
+        """The caller stopped waiting. A sent request is not withdrawn."""
         self._queue.pop(request, None)
 
     def _has_room(self, connection: Connection, size: int) -> bool:
         in_flight = connection.in_flight
         return in_flight.messages < self._messages_max and in_flight.bytes + size <= self._bytes_max
 
-    # What the link tells.
+    # Events of the link.
 
     def attach(self, connection: Connection) -> None:
         self.connection = connection
 
     def detach(self) -> list[Request]:
-        """The connection is gone: what had not been sent, in order."""
+        """The connection is lost: return the unsent requests, in order."""
         self.connection = None
         return self.take_unsent()
 
@@ -302,7 +304,7 @@ class Outbox:
         return line
 
     def pump(self) -> None:
-        """Send from the line what the window has room for."""
+        """Send queued requests while the window has room."""
         connection = self.connection
         while self._queue and connection is not None:
             request = next(iter(self._queue))

@@ -9,8 +9,8 @@ from equipoise.client.routing.channel import PatternChannel, TopicChannel
 from equipoise.errors import RefusedError
 
 TOPIC, PATTERN, OWN, FILTERED = range(4)
-"""Kinds of subscription: all streams of a topic, those of all topics that match, some streams of a topic, what a filter
-matches of a topic."""
+"""Kinds of subscription: all streams of a topic, all topics that match a pattern, some streams of a topic, the messages
+of a topic that match a filter."""
 
 ChannelT = TypeVar("ChannelT", TopicChannel, PatternChannel)
 
@@ -19,10 +19,10 @@ class SubscriptionTable(Protocol):
     """The subscriptions over one link."""
 
     def leave(self, subscription: AnySubscription) -> None:
-        """End it. Does nothing if it is over."""
+        """End it. Without effect if it has ended."""
 
     def ask_cover(self, subscription: AnySubscription) -> None:
-        """Have the hub say how far the streams are, if it has confirmed the subscription."""
+        """Request the positions of the streams from the hub, if it has confirmed the subscription."""
 
 
 class LinkSubscription(Generic[ChannelT]):
@@ -39,15 +39,15 @@ class LinkSubscription(Generic[ChannelT]):
         self.is_own = kind == OWN
         # Of some streams: all but these; None: those that the hub numbers, and those that begin later.
         self.elsewhere = None if elsewhere is None else set(elsewhere)
-        # The streams that the hub leaves out: those of the above that it knew.
+        # The streams that the hub omits: those of the above that it knew.
         self.left_out: set[bytes] = set()
-        # Of one by filter that a hub has sent here: what the request says of it, until it has been sent.
+        # Of one by filter that a hub has assigned here: the data for the request, until it is sent.
         self.migration: tuple[bytes, ...] = ()
         self.is_live = False
 
     @property
     def has_lanes(self) -> bool:
-        """Whether the topic has had streams beside its trunk."""
+        """Whether the topic has had lanes."""
         channel = self.channel
         return isinstance(channel, TopicChannel) and len(channel.merge.streams) > 1
 
@@ -58,13 +58,13 @@ class LinkSubscription(Generic[ChannelT]):
         self.table.ask_cover(self)
 
     def include(self, stream: bytes) -> None:
-        """The hub leaves the stream out no longer."""
+        """The hub does not omit the stream any more."""
         self.left_out.discard(stream)
         if self.elsewhere is not None:
             self.elsewhere.discard(stream)
 
 
-# Of either kind of channel: where only the name and the state matter.
+# Of either kind of channel, for code that needs only the name and the state.
 AnySubscription = LinkSubscription[Any]
 TopicSubscription = LinkSubscription[TopicChannel]
 
@@ -84,7 +84,7 @@ class SubscribeRequest:
 
 
 def seek(channel: TopicChannel) -> None:
-    """If the channel waits for a position, ask how far its streams are, of which a filter may match nothing."""
+    """If the channel waits for a position, request those of its streams: a filter may match no message of them."""
     if channel.where and channel.merge.awaits is not None:
         for source in list(channel.merge.sources):
             if isinstance(source, LinkSubscription):
@@ -92,4 +92,4 @@ def seek(channel: TopicChannel) -> None:
 
 
 def ignore_refusal(error: RefusedError) -> None:
-    """A peer that refuses to unsubscribe goes on sending; what comes then belongs to no subscription and is dropped."""
+    """A peer that refuses to unsubscribe continues to send; such messages belong to no subscription and are dropped."""

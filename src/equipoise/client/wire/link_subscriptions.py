@@ -1,11 +1,11 @@
 """Keep the subscriptions of one link equal at the client and at its hub.
 
-Names are subscribed one by one, so that a refusal concerns one name. A name is asked for when it is first wanted here
-and again on every new connection; a peer that does not know positions is asked in plain Redis words instead. What
-follows when a name is refused or revoked is decided in channels.py, which also decides what is wanted over which link.
+Names are subscribed one by one, so that a refusal concerns one name. A name is requested when it is first used here and
+again on every new connection; a peer without positions gets Redis's own commands instead. channels.py decides what
+follows when a name is refused or revoked, and which link has which name.
 
-Always true: a subscription is in the table of its kind exactly while it is wanted over this link. The order of requests
-is the order in which names were first wanted.
+Always true: a subscription is in the table of its kind exactly while this link is to have it. The order of requests is
+the order in which names were added.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ _SUBSCRIBE = (b"subscribe", b"psubscribe", b"own", b"fsubscribe")
 _UNSUBSCRIBE = (b"unsubscribe", b"punsubscribe", b"notown", b"funsubscribe")
 _POSITIONED = b"eq."
 _PING = encode_request(b"PING")
-_LATE = "TRYAGAIN this hub could not carry out the command"  # It is asked again.
+_LATE = "TRYAGAIN this hub could not carry out the command"  # The request is repeated.
 
 
 class SubscriptionOwner(Protocol):
-    """Decides what is subscribed where."""
+    """Decides which link subscribes to what."""
 
     def on_refused(self, subscription: AnySubscription, error: RefusedError | None) -> None:
-        """The hub does not serve the name; None: it has served it, and does so no longer."""
+        """The hub refuses the name; None: it has served it, and revokes it."""
 
     def on_seat(self, push: Push) -> None: ...
     def on_durable(self, version: int) -> None: ...
     def on_home(self, push: Push) -> None:
-        """A hub says where a topic lives."""
+        """A hub announces the homes of a topic."""
 
     def on_edge(self, channel: TopicChannel, words: Push) -> None:
-        """A hub says at which edge a subscription by filter is to be: version, address, session, total."""
+        """A hub assigns a subscription by filter to an edge: version, address, session, total."""
 
     def on_deferred(self, connection: Connection, topic: bytes, ahead: int) -> None:
-        """A publish to the topic waits at the hub; `ahead` of them may."""
+        """A publish to the topic waits at the hub; up to `ahead` may."""
 
     def on_deferred_reply(self, topic: bytes) -> None:
-        """One of them is answered."""
+        """One of them has its result."""
 
 
 class LinkSubscriptions:
@@ -108,13 +108,13 @@ class LinkSubscriptions:
         for verb in _UNSUBSCRIBE:
             self._handlers[verb] = self._handlers[_POSITIONED + verb] = self._on_unsubscribed
 
-    # What is wanted.
+    # Subscriptions.
 
     def __len__(self) -> int:
         return sum(map(len, self._tables))
 
     def want_pattern(self, channel: PatternChannel) -> LinkSubscription[PatternChannel]:
-        """The subscription to this pattern, made if need be."""
+        """The subscription to this pattern, created if necessary."""
         known = self._patterns.get(channel.name)
         if known is None:
             known = self._patterns[channel.name] = LinkSubscription(self, channel, PATTERN)
@@ -124,27 +124,27 @@ class LinkSubscriptions:
     def want(
         self, channel: TopicChannel, *, is_own: bool = False, elsewhere: Iterable[bytes] | None = None
     ) -> TopicSubscription:
-        """The subscription to this topic, made if need be. The caller tells the channel before anything can come."""
+        """The subscription to this topic, created if necessary. The caller informs the channel first."""
         kind = FILTERED if channel.where else OWN if is_own else TOPIC
         known = self._tables[kind].get(channel.wire_name)
         if known is None:
             known = self._tables[kind][channel.wire_name] = LinkSubscription(self, channel, kind, elsewhere)
         elif not channel.migration:
             return known
-        # One that is sent back before it has left asks again: the session waits for it.
+        # One that returns before its end was sent requests again: the session waits for it.
         known.migration, channel.migration = channel.migration, ()
         self._subscribe_now(known)
         return known
 
     def leave(self, subscription: AnySubscription) -> None:
-        """End it. Does nothing if it is over."""
+        """End it. Without effect if it has ended."""
         if self._is_current(subscription):
             self._drop(subscription)
             if self._connection is not None:
                 self._request(self._connection, _UNSUBSCRIBE[subscription.kind], subscription, ignore_refusal)
 
     def ask_cover(self, subscription: TopicSubscription) -> None:
-        """Have the hub say how far the streams are, if it has confirmed the subscription."""
+        """Request the positions of the streams from the hub, if it has confirmed the subscription."""
         if subscription.is_live and self._connection is not None:
             self._connection.tell(b"EQ.COVER", subscription.channel.wire_name)
 
@@ -157,7 +157,7 @@ class LinkSubscriptions:
     def _all(self) -> list[AnySubscription]:
         return [subscription for table in self._tables for subscription in table.values()]
 
-    # The connection under them.
+    # The connection.
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
@@ -179,8 +179,8 @@ class LinkSubscriptions:
 
         self._request(connection, _SUBSCRIBE[subscription.kind], subscription, refuse)
         if subscription.kind != PATTERN and (connection.is_among or subscription.has_lanes):
-            # Behind its answer the hub names the topic's streams; the answer to a ping says that it has named them all.
-            # Lanes that have ended are not among them; and later subscriptions at other hubs may learn of more.
+            # After its reply the hub lists the topic's streams; the reply to a ping shows that the list is complete.
+            # Ended lanes are not listed; and later subscriptions at other hubs may list more.
             connection.submit(SyncRequest(_PING, lambda: self._on_greeted(subscription)))
 
     def _request(
@@ -195,7 +195,7 @@ class LinkSubscriptions:
             words += [b"ELSEWHERE", *sorted(subscription.elsewhere)]
         if verb == _SUBSCRIBE[FILTERED]:
             words += [subscription.channel.name, subscription.channel.where, *subscription.migration]
-            # Once: who comes back is not one more.
+            # Once: a repeated request is not counted again.
             subscription.migration = ()
         if connection.has_positions or subscription.kind == FILTERED:
             verb = _POSITIONED + verb
@@ -232,7 +232,7 @@ class LinkSubscriptions:
             subscription.channel.merge.greeted(subscription)
 
     def _drop(self, subscription: AnySubscription) -> None:
-        """Nothing comes under this name any more."""
+        """No messages arrive under this name any more."""
         del self._tables[subscription.kind][subscription.channel.wire_name]
         subscription.is_live = False
 
@@ -247,13 +247,13 @@ class LinkSubscriptions:
         return found
 
     def _concerned(self, topic: bytes, stream: bytes) -> list[TopicSubscription]:
-        """The same, and those by filters: what a push is for that says how a stream comes and goes."""
+        """The same with those by filters: for pushes about the beginning and the end of streams."""
         filtered = [
             found for found in self._filtered.values() if found.is_live and found.channel.name == topic
         ]
         return [*self._live(topic, stream), *filtered]
 
-    # What the peer pushes.
+    # Pushes.
 
     def on_push(self, connection: Connection, push: Push) -> None:
         handler = self._handlers.get(push[0])
@@ -264,7 +264,7 @@ class LinkSubscriptions:
                 raise ProtocolError(f"a malformed push: {push[:4]!r}") from error
 
     def _on_message(self, connection: Connection, push: Push) -> None:
-        # Spelled out: this runs once per push.
+        # Written out: this runs once per push.
         topic: bytes = push[1]
         subscription = self._topics.get(topic)
         if subscription is not None and subscription.is_live:
@@ -278,7 +278,7 @@ class LinkSubscriptions:
             subscription.channel.merge.receive(subscription, push[2], push[3], push[4], push[5:])
 
     def _on_filtered(self, number: bytes, stream: bytes, words: Push) -> None:
-        """What a filter matches of some positions: each message with its own."""
+        """The messages of a span that a filter matches, each with its position."""
         subscription = self._filtered.get(number)
         if subscription is not None and subscription.is_live:
             epoch, first, count = words[:3]
@@ -292,10 +292,10 @@ class LinkSubscriptions:
             self._owner.on_edge(subscription.channel, push[2:6])
 
     def _begin(self, topic: bytes, stream: bytes, epoch: int, n: int) -> None:
-        """The hub brings a stream from a position on."""
+        """The hub sends the stream from a position on."""
         part = self._owns.get(topic)
         if part is not None and stream in part.left_out and not self._concerned(topic, stream):
-            # It would not say so of one that it leaves out to all of them: this is the next of that name.
+            # Not sent for a stream that the hub omits for all: this is the next lane of that name.
             part.include(stream)
         for subscription in self._concerned(topic, stream):
             subscription.channel.merge.begin(subscription, stream, epoch, n)
@@ -308,7 +308,7 @@ class LinkSubscriptions:
         topic, stream, epoch, n = push[1:5]
         part = self._owns.get(topic)
         if part is not None:
-            # A subscription that left it out learns only that its hub is dead; the next of that name is left out
+            # A subscription that omitted it learns only that its hub is dead; the next lane of that name is omitted
             # nowhere.
             part.include(stream)
         for subscription in self._concerned(topic, stream):
@@ -336,7 +336,7 @@ class LinkSubscriptions:
             subscription.channel.lose(push[2])
 
     def _on_here(self, connection: Connection, push: Push) -> None:
-        """The peer is one hub among others, known to them by this address; none: it does not know it yet."""
+        """The peer is a hub of a cluster, with this address; none: it does not know the address yet."""
         if push[1] is not None:
             connection.hub = bytes(push[1])
         connection.is_among = True
@@ -392,7 +392,7 @@ class LinkSubscriptions:
         verb, name = push[0], push[1]
         if connection.in_flight.confirm(verb, name) is not None:
             return
-        # Not asked for: the hub has revoked the subscription.
+        # Not requested: the hub has revoked the subscription.
         subscription = self._tables[_UNSUBSCRIBE.index(verb.removeprefix(_POSITIONED))].get(name)
         if subscription is not None:
             self._drop(subscription)

@@ -1,7 +1,7 @@
 """The links of one bus: the base link, and one link per hub that is the home of a topic in use.
 
-A link to a home is made when a topic is to go there, and closed when nothing uses it. An address that did not
-answer, or whose link was lost, is not tried again before a while has passed, which grows.
+A link to a home is opened when a topic needs it, and closed when no topic uses it. An address that did not respond, or
+whose link was lost, is not tried again before a delay, which grows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from equipoise.client.wire.dial import Backoff, ClientDialer
 from equipoise.client.wire.link import CLIENT_BYTES, Link, LinkOwner
 
 KNOWN_MAX = 16
-"""Hubs remembered for when none of the URL answers."""
+"""Hubs kept for the case that no address of the URL responds."""
 
 
 class Links:
@@ -27,11 +27,11 @@ class Links:
         self._settings = dialer.settings
         self.base = Link(dialer, owner, rng)
         self._homes: dict[Endpoint, Link] = {}
-        # Addresses that did not answer, or were lost: how long to wait, and until when.
+        # Addresses that did not respond, or were lost: the delay, and its end.
         self._backoffs: dict[Endpoint, tuple[Backoff, float]] = {}
-        # Hubs that were heard of, the latest last.
+        # Announced hubs, the latest last.
         self._known: dict[Endpoint, None] = {}
-        # Links that were hung up and may still have something to send.
+        # Closed links that may still have frames to send.
         self._leaving: set[Link] = set()
 
     @property
@@ -48,7 +48,7 @@ class Links:
             del self._known[next(iter(self._known))]
 
     def at(self, endpoint: Endpoint, in_use: set[Link]) -> Link | None:
-        """The link that leads there, if it is up; else one is made, if it may be."""
+        """The link to this address, if it is up; else one is opened, if that is allowed."""
         connection = self.base.connection
         if connection is not None and connection.hub == str(endpoint).encode():
             return self.base
@@ -70,7 +70,7 @@ class Links:
                 self.remember(hub)
 
     def on_over(self, link: Link) -> None:
-        """A home's link is over: do not go there for a while."""
+        """A home's link has ended: do not use the address for a while."""
         endpoint = link.endpoint
         if endpoint is None or self._homes.get(endpoint) is not link:
             return
@@ -84,9 +84,9 @@ class Links:
             del self._backoffs[next(iter(self._backoffs))]
 
     def close_idle(self, in_use: set[Link]) -> bool:
-        """Close one link that nothing uses; whether there was one. `in_use` has those that something is aimed at."""
+        """Close one unused link; return whether there was one. `in_use`: addresses that topics use."""
         for endpoint, link in self._homes.items():
-            # Requests may be in flight on a link that nothing is aimed at any more.
+            # Requests may be in flight on a link that no topic uses any more.
             is_idle = not len(link.subscriptions) and link not in in_use and not link.outbox.is_busy
             if is_idle and link.connection is not None:
                 del self._homes[endpoint]
@@ -100,7 +100,7 @@ class Links:
         self._homes.clear()
 
     async def close(self) -> None:
-        """End all, within the close time-out at most."""
+        """Close all, within the close time-out."""
         ending = [one for link in self.all for one in link.hang_up()]
         try:
             if ending:

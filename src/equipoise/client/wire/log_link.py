@@ -1,7 +1,7 @@
 """Requests about logs, over a separate connection to any hub, opened on demand and reopened after a loss.
 
-Each hub passes a request on to the owner of the log. A read may wait there for seconds, and holds up what is asked
-behind it, so it does not share a connection with what must not wait.
+Each hub forwards a request to the owner of the log. A read may wait there for seconds, and delays the requests behind
+it, so it has a connection of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LogLink"]
 
 
 class LogLink:
-    """Owned by a durable subscription, or by the bus. Any task may ask."""
+    """Owned by a durable subscription, or by the bus. Any task may send requests."""
 
     def __init__(
         self, dialer: ClientDialer, known_hubs: Callable[[], list[Endpoint]], rng: random.Random
@@ -57,11 +57,11 @@ class LogLink:
             return self._connection
 
     async def _dial(self) -> Connection:
-        """Try every address once. Raises a refusal for good at once, else the last failure."""
+        """Try every address once. Raises a permanent refusal at once, else the last failure."""
         failure: EquipoiseError | None = None
         own = self._endpoints
         for endpoint in (*own, *(hub for hub in self._known_hubs() if hub not in own)):
-            # A name that no hub has heard of: nothing that was asked before can come under it.
+            # A new name, unknown to hubs: no earlier request can arrive under it.
             name = self._rng.randbytes(16).hex().encode()
             try:
                 connection = await self._dialer.dial(endpoint, name, self, NowaitLosses())
@@ -79,7 +79,7 @@ class LogLink:
         raise failure
 
     def drop(self) -> None:
-        """Give the connection up: the next request makes another."""
+        """Close the connection: the next request opens another."""
         connection, self._connection = self._connection, None
         if connection is not None and not connection.lost.done():
             connection.abort(DisconnectedError("given up by its owner"))
@@ -88,10 +88,10 @@ class LogLink:
         self._is_closed = True
         self.drop()
 
-    # What the connection tells.
+    # Events of the connection.
 
     def on_push(self, connection: Connection, push: Push) -> None:
-        """Routes, which do not matter here: any hub passes requests on."""
+        """Routes are irrelevant here: any hub forwards requests."""
 
     def on_read(self, connection: Connection) -> None: ...
 

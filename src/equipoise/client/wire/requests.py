@@ -2,14 +2,14 @@
 
 A request has one reply, or fails with its connection. Its class decides what the outcome completes: a future, the next
 flush, or a callback that waits for a later push. A hub may defer the reply to a publish (`deferred_publishes`): then
-the next requests are answered first.
+the next requests get their replies first.
 
-A connection answers in order. Most requests get one reply; a subscription request gets one push instead, or an error as
+A connection replies in order. Most requests get one reply; a subscription request gets one push instead, or an error as
 a reply. So one queue serves both: a reply belongs to its head, and so does the push that confirms a subscription.
 
-A probe measures a round trip on a connection that carries other things too. It counts only if the question waited
-behind nothing of our own: nothing unsent before it, little that is without an ack, little that came in before the
-answer. What else delays it is left to the filter of the estimator.
+A probe measures a round trip on a connection with other traffic. It counts only if the request waited behind no own
+traffic: no unsent bytes before it, few bytes without an ack, and few received before the reply. The filter of the
+estimator handles other delays.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ from equipoise.errors import EquipoiseError, ProtocolError, RefusedError, Uncert
 __all__ = []
 
 AHEAD_BYTES_MAX = 14_600
-"""Publishes that may be under way before a probe: ten segments, which leave at once on every connection (RFC 6928)."""
+"""Bytes of publishes that may be in flight before a probe: ten segments, which every connection sends at once
+(RFC 6928).
+"""
 BEHIND_BYTES_MAX = 65_536
-"""What may come in before the answer: more has kept the line busy, or this program."""
+"""Bytes that may arrive before the reply: more would keep the line, or this program, busy."""
 
 
 class Lost:
-    """In place of an answer: the connection was lost before it came."""
+    """In place of a reply: the connection was lost before it."""
 
 
 LOST = Lost()
 
-# With the answer, which is a RefusedError if it is a refusal, or LOST; and the round trip, None if that does not count.
+# Called with the reply, which may be a RefusedError or LOST; and the round trip, None if that does not count.
 Answered = Callable[[object, float | None], None]
 
 
@@ -44,13 +46,13 @@ class ProbedConnection(Protocol):
     """A connection to a peer that may know its coordinate."""
 
     def measure(self, frame: bytes, answered: Answered) -> None:
-        """Send a request at once and take the time until its reply."""
+        """Send a request at once and measure the time until its reply."""
 
     def close(self) -> None: ...
 
 
 class Probe:
-    """A request whose round trip matters more than its answer. No flush waits for it."""
+    """A request whose round trip is measured. No flush waits for it."""
 
     __slots__ = ("_answered", "_began_at", "_clock", "_is_clear", "_read_bytes")
 
@@ -62,7 +64,7 @@ class Probe:
         self._read_bytes: Callable[[], int] = int
 
     def begin(self, read_bytes: Callable[[], int], *, is_clear: bool) -> None:
-        """It is about to leave. `read_bytes`: what has come in so far on its connection, ever."""
+        """It is about to be sent. `read_bytes`: all bytes received so far on its connection."""
         before = read_bytes()
         self._read_bytes = lambda: read_bytes() - before
         self._is_clear = is_clear
@@ -79,7 +81,7 @@ class Probe:
 
 
 Push: TypeAlias = list[Any]
-"""A push as hiredis parses it: its kind, then what wire.md says. Each handler names the types of its elements."""
+"""A push as parsed by hiredis: its kind, then the elements of wire.md. Each handler names their types."""
 
 
 class NowaitLosses:
@@ -104,7 +106,7 @@ class NowaitLosses:
 
 
 class Request:
-    """A request with one reply: a publish with its size, or anything else with size 0."""
+    """A request with one reply: a publish with its size, or another request with size 0."""
 
     __slots__ = ("frame", "is_sent", "publisher", "size")
 
@@ -112,41 +114,41 @@ class Request:
         self.frame = frame
         self.size = size
         self.is_sent = False
-        # What sends it again if its connection is lost before it is sent; None: it need not be sent then.
+        # Resends it if its connection is lost before it is sent; None: it is dropped then.
         self.publisher: object = None
 
     @property
     def is_over(self) -> bool:
-        """Whether the answer is not wanted any more: then it need not be sent."""
+        """Whether no caller needs the reply any more: then it need not be sent."""
         return False
 
     def stand_still(self) -> None:
-        """Its topic is above its rate: that takes nothing of the time which the caller has for it."""
+        """Its topic is above its rate limit: the caller's time-out is paused."""
 
     def go_on(self) -> None:
-        """It is sent, or its topic is within its rate again."""
+        """It is sent, or its topic is within its rate limit again."""
 
     def settle(self, reply: object) -> None:
-        raise AssertionError("one of the kinds below")
+        raise AssertionError("a subclass implements this")
 
     def fail(self, error: EquipoiseError) -> None:
-        raise AssertionError("one of the kinds below")
+        raise AssertionError("a subclass implements this")
 
 
 class Ticket(Request):
-    """A request whose answer is awaited. `clock` runs while the caller waits, if its time is limited."""
+    """A request whose reply is awaited. `clock` runs while the caller waits, if its time is limited."""
 
     __slots__ = ("_left_s", "clock", "future")
 
     def __init__(self, frame: bytes, size: int, future: asyncio.Future[object]) -> None:
-        # All in one place: this is made for every message with a receipt.
+        # All in one object: it is created for every message with a receipt.
         self.frame = frame
         self.size = size
         self.is_sent = False
         self.publisher = None
         self.future = future
         self.clock: asyncio.Timeout | None = None
-        # What the caller waits on when the clock goes on; None while it runs.
+        # The caller waits for this until the clock continues; None while it runs.
         self._left_s: float | None = None
 
     @property
@@ -180,7 +182,7 @@ class Ticket(Request):
 
 
 class NowaitTicket(Request):
-    """A publish without receipt that had to wait before it could be sent."""
+    """A publish without receipt that had to wait before it was sent."""
 
     __slots__ = ("_losses",)
 
@@ -197,7 +199,7 @@ class NowaitTicket(Request):
 
 
 class SyncRequest(Request):
-    """A request whose reply says only that all before it have come. Without a reply nothing is called."""
+    """A request whose reply only shows that all before it have replies. Without a reply there is no callback."""
 
     __slots__ = ("_answered",)
 
@@ -213,9 +215,9 @@ class SyncRequest(Request):
 
 
 class QueryRequest(Request):
-    """A request that a hub acknowledges at once, and answers with a push later: `key` is how that begins.
+    """A request that a hub acknowledges at once, and answers with a push later: `key` is the beginning of the push.
 
-    `answered` is called once: with the push, or with None if the hub refuses the question or its connection is lost.
+    `answered` is called once: with the push, or with None if the hub rejects the request or its connection is lost.
     """
 
     __slots__ = ("_answered", "_is_answered", "key")
@@ -246,7 +248,7 @@ class QueryRequest(Request):
 
 
 class NameRequest(Protocol):
-    """A subscription request. Confirmed by a push, refused by a reply."""
+    """A subscription request. Confirmed by a push, rejected by a reply."""
 
     @property
     def verb(self) -> bytes:
@@ -259,7 +261,7 @@ class NameRequest(Protocol):
 
 
 class _Ignored:
-    """The answer does not matter: a ping."""
+    """A request whose reply is ignored: a ping."""
 
 
 IGNORED = _Ignored()
@@ -268,17 +270,17 @@ _Entry: TypeAlias = int | Request | NameRequest | Probe | _Ignored
 
 
 class InFlight:
-    """What one connection has no answer to yet. `messages` and `bytes` are those of the publishes in it."""
+    """The requests without a reply on one connection. `messages` and `bytes` are those of its publishes."""
 
     __slots__ = ("_entries", "_losses", "bytes", "deferred", "messages")
 
     def __init__(self, losses: NowaitLosses) -> None:
-        # A bare int is a publish without receipt, and its size: nothing else need be kept.
+        # A bare int is a publish without receipt, and its size: no other state is needed.
         self._entries: deque[_Entry] = deque()
         self._losses = losses
         self.messages = 0
         self.bytes = 0
-        # Publishes that are answered later, and not counted above.
+        # Publishes with deferred replies, not counted above.
         self.deferred = DeferredPublishes()
 
     def add_nowait(self, size: int) -> None:
@@ -295,7 +297,7 @@ class InFlight:
         self._entries.append(entry)
 
     def reply(self, reply: object) -> None:
-        """Raises ProtocolError if nothing can have asked for it."""
+        """Raises ProtocolError if no request is waiting for it."""
         if not self._entries:
             raise ProtocolError("a reply came without a request")
         entry = self._entries.popleft()
@@ -316,7 +318,7 @@ class InFlight:
             entry.refuse(reply)
 
     def defer(self, number: int, topic: bytes) -> None:
-        """The next in line, a publish, is answered later. Raises ProtocolError if it is something else."""
+        """The first request, a publish, gets its reply later. Raises ProtocolError if it is not a publish."""
         entry = self._entries.popleft() if self._entries else None
         if isinstance(entry, int):
             self.bytes -= entry
@@ -334,7 +336,7 @@ class InFlight:
             self._losses.add(reply)
 
     def confirm(self, verb: bytes, name: object) -> NameRequest | None:
-        """The request that this push confirms, now off the queue; None if the peer pushed it by itself."""
+        """The request that this push confirms, removed from the queue; None if the peer pushed it by itself."""
         head = self._entries[0] if self._entries else None
         if head is None or isinstance(head, int | Request | Probe | _Ignored):
             return None
@@ -344,7 +346,7 @@ class InFlight:
         return head
 
     def fail(self, reason: str) -> None:
-        """The connection is gone: every message under way is uncertain."""
+        """The connection is lost: the outcome of every message in flight is uncertain."""
         entries, self._entries = self._entries, deque()
         self.messages = self.bytes = 0
         nowait = 0

@@ -297,6 +297,11 @@ class Lanes:
             topic.renew()
         self._cluster.tags.moved(topic)
 
+    def unfollowed(self, lane: Lane) -> None:
+        """No client here needs the lane any more: if it is over, its hub may send no end."""
+        if lane.facts.is_over and lane.stream is not None and not lane.stream.will_end:
+            self._remove(lane, 0, 0)
+
     # Frames.
 
     def receive_settled(self, hub: str, version: int) -> None:
@@ -313,7 +318,7 @@ class Lanes:
                 self._cluster.position_queries.lane_over(name, hub)
                 lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
                 # A followed lane with pending messages is removed when its end, which is behind them, is delivered.
-                if lane is not None and not (lane.stream is not None and lane.stream.pending):
+                if lane is not None and not (lane.stream is not None and lane.stream.will_end):
                     self._remove(lane, 0, 0)
                 if not known:
                     del self.known[name]

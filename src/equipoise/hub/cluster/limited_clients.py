@@ -268,6 +268,7 @@ class LimitedClients:
     def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
         limit.refused += count
         self.refused += count
+        self._core.metering.refused(topic)
         name = topic.name.decode("utf-8", "backslashreplace")
         text = f"LIMITED {name} admits {limit.envelope.text}: try again in {limit.retry_ms(wait_ns)} ms"
         return self._core.refuse(text)

@@ -119,9 +119,8 @@ class LogGiving:
             return
         now = self._cluster.core.now()
         due = [key for key, peer in self._requests.items() if self._is_next_home(key, peer)]
-        due += [
-            key for key, (_, since) in self._offered.items() if since <= now and key not in self._requests
-        ]
+        # Also a log that another hub than its next home has requested, by an older or a newer plan.
+        due += [key for key, (_, since) in self._offered.items() if since <= now]
         for key in due:
             if len(self._slots) >= SEALED_MAX:
                 return

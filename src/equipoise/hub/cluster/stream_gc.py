@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.streams import State
 from equipoise.hub.data.turns import LongWork
@@ -34,6 +35,7 @@ class _Interests(Protocol):
 class _Lanes(Protocol):
     def settle(self) -> None: ...
     def tidy(self, topic: Topic) -> None: ...
+    def unfollowed(self, lane: Lane) -> None: ...
 
 
 class _Subscriptions(Protocol):
@@ -115,6 +117,8 @@ class StreamGc:
             if not stream.is_wanted:
                 cluster.failover.report(stream)
                 cluster.merging.unfollow(stream)
+                if isinstance(topic, Lane):
+                    cluster.lanes.unfollowed(topic)
         if not topic.lane:
             cluster.interests.review(topic)
             cluster.lanes.tidy(topic)

@@ -118,6 +118,7 @@ class TopicLimit:
         "owed_after",
         "queue",
         "refused",
+        "refused_before",
         "remainders",
         "remote_share",
         "reserve",
@@ -177,6 +178,8 @@ class TopicLimit:
         self.ack_ns = 0
         self._admitted = 0
         self.refused = 0
+        # The same at the start of the window of telemetry.
+        self.refused_before = 0
         # Commands of this hub's clients that were admitted after waiting; the sum and the maximum of their waits.
         self.delayed = 0
         self.delay_ns = 0
@@ -353,19 +356,24 @@ class LimitWindow(NamedTuple):
     # The longest wait of a message of this hub's clients.
     throttle_us: int
     # If the hub numbers a stream of the topic: the most tokens that were missing from a full bucket, plus waiting
-    # messages; and the messages that wait at the end of the window.
+    # messages.
     drained: int
+    # Messages that wait at the end of the window: of streams numbered here, and of this hub's clients.
     waiting: int
+    # Messages of this hub's clients that were rejected.
+    refused: int
 
 
 def limit_window(streams: Sequence[LimitedStream]) -> LimitWindow:
     """The window of a limited topic and its lanes; begins the next window."""
     limits = [(stream, stream.limit) for stream in streams if stream.limit is not None]
-    waited_ns, drained = 0, 0
+    waited_ns = drained = refused = 0
     for stream, limit in limits:
         waited_ns, limit.waited_ns = max(waited_ns, limit.waited_ns), 0
+        refused, limit.refused_before = refused + limit.refused - limit.refused_before, limit.refused
         missing = limit.drained()
         drained += missing if stream.is_home else 0
     is_numbering = any(stream.is_home for stream, _ in limits)
-    waiting = waiting_messages(streams) if is_numbering else 0
-    return LimitWindow(waited_ns // 1_000, -(-drained // TOKEN) + waiting, waiting)
+    waiting = waiting_messages(streams)
+    drained = -(-drained // TOKEN) + waiting if is_numbering else 0
+    return LimitWindow(waited_ns // 1_000, drained, waiting, refused)

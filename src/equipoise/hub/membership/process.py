@@ -21,7 +21,7 @@ from equipoise.hub.shell.server import Hub
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.bookie_pool import BookieAccess
 from equipoise.ledger_client.ledgers import BookieLedgers
-from equipoise.model.address import check_tellable, split_address
+from equipoise.model.address import check_advertisable, split_address
 from equipoise.processes import is_process_gone, process_identity
 from equipoise.store.contract import Store, StoreSettings
 from equipoise.store.records.hubs import HubsStore
@@ -167,7 +167,7 @@ def check_reachable(settings: HubSettings) -> None:
         host, port = split_address(advertise) or ("", 0)
         if not port:
             raise SettingsError(f"--advertise {advertise}: give HOST:PORT, such as hub-1.example:6399")
-    check_tellable(host, who="hub", option="--advertise HOST:PORT")
+    check_advertisable(host, who="hub", option="--advertise HOST:PORT")
 
 
 def read_login(settings: MembershipSettings) -> Login:

@@ -134,6 +134,12 @@ class TelemetryRecorder:
         if meter is not None:
             meter.is_noted = True
 
+    def refused(self, topic: Topic) -> None:
+        """A client's message was rejected because of the topic's rate limit: the topic has a record of this window."""
+        meter = self.touch(topic)
+        if meter is not None:
+            meter.is_noted = True
+
     # --- windows
 
     def _probe(self) -> None:

@@ -371,7 +371,7 @@ def _greatest(
     return values
 
 
-_LIMITED = ("throttle_us_max", "limit_drained", "limit_waiting")
+_LIMITED = ("throttle_us_max", "limit_drained", "limit_waiting", "limit_refused")
 
 
 def _limit_columns(topics: Sequence[Topic]) -> dict[str, Values]:

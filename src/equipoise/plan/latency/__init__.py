@@ -1,7 +1,7 @@
 """Place topics by end-to-end latency: ePulsar's Algorithm 1 in parts, without a plan or a clock.
 
-Read `limits` (what a topic's messages would take by way of any hub, and which limits hold), `ranking` (which hubs may
-have a topic, the best first), `headroom` (whether one of them can), `assignment` (which topic gets which).
+Read `limits` (the latency of a topic through any hub, and which limits hold), `ranking` (the eligible hubs of a topic,
+the best first), `headroom` (whether one of them has capacity), `assignment` (which topic gets which hub).
 """
 
 from equipoise.plan.latency.assignment import Assignment, place_topics

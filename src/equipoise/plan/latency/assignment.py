@@ -1,15 +1,16 @@
 """PlaceTopics of ePulsar's Algorithm 1: assign topics to hubs, and report unserved topics.
 
-The paper's: topics with the fewest choices first, each to the first of its choices that can host it; a topic that no
-choice can host stays. What is added, and never makes it worse:
+As in the paper: topics with the fewest choices first, each to the first of its choices that can host it; a topic that
+no choice can host stays. Two additions, which never make the result worse:
 
-    levelling   choices that take as long as the first one within `level_s` are one choice: the least loaded of them is
-                taken, so that the hubs of one site share what comes to it;
-    making way  a topic that found its choices full asks those that are being placed, and are there, whether they can go
-                elsewhere within their own limits, maybe to where it comes from; these may ask others, a few times over.
+    levelling   choices with latencies within `level_s` of the first one count as one choice: the least loaded of them
+    is
+                taken, so that the hubs of one site share its load;
+    making way  a topic whose choices are full displaces a topic there that can move elsewhere within its own limit,
+                maybe to the hub of the first; the displaced topic may displace another, a few times over.
 
-Always true: no hub is given a topic that it cannot host; a topic moves only to one of its choices; at least as many
-topics are within their limits as by the paper's own order.
+Always true: no hub receives a topic that it cannot host; a topic moves only to one of its choices; at least as many
+topics are within their limits as in the paper's order.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from equipoise.plan.latency.ranking import Candidates
 __all__ = ["Assignment", "place_topics"]
 
 NOWHERE = -1
-# How far making way goes, and how many topics are asked for one, and for all together.
+# Depth of displacement, and how many topics are tried for one topic, and for all together.
 _DEPTH = 3
 _ASKED_MAX = 64
 _ASKED_MAX_IN_ALL = 20_000
@@ -34,11 +35,11 @@ _ASKED_MAX_IN_ALL = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Who gets what. Rows are those of the candidates."""
+    """The result. Rows are those of the candidates."""
 
-    # Where each topic is then; where it was if it stays.
+    # The new hub of each topic; its present hub if it stays.
     hub: NDArray[np.int64]
-    # Whether it is within its limit there, as far as estimates go.
+    # Whether it is within its limit there, by the estimates.
     is_served: NDArray[np.bool_]
 
     @property
@@ -55,9 +56,9 @@ def place_topics(
     level_s: float = 0.0,
     makes_way: bool = True,
 ) -> Assignment:
-    """`homes` says where each row's topic is now, -1 for nowhere; what `must_leave` may not stay there.
+    """`homes` is each row's present hub, -1 for none; rows in `must_leave` may not stay there.
 
-    `room` ends up as the placement leaves it. Without levelling and making way this is the paper's procedure.
+    `room` is changed to the state after the placement. Without levelling and making way this is the paper's procedure.
     """
     first = _Placing(candidates, room, homes, must_leave)
     first.place_all(level_s)
@@ -66,7 +67,7 @@ def place_topics(
     made = first.placement()
     if level_s <= 0 or not (candidates.is_feasible & ~made.is_served).any():
         return made
-    # Levelling may have filled a hub that another topic depends on.
+    # Levelling may have filled a hub that is the only choice of another topic.
     first.undo()
     strict = _Placing(candidates, room, homes, must_leave)
     strict.place_all(0.0)
@@ -93,11 +94,11 @@ class _Placing:
         self._must_leave = list(must_leave) or [False] * len(self._homes)
         self._hub = list(homes)
         self._worst_s = [np.inf] * len(self._homes)
-        # The rows that some hub would keep within their limits, by where they are.
+        # By hub, the rows there that some hub would keep within their limits.
         self._guests: dict[int, dict[int, None]] = {}
         for row in np.flatnonzero(candidates.is_feasible).tolist():
             self._guests.setdefault(self._hub[row], {})[row] = None
-        # How many may still be asked, for this one and in all.
+        # How many topics may still be tried, for this topic and in all.
         self._asks = 0
         self._asks_in_all = _ASKED_MAX_IN_ALL
 
@@ -110,7 +111,7 @@ class _Placing:
             self._choose(row, self._candidates.beyond(row), level_s)
 
     def _choose(self, row: int, choices: Iterable[tuple[int, float]], level_s: float) -> bool:
-        """Give the topic the first of these that can host it, or the least loaded of its equals; whether one can."""
+        """Assign the first of these that can host the topic, or the least loaded of its equals; whether one can."""
         topic, home, room = self._topics[row], self._homes[row], self._room
         chosen, chosen_s, last_s, least = NOWHERE, np.inf, np.inf, np.inf
         for hub, worst_s in choices:
@@ -119,7 +120,7 @@ class _Placing:
             if hub == home:
                 if self._must_leave[row]:
                     continue
-                # It is there already, and nothing that is clearly better can have it.
+                # It is there already, and no clearly better hub can host it.
                 self._worst_s[row] = worst_s
                 return True
             ratio = room.if_hosted(topic, hub)
@@ -135,7 +136,7 @@ class _Placing:
         return True
 
     def make_way(self) -> None:
-        """For those that are not within their limits though some hub would keep them."""
+        """For topics that are not within their limits though some hub would keep them."""
         for row in self._candidates.fewest_first():
             if self._candidates.is_feasible[row] and not self._is_served(row):
                 self._asks = min(_ASKED_MAX, self._asks_in_all)
@@ -168,7 +169,7 @@ class _Placing:
         return False
 
     def _swap(self, row: int, guest: int, hub: int, depth: int, tried: set[int]) -> bool:
-        """Let the topic have the guest's place if the guest finds another."""
+        """Assign the guest's hub to the topic if the guest finds another."""
         self._asks -= 1
         before, guest_s = self._hub[row], self._worst_s[guest]
         self._put(guest, NOWHERE)

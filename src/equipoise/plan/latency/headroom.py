@@ -1,7 +1,7 @@
 """`can_host` of ePulsar's Algorithm 1 on predicted load: whether a hub can host one more topic.
 
-Numbers of one hub at a time, as plain floats: placing asks this a few times for each of 100,000 topics. The load ratio
-is that of `load.Capacities`; beside it a hub may have a rate of messages that it must not exceed (3.4.2).
+Numbers of one hub at a time, as plain floats: placing calls this a few times for each of 100,000 topics. The load ratio
+is that of `load.Capacities`; a hub may also have a maximum rate of messages (3.4.2).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Floats = NDArray[np.float64]
 
 # As in `Capacities.lag_after`.
 _LAG_FLOW_MIN = 0.25
-# What sums differ by when their parts were added in another order.
+# Rounding difference between sums whose parts were added in another order.
 _ROUNDING = 1e-9
 
 
 class HubHeadroom:
-    """What hubs carry while topics are being placed. Owned by the placing step; changes through `take` and `give`."""
+    """The load of hubs while topics are placed. Owned by the placing step; changes through `take` and `give`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class HubHeadroom:
         flow_measured: Floats,
         ratio_max: float,
     ) -> None:
-        """`bytes_per_s` and `work` are by topic; `on_hubs` holds what topics take of each hub now, in both."""
+        """`bytes_per_s` and `work` are by topic; `on_hubs` is the present load of each hub by topics, in both."""
         self.ratio_max = ratio_max
         self._topic_bytes: list[float] = bytes_per_s.tolist()
         self._topic_work: list[float] = work.tolist()
@@ -52,7 +52,7 @@ class HubHeadroom:
         self._rate_max: list[float] = []
 
     def bound_rates(self, topic_rate: Floats, hub_rate: Floats, rate_max: Floats) -> None:
-        """Let no hub have more than so many messages per second either."""
+        """Also bound the messages per second of each hub."""
         self._topic_rate, self._rate = topic_rate.tolist(), hub_rate.tolist()
         self._rate_max = rate_max.tolist()
 
@@ -64,7 +64,7 @@ class HubHeadroom:
         return max(flow, self._lag[hub] * max(0.0, 1.0 + change))
 
     def if_hosted(self, topic: int, hub: int) -> float:
-        """The hub's load ratio with the topic on top."""
+        """The hub's load ratio with the topic added."""
         return self.ratio(hub, self._topic_bytes[topic], self._topic_work[topic])
 
     def can_host(self, topic: int, hub: int) -> bool:
@@ -73,18 +73,18 @@ class HubHeadroom:
         return not self._rate or self._rate[hub] + self._topic_rate[topic] <= self._rate_max[hub]
 
     def is_over(self, hub: int) -> bool:
-        """Whether it has more than it may be given."""
+        """Whether it exceeds its bounds."""
         if self.ratio(hub) > self.ratio_max + _ROUNDING:
             return True
         return bool(self._rate) and self._rate[hub] > self._rate_max[hub] * (1 + _ROUNDING)
 
     def take(self, topic: int, hub: int) -> None:
-        """The topic comes to the hub; below 0 is nowhere."""
+        """Add the topic to the hub; below 0: no hub."""
         if hub >= 0:
             self._change(topic, hub, 1.0)
 
     def give(self, topic: int, hub: int) -> None:
-        """The topic leaves the hub; below 0 is nowhere."""
+        """Remove the topic from the hub; below 0: no hub."""
         if hub >= 0:
             self._change(topic, hub, -1.0)
 

@@ -1,19 +1,19 @@
 """Latency of topics by way of each hub, latency limits, and the hubs that meet them.
 
-ePulsar 3.4.1: W(t, b) is the way from the publishers' centroid to the hub, from the hub to the subscribers' centroid,
-and what the farthest of both are beyond their centroids. To that comes the time that messages spend in the hub, and
-that of a commit if the topic is durable, so that there is one definition of latency. All of it is one way; distances
-of coordinates are round trips. A side of a topic without coordinates counts nothing: then W is a bound from below. A
-hub whose coordinate is not known takes for ever.
+ePulsar 3.4.1: W(t, b) is the distance from the publishers' centroid to the hub, from the hub to the subscribers'
+centroid, and the deviations of both. Added to that is the time that messages spend in the hub, and the time of a commit
+if the topic is durable, so that there is one definition of latency. All of it is one way; distances of coordinates are
+round trips. A side of a topic without coordinates counts as 0: then W is a lower bound. A hub with an unknown
+coordinate has infinite latency.
 
-`CentroidEstimate` has that from a view, whatever the number of clients. `PairsEstimate` has every client's own
-coordinate and is exact as far as coordinates are: the paper's baseline, which no large system can afford.
+`CentroidEstimate` computes that from a view, at a cost independent of the number of clients. `PairsEstimate` uses every
+client's own coordinate: the paper's baseline, exact within the error of coordinates but too costly for large systems.
 
-A step that moves a topic for another reason, load above all, asks `LatencyLimits`: a move never breaks a limit that
-held, and where a limit is broken already no move makes it worse. A topic none of whose clients has a known place is not
-judged. What a topic takes now is judged as it was measured, where it was: at the quantile of its spec, or the next
-higher one that views have. What it would take elsewhere only coordinates can tell. What was measured beyond that, as
-messages that wait for a subscriber that lags, no move changes (`excess_s`).
+A step that moves a topic for another reason, mostly load, checks `LatencyLimits`: a move never breaks a limit that
+holds, nor increases the latency of a topic above its limit. A topic without any located client is not checked. The
+present latency of a topic is the measured one at its present home: at the quantile of its spec, or the next higher one
+in views. Its latency elsewhere is an estimate by coordinates. The excess of the measured latency over the estimate,
+such as queueing for a slow subscriber, is the same at every hub (`excess_s`).
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ Flags = NDArray[np.bool_]
 
 
 class LatencyEstimate(Protocol):
-    """How to know what topics would take."""
+    """An estimate of the latency of topics through hubs."""
 
     @property
     def is_located(self) -> Flags:
-        """The topics of which at least one side is known."""
+        """The topics with at least one located side."""
         ...
 
     def worst_s(self, topics: Indices) -> Floats:
-        """W: one row for each of the topics, one column for each hub; infinite where a hub's place is not known."""
+        """W: one row for each of the topics, one column for each hub; infinite for a hub with unknown coordinate."""
         ...
 
 
 class CentroidEstimate:
-    """From the centroids of a view."""
+    """Estimate from the centroids of a view."""
 
     def __init__(self, view: View, doubt: Floats | None = None, durable: Collection[int] = ()) -> None:
-        """`doubt`: by how much of itself the way to each hub may be longer than its coordinate says.
+        """`doubt`: the relative error of each hub's coordinate, added to its distances.
 
-        `durable`: the topics whose messages are committed before subscribers get them.
+        `durable`: the topics whose messages are committed before delivery.
         """
         topics, hubs = view.topics, view.hubs
         self._doubt = None if doubt is None or not doubt.any() else 1.0 + doubt
@@ -80,7 +80,7 @@ class CentroidEstimate:
         self._commit_s = hubs.commit_s
         self._is_durable = np.zeros(topics.count, np.bool_)
         self._is_durable[list(durable)] = True
-        # What of all hubs is needed again and again.
+        # Values of all hubs that every call needs.
         self._are_hubs_known = hubs.count > 0 and bool(is_known(self._hubs).all())
         self._right = _right(self._hubs)
         self._beside = _beside(self._hubs)
@@ -105,13 +105,13 @@ class CentroidEstimate:
         return worst
 
     def _is_plain(self, side: Places) -> bool:
-        """All are known, and no adjustment can make a distance negative."""
+        """All coordinates are known, and no adjustment can make a distance negative."""
         if not len(side) or not is_known(side).all():
             return False
         return bool(_beside(side).min() + self._beside.min() > 0)
 
     def _plain(self, sides: Sequence[Places]) -> Floats:
-        """The same as `legs_s` of both sides, with half of the passes."""
+        """The same as `legs_s` of both sides, with half the passes over the arrays."""
         worst = _points_s(sides[0], self._right)
         worst += _points_s(sides[1], self._right)
         worst += (_beside(sides[0]) + _beside(sides[1]))[:, None]
@@ -121,7 +121,7 @@ class CentroidEstimate:
 
 
 class PairsEstimate:
-    """From the coordinates of all clients: for each topic its publishers and its subscribers."""
+    """Estimate from the coordinates of all clients: for each topic its publishers and its subscribers."""
 
     def __init__(self, clients: Sequence[tuple[Places, Places]], hubs: Places, residence_s: Floats) -> None:
         self._clients, self._hubs, self._residence_s = clients, hubs, residence_s
@@ -141,7 +141,7 @@ class PairsEstimate:
 
 
 def legs_s(places: Places, hubs: Places) -> Floats:
-    """One way between each place and each hub: half of `Coordinate.distance_s`, to a billionth of a second."""
+    """One-way latency between each place and each hub: half of `Coordinate.distance_s`, to a billionth of a second."""
     legs = np.zeros((len(places), len(hubs)))
     is_place, is_hub = is_known(places), is_known(hubs)
     if is_place.any() and is_hub.any():
@@ -159,7 +159,7 @@ def _legs_s(places: Places, hubs: Places) -> Floats:
     legs += hubs[:, -2][None, :]
     adjustment = places[:, -1][:, None] + hubs[:, -1][None, :]
     if adjustment.min() < 0:
-        # They count unless they would make a distance negative.
+        # Adjustments count unless they would make a distance negative.
         adjustment = np.where(legs + adjustment > 0, adjustment, 0.0)
     legs += adjustment
     legs *= 0.5
@@ -188,7 +188,7 @@ def _right(hubs: Places) -> Floats:
 
 
 def _beside(places: Places) -> Floats:
-    """What a place adds to all its distances."""
+    """The part of a place that is added to all its distances."""
     beside: Floats = places[:, -2:].sum(axis=1)
     return beside
 
@@ -197,7 +197,7 @@ def _beside(places: Places) -> Floats:
 
 
 class LatencyLimits:
-    """Of one view. Holds nothing that a plan changes; the homes come with each question."""
+    """The limits of one view. Independent of plans: homes are arguments."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class LatencyLimits:
         estimate: LatencyEstimate,
         present_s: Floats | None = None,
     ) -> None:
-        """`limit_s` by topic. `present_s`: what all topics take now, NaN where it is not known; E(t) if not given."""
+        """`limit_s` by topic. `present_s`: the present latency of all topics, NaN: unknown; default: E(t)."""
         self.limit_s = limit_s
         self.estimate = estimate
         self._measured_s = view.topics.latency_s_worst if present_s is None else present_s
@@ -214,7 +214,7 @@ class LatencyLimits:
 
     @classmethod
     def of_specs(cls, view: View, specs: Specs, doubt: Floats) -> LatencyLimits:
-        """The limits that specs give, judged by what was measured at the quantile of each spec."""
+        """The limits of specs, checked against the latency measured at the quantile of each spec."""
         found = specs_asking(view, specs, lambda spec: spec.latency_ms is not None)
         limit_s = {topic: spec.latency_ms / 1_000 for topic, spec in found.items() if spec.latency_ms}
         present_s = present_latency_s(view.topics, {topic: spec.quantile for topic, spec in found.items()})
@@ -226,7 +226,7 @@ class LatencyLimits:
 
     @cached_property
     def topics(self) -> Indices:
-        """Those that have a limit and can be judged."""
+        """The topics that have a limit and can be checked."""
         limited = np.fromiter(self.limit_s, np.int64, len(self.limit_s))
         return limited[self.estimate.is_located[limited]] if len(limited) else limited
 
@@ -241,12 +241,12 @@ class LatencyLimits:
         return self._rows[topic]
 
     def at_homes_s(self, topic: int, homes: Iterable[int]) -> float:
-        """W(t, b) at the worst of its homes: messages may take any of them."""
+        """W(t, b) at the worst of its homes: messages may pass any of them."""
         row = self.worst_s(topic)
         return max((float(row[hub]) for hub in homes), default=float("inf"))
 
     def present_s(self, topic: int, homes: Iterable[int]) -> float:
-        """What it takes now as measured, or else E(t), or else W(t, b). NaN if none is known."""
+        """The present latency: measured, else E(t), else W(t, b). NaN if none is known."""
         measured_s = float(self._measured_s[topic])
         if measured_s == measured_s:
             return measured_s
@@ -254,12 +254,12 @@ class LatencyLimits:
         return expected_s if np.isfinite(expected_s) else float("nan")
 
     def excess_s(self, topic: int, homes: Iterable[int]) -> float:
-        """By how much it takes longer now than the places of its clients explain: what no move changes."""
+        """The part of the present latency that the coordinates of clients do not explain: no move changes it."""
         excess_s = self.present_s(topic, homes) - self.at_homes_s(topic, homes)
         return excess_s if excess_s > 0 and np.isfinite(excess_s) else 0.0
 
     def is_within(self, topic: int, homes: Iterable[int]) -> bool | None:
-        """Whether its homes keep its limit, by where its clients are. None: unknown, or there is no limit."""
+        """Whether its homes keep its limit, by the coordinates of clients. None: unknown, or no limit."""
         if topic not in self._located:
             return None
         expected_s = self.at_homes_s(topic, homes)
@@ -276,7 +276,7 @@ class LatencyLimits:
         return found
 
     def allowed(self, topic: int, homes: tuple[int, ...]) -> Flags | None:
-        """The hubs that may be given the topic for another reason than latency. None: all of them."""
+        """The hubs that may receive the topic for another reason than latency. None: all of them."""
         if topic not in self._located:
             return None
         row, limit_s = self.worst_s(topic), self.limit_s[topic]
@@ -284,7 +284,7 @@ class LatencyLimits:
             return None
         if self.present_s(topic, homes) <= limit_s or not homes:
             return row <= limit_s
-        # It is broken, or unknown: no worse than where it is.
+        # Above the limit, or unknown: no worse than at the present homes.
         return row <= max(limit_s, self.at_homes_s(topic, homes))
 
 
@@ -295,11 +295,11 @@ def limits_of(view: View, specs: Specs) -> dict[int, float]:
 
 
 def specs_asking(view: View, specs: Specs, asks: Callable[[TopicSpec], bool]) -> dict[int, TopicSpec]:
-    """The topics whose spec asks for something, and the spec."""
+    """The topics whose spec fulfils the condition, with the spec."""
     prefixes = tuple(Glob(spec.pattern).prefix for spec in specs.all if asks(spec))
     if not prefixes:
         return {}
-    # Most topics are under no such pattern; the beginning of a name tells in no time.
+    # Most topics match no such pattern; comparing prefixes is fast.
     near = ((at, specs.of(name)) for at, name in enumerate(view.topics.names) if name.startswith(prefixes))
     return {at: spec for at, spec in near if spec is not None and asks(spec)}
 
@@ -307,13 +307,13 @@ def specs_asking(view: View, specs: Specs, asks: Callable[[TopicSpec], bool]) ->
 def bound_topics(
     view: View, specs: Specs, pinned: dict[int, NDArray[np.bool_]]
 ) -> dict[int, NDArray[np.bool_]]:
-    """Where topics may live: those whose spec names a site (`pinned`) there, and durable ones where the site has the
-    bookies of an ensemble, as long as one has."""
+    """The eligible hubs of some topics: those at the site that the spec names (`pinned`), and for a durable topic those
+    at sites with the bookies of an ensemble, if there is such a site."""
     found, alive = dict(pinned), view.hubs.is_alive
     for topic, spec in specs_asking(view, specs, lambda spec: spec.durability is not None).items():
-        assert spec.durability is not None, "it was asked for"
+        assert spec.durability is not None, "specs_asking selects durable ones"
         able = (view.hubs.bookies >= spec.durability.ensemble) & found.get(topic, True)
-        # Where no hub has them the log has members elsewhere.
+        # If no site has them, the log's bookies are at several sites.
         if (able & alive).any() and not able[alive].all():
             found[topic] = able
     return found
@@ -322,7 +322,7 @@ def bound_topics(
 def coordinate_doubt(
     view: View, memory: Memory, settings: PlannerSettings, now: float
 ) -> NDArray[np.float64]:
-    """The error of the coordinates of hubs that have just joined, in parts of a distance; 0 of all others."""
+    """The relative error of the coordinates of hubs that have just joined; 0 for all others."""
     hubs = view.hubs
     doubt = np.zeros(hubs.count)
     for hub, name in enumerate(hubs.names):
@@ -333,13 +333,13 @@ def coordinate_doubt(
 
 
 def measured_at(topics: TopicColumns, quantile: float) -> Floats:
-    """Of all topics, the measured latency at the quantile; NaN where nothing was measured."""
+    """The measured latency of all topics at the quantile; NaN without a measurement."""
     columns = (topics.latency_s_p50, topics.latency_s_p90, topics.latency_s_p99, topics.latency_s_max)
     return columns[int(np.searchsorted(MEASURED_QUANTILES, quantile))]
 
 
 def present_latency_s(topics: TopicColumns, quantiles: Mapping[int, float]) -> Floats:
-    """Of all topics: E(t), but of those with a quantile what was measured, where it was."""
+    """The present latency of all topics: E(t), or the measured one for those with a quantile, if there is one."""
     present_s = topics.latency_s_worst.copy()
     for quantile in set(quantiles.values()):
         rows = np.array([topic for topic, its in quantiles.items() if its == quantile], np.int64)

@@ -1,8 +1,8 @@
 """Candidate hubs of a topic, in order (ePulsar 3.4.1).
 
-The hubs by way of which a topic's messages stay within its limit, the fastest first; if there is none, all hubs, the
-fastest first. Most topics get one of their first few choices, so only these are kept; the rest is found when a step
-asks, which takes as long as it took to rank that one topic.
+The hubs that keep a topic's messages within its limit, the fastest first; if there is none, all hubs, the fastest
+first. Most topics get one of their first few choices, so only these are kept; the rest is computed on request, at the
+cost of ranking that one topic again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# Choices kept of each topic: the hubs of a site, one for each core of its machine, and some more.
+# Choices kept per topic: the hubs of a site, one for each core of its machine, and some more.
 _KEPT = 12
 # Numbers worked on at a time: half a megabyte, which a core's cache holds.
 _CHUNK = 65_536
@@ -29,14 +29,14 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The choices of some topics. Rows are in the order in which the topics were given."""
+    """The choices of some topics. Rows are in the order of the topics given."""
 
     topics: Indices
     limit_s: Floats
-    # |F[t]|: how many hubs a topic may choose from, and whether they keep its limit.
+    # |F[t]|: the number of hubs that a topic may choose from, and whether they keep its limit.
     choices: Indices
     is_feasible: Flags
-    # The first choices and what they take; rows end with hubs that take for ever where there are fewer.
+    # The first choices and their latencies; short rows end with hubs of infinite latency.
     best: Indices
     best_s: Floats
     estimate: LatencyEstimate
@@ -44,17 +44,17 @@ class Candidates:
     only: Mapping[int, Flags]
 
     def of(self, row: int) -> Iterator[tuple[int, float]]:
-        """The topic's choices in order, with what each takes."""
+        """The topic's choices in order, with their latencies."""
         yield from self.first(row)
         yield from self.beyond(row)
 
     def first(self, row: int) -> list[tuple[int, float]]:
-        """Those of them that are kept."""
+        """The choices that are kept."""
         count = min(int(self.choices[row]), self.best.shape[1])
         return list(zip(self.best[row, :count].tolist(), self.best_s[row, :count].tolist(), strict=True))
 
     def beyond(self, row: int) -> Iterator[tuple[int, float]]:
-        """The others, which have to be ranked again."""
+        """The other choices, which are ranked again."""
         kept, choices = self.best.shape[1], int(self.choices[row])
         if choices > kept:
             worst = _hosted(self, int(self.topics[row]), self.estimate.worst_s(self.topics[row : row + 1])[0])
@@ -62,7 +62,7 @@ class Candidates:
             yield from zip(order.tolist(), worst[order].tolist(), strict=True)
 
     def fewest_first(self) -> list[int]:
-        """The rows in the order in which topics choose; equal ones as they were given."""
+        """The rows in the order in which topics choose; equal ones in the given order."""
         order: list[int] = np.argsort(self.choices, kind="stable").tolist()
         return order
 
@@ -74,7 +74,7 @@ def rank(
     hosts: Flags,
     only: Mapping[int, Flags] | None = None,
 ) -> Candidates:
-    """`hosts` are the hubs that may be given anything; `only`, by topic, those that some topics are bound to."""
+    """`hosts` are the eligible hubs; `only`, by topic, the hubs to which some topics are bound."""
     kept = min(_KEPT, len(hosts))
     made = Candidates(
         topics,
@@ -105,7 +105,7 @@ def _rank_some(made: Candidates, rows: slice) -> None:
     hosts = np.count_nonzero(worst < np.inf, axis=1)
     made.choices[rows] = np.where(feasible > 0, feasible, hosts)
     at = np.arange(len(worst))
-    # One after the other: cheaper than to sort, or to divide, rows of which a few numbers are wanted.
+    # One column after the other: cheaper than a sort or a partition for the few values needed.
     for place in range(made.best.shape[1]):
         best = worst.argmin(axis=1)
         made.best[rows, place] = best
@@ -114,6 +114,6 @@ def _rank_some(made: Candidates, rows: slice) -> None:
 
 
 def _hosted(made: Candidates, topic: int, worst: Floats) -> Floats:
-    """Without the hubs that may not have the topic."""
+    """Without the hubs that may not serve the topic."""
     hosts = made.hosts & made.only[topic] if topic in made.only else made.hosts
     return np.where(hosts, worst, np.inf)

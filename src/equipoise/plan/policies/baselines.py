@@ -1,12 +1,12 @@
 """The baselines that planners are compared with.
 
-`ConsistentHashing` is the paper's: the ring alone says where topics are, with one server more whenever one is
-overloaded (Dynamoth V-D). A new server takes 1/n of every member's topics, whatever they weigh, so a hub that is
-overloaded may stay so. Servers are never released, topics never replicated.
+`ConsistentHashing` is the paper's: the ring alone places topics, and one server is added whenever one is overloaded
+(Dynamoth V-D). A new server gets 1/n of every member's topics, regardless of their load, so a hub may stay overloaded.
+Servers are never released, topics never replicated.
 
-Membership alone, the ring over the live hubs, is what a planner does without a view: a hub that comes alive is let in,
-one that has died is taken out; for that the store's facts are enough. `Static` does not change the plan; a plan without
-members gets the live hubs.
+`MembersOnly`, the ring over the live hubs, is what a planner does without a view: a hub that becomes alive joins, a
+dead one is removed; the store's data is enough for that. `Static` does not change the plan; only a plan without members
+gets the live hubs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ConsistentHashing", "MembersOnly", "Static"]
 
 
 class ConsistentHashing:
-    """Ring only. Of the settings it uses the high threshold, T_wait, the patience with the dead, the most servers."""
+    """Ring only. Settings in use: the high threshold, T_wait, the patience with dead hubs, the most servers."""
 
     name = "hashing"
 
@@ -35,7 +35,7 @@ class ConsistentHashing:
 
     def decide(self, view: View, plan: Plan, specs: Specs, now: float, memory: Memory) -> Decision:
         recalled = msgspec.structs.replace(memory, view_s=max(view.time_s, memory.view_s))
-        # The ring knows no sites and no limits.
+        # The ring has no sites and no limits.
         draft = Draft(
             view,
             plan,
@@ -69,7 +69,7 @@ class ConsistentHashing:
 
 
 class MembersOnly:
-    """The policy `ring`, and that of a frozen plan. It asks for no servers and gives none back."""
+    """The policy `ring`, and the behaviour of a frozen plan. It neither requests nor releases servers."""
 
     name = "ring"
 
@@ -94,7 +94,7 @@ class Static:
         living = [hub for hub in view.hub_rows() if hub.is_alive and not hub.is_draining]
         members = [] if plan.members else [Member(hub.name, site=hub.site) for hub in living]
         change = PlanChange.on(plan, Why(Reason.JOINED), set_members=members)
-        # Another server would never be given anything.
+        # Another server would never receive a topic.
         count = len(plan.members) or len(members)
         return Decision(change=change, memory=memory, servers_wanted=count, servers_at_work=count)
 

@@ -1,10 +1,10 @@
 """ePulsar's Topic Manager as printed, as a baseline: Algorithm 1 with the policies of section 3.4.
 
-Each round: the topics above their limits, and of each overloaded broker the topics with the most messages until what is
-left is below the threshold; all of them are placed anew, those with the fewest choices first. Nothing waits for
-evidence and nothing remembers where a topic was.
+Each round takes the topics above their limits and, of each overloaded broker, the topics with the most messages until
+the rest is below the threshold; all of them are placed anew, those with the fewest choices first. It needs no repeated
+evidence and has no memory of earlier placements.
 
-`AllPairs` is the paper's baseline (5.5): the same, but every client's own coordinate is known.
+`AllPairs` is the paper's baseline (5.5): the same with every client's own coordinate.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = ["AllPairs", "TopicManager", "excess_rates", "topics_to_shed"]
 Floats = NDArray[np.float64]
 Clients = tuple[Sequence[Coordinate], Sequence[Coordinate]]
 
-# R_out^th (5.4): what a broker of the paper sent before it became slow.
+# R_out^th (5.4): the rate of a broker of the paper before it became slow.
 OUT_MESSAGES_PER_S_MAX = 1_500_000.0
-# Use of a core is use of a core here, and the paper's manager moves all that it has to at once.
+# Use of a core is use of a core here, and the paper's manager makes all its moves at once.
 AS_PRINTED = PlannerSettings(cpu_full_ratio=1.0, moves_per_round_max=1_000_000, moves_in_flight_max=1_000_000)
 
 
 class TopicManager:
-    """Of the settings it uses the resource threshold and the patience with the dead."""
+    """Settings in use: the resource threshold and the patience with dead hubs."""
 
     name = "epulsar"
 
@@ -78,7 +78,7 @@ class TopicManager:
         )
 
     def wakes(self, view: View, specs: Specs, memory: Memory) -> bool:
-        """Monitoring data is processed every so often, whatever it says (4)."""
+        """Monitoring data is processed periodically, whatever its values (4)."""
         return False
 
     def _repartition(self, draft: Draft) -> None:
@@ -104,7 +104,7 @@ class TopicManager:
                 draft.move(topic, to, why(reason, choices=candidates.choices[row]), for_load=False)
 
     def _shed(self, draft: Draft) -> list[int]:
-        """get_topics_to_migrate, of all overloaded brokers."""
+        """get_topics_to_migrate, for all overloaded brokers."""
         rates = _rates(draft.view)
         excess = excess_rates(draft.view, self.settings.resource_full_ratio, self._rate_max)
         found: list[int] = []
@@ -144,9 +144,9 @@ class AllPairs(TopicManager):
 
 
 def excess_rates(view: View, resource_max: float, rate_max: float) -> Floats:
-    """By how many messages per second each broker is overloaded (3.4.2, 3.4.3); 0 if it is not.
+    """The messages per second by which each broker is overloaded (3.4.2, 3.4.3); 0: not overloaded.
 
-    Where a resource is used too much, the rate has to fall by as large a part as its use.
+    If a resource is overused, the rate has to fall by the same ratio as its use.
     """
     hubs = view.hubs
     use = [
@@ -165,7 +165,7 @@ def excess_rates(view: View, resource_max: float, rate_max: float) -> Floats:
 
 
 def topics_to_shed(rates: Floats, excess: float) -> NDArray[np.int64]:
-    """Which topics to take off a broker, by index: those with the most messages first, until it is enough."""
+    """The topics to move off a broker, by index: those with the most messages first, until it is enough."""
     order = np.argsort(-rates, kind="stable")
     before = np.concatenate([[0.0], np.cumsum(rates[order])[:-1]]) if len(order) else np.zeros(0)
     shed: NDArray[np.int64] = order[before < excess]

@@ -1,17 +1,16 @@
 """Autoscaling: when to add and when to release a server.
 
-Missing capacity costs something every second, and so does a server too many; asking for a server and emptying one cost
-something once. The one rule for both: act when what it has cost not to act reaches what acting costs. A planner that
-follows it never pays more than twice what knowing the future would have cost (the ski-rental bound), and needs no
-forecast: large overloads are acted on at once, small ones when they last, and a server that is hardly needed
-goes the sooner the less there is to move.
+Missing capacity has a cost every second, and so has a surplus server; starting and draining a server have a fixed cost.
+The one rule for both: act when the accumulated cost of waiting reaches the cost of acting. This never costs more than
+twice the optimum with known future load (the ski-rental bound), and needs no forecast: large overloads are acted on at
+once, small ones when they last, and a surplus server is released the sooner the less there is to move.
 
-More: asking is all that happens here; a provisioner starts a server, and the hub joins when it is alive.
+More servers: the planner only requests them; a provisioner starts a server, and its hub joins when it is alive.
 
-Less: a release begins when the others could carry everything, avg + avg/(n − 1) ≤ low, and a server too many has cost
-what emptying one costs (Dynamoth III-B4). Every server too many has a debt of its own, so that those that were idle
-together go right after each other. `low_load` empties the server. One hub at a time; never the last ones, never one
-that has just come, never one that no provisioner would stop.
+Fewer servers: a release begins when the others could carry all load, avg + avg/(n − 1) ≤ low, and the accumulated cost
+of a surplus server has reached that of draining one (Dynamoth III-B4). Every surplus server has a debt of its own, so
+that servers that were idle together are released right after each other. `low_load` drains the server. One hub at a
+time; never below the minimum, never a hub that has just joined, never a hub that no provisioner would stop.
 """
 
 from __future__ import annotations
@@ -28,31 +27,31 @@ from equipoise.plan.steps.obligations import join
 
 __all__ = ["ask", "elapsed_s", "foresee", "may_stop", "release", "servers_wanted"]
 
-# A pause longer than this says that the planner, not the load, was away.
+# A longer interval between views means that the planner was not running.
 _ELAPSED_S_MAX = 10.0
-# What the first view of an overload counts as.
+# The duration that the first view of an overload stands for.
 _ELAPSED_S_FIRST = 1.0
 # Half a minute: three windows.
 _AVERAGE_S = 30.0
-# How much less there has to be to carry before what could not be done is tried again.
+# How much the load has to fall before a failed release is tried again.
 _RETRY_RATIO = 0.05
 
 
 def _rental_price(draft: Draft) -> float:
-    """What a server costs at least."""
+    """The least cost of a server."""
     return draft.settings.server_hour_price * draft.settings.rental_min_s / 3600
 
 
 def elapsed_s(draft: Draft) -> float:
-    """Between this view and the one before it."""
+    """The time between this view and the one before it."""
     passed_s = draft.view.time_s - draft.view_before_s
     return passed_s if 0 < passed_s <= _ELAPSED_S_MAX else _ELAPSED_S_FIRST
 
 
 def ask(draft: Draft, overloaded: list[int]) -> None:
-    """Count what these hubs lack, and ask for servers once that has cost as much as one.
+    """Add up the capacity that these hubs lack, and request servers once its cost reaches that of a server.
 
-    What no server can take counts for nothing: a hub that its pinned topics alone overload stays as it is.
+    Load that no server can take does not count: a hub overloaded by its pinned topics alone stays as it is.
     """
     overloaded = [hub for hub in overloaded if not _is_overloaded_by_pins(draft, hub)]
     if not overloaded:
@@ -76,10 +75,10 @@ def _is_overloaded_by_pins(draft: Draft, hub: int) -> bool:
 
 
 def foresee(draft: Draft) -> None:
-    """Ask before any hub is overloaded if all together will be by the time a server has come and taken its share.
+    """Request servers before any hub is overloaded if the extrapolated total load needs them.
 
-    The average over all hubs is far less noisy than any of them, so what it has done for a minute, and still does, can
-    be believed. A step that is over is no growth.
+    The average over all hubs has far less noise than a single hub, so a rise that has lasted for a minute, and still
+    lasts, is reliable. A finished step is no growth.
     """
     settings, among = draft.settings, draft.eligible
     if draft.is_short or settings.trend_horizon_s <= 0:
@@ -116,7 +115,7 @@ def _owe(draft: Draft, missing: float, count: int, note: str) -> None:
 
 
 def _is_waiting(draft: Draft) -> bool:
-    """Servers that were asked for are on their way, or have just come and their effect is not to be seen yet."""
+    """Requested servers are starting, or have just joined and views do not show their effect yet."""
     memory, settings = draft.memory, draft.settings
     is_awaited = memory.servers_wanted > int(draft.eligible.sum())
     has_just_come = draft.now - max(memory.joined_s.values(), default=LONG_AGO_S) < settings.settle_s
@@ -124,13 +123,13 @@ def _is_waiting(draft: Draft) -> bool:
 
 
 def servers_wanted(draft: Draft) -> int:
-    """How many there should be in all: those at work, or more if they were asked for and have not come."""
+    """The wanted number of servers: the present one, or more if requested servers have not joined."""
     have, memory = int(draft.eligible.sum()), draft.memory
     is_over = (
         bool((draft.predicted.ratio[draft.eligible] > draft.settings.high_ratio).any()) or draft.is_short
     )
     if not is_over:
-        # What has been missing is forgotten once nothing is.
+        # Once no capacity is missing, the accumulated cost is void.
         draft.remember(overload_debt=0.0)
     has_come = memory.servers_wanted <= have
     is_past = not is_over and draft.now - memory.asked_s >= draft.settings.rental_min_s
@@ -140,9 +139,9 @@ def servers_wanted(draft: Draft) -> int:
 
 
 def _servers_for(draft: Draft, overloaded: list[int]) -> int:
-    """How many servers what these hubs have too much would fill, beside the room that there is.
+    """The number of servers that the excess load of these hubs would fill, less the room of other hubs.
 
-    Where there is room enough a server is no cure, unless what is to be moved fits nowhere but on an empty one.
+    With enough room another server does not help, unless the topics to move fit only on an empty hub.
     """
     settings, ratio = draft.settings, draft.predicted.ratio
     surplus = float(sum(ratio[hub] - settings.safe_ratio for hub in overloaded))
@@ -163,7 +162,7 @@ def _has_block(draft: Draft, hub: int, gap: float) -> bool:
 
 
 def _take_back(draft: Draft, count: int) -> None:
-    """A hub that was released and still runs is quicker to have than a new one, unless its stop was asked for."""
+    """Use a released hub that still runs, which is faster than a new one, unless its stop was requested."""
     index, hubs = draft.view.hub_index, draft.view.hubs
     known = [index[name] for name in sorted(draft.memory.released) if name in index]
     idle = [
@@ -177,11 +176,11 @@ def _take_back(draft: Draft, count: int) -> None:
     assert np.all(draft.eligible <= draft.alive)
 
 
-# --- a server too many ------------------------------------------------------------------------------------------------
+# --- surplus servers --------------------------------------------------------------------------------------------------
 
 
 def release(draft: Draft) -> None:
-    """Begin, go on with, interrupt or finish the release of one server."""
+    """Begin, continue, interrupt or finish the release of one server."""
     if not draft.is_news:
         return
     hub = draft.view.hub_index.get(draft.memory.releasing)
@@ -196,11 +195,11 @@ def release(draft: Draft) -> None:
 
 
 def _owe_idle(draft: Draft) -> None:
-    """Add to the debt of every server too many. Noise adds nothing for a while; only more load takes a debt away."""
+    """Add to the debt of every surplus server. Noise pauses the debt for a while; only more load clears it."""
     settings = draft.settings
     noises = [draft.memory.noises.get(name, HubNoise()).deviation for name in draft.view.hubs.names]
     noise = float(np.median(np.array(noises)[draft.eligible])) if draft.eligible.any() else 0.0
-    # The others have to carry everything, their usual noise included.
+    # The others have to carry all load, with their usual noise.
     limit = min(settings.low_ratio, settings.high_ratio - settings.clear_deviations * noise)
     debts = list(
         draft.memory.idle_debts[: _idle_servers(draft, settings.low_ratio + settings.low_margin_ratio)]
@@ -213,7 +212,7 @@ def _owe_idle(draft: Draft) -> None:
 
 
 def _idle_servers(draft: Draft, limit: float) -> int:
-    """How many of the servers could go before the rest were above the limit on average."""
+    """The number of servers that could be released with the average of the rest below the limit."""
     if limit <= 0:
         return 0
     needed = math.ceil(float(draft.predicted.ratio[draft.eligible].sum()) / limit - 1e-9)
@@ -221,22 +220,22 @@ def _idle_servers(draft: Draft, limit: float) -> int:
 
 
 def _is_quiet(draft: Draft) -> bool:
-    """Nothing is being shared out or moved, and nothing has shown that this much does not fit on fewer."""
+    """Nothing is being spread or moved, and no release has failed at about this load."""
     return draft.now >= draft.memory.spread_until_s and not draft.has_moves and not _has_failed(draft)
 
 
 def _is_stirring(draft: Draft) -> bool:
-    """Some hub is overloaded, or rises."""
+    """Some hub is overloaded, or its load rises."""
     over = draft.eligible & (draft.predicted.ratio > draft.settings.high_ratio)
     rising = draft.eligible & draft.capacities.is_rising
     return draft.is_pressing or draft.is_short or bool(over.any() or rising.any())
 
 
 def _average(draft: Draft, hub: int | None) -> None:
-    """Keep the slow mean of what the others would carry."""
+    """Update the slow mean of the load that the others would carry."""
     value, before = draft.predicted.average_without_one(draft.eligible, hub), draft.memory.average_without_one
     if math.isinf(value):
-        # One server alone: there is no mean that could go on later.
+        # One server alone has no such mean.
         draft.remember(average_without_one=-1.0)
         return
     keep = math.exp(-elapsed_s(draft) / _AVERAGE_S)
@@ -259,13 +258,13 @@ def _consider(draft: Draft) -> None:
 
 
 def _has_failed(draft: Draft) -> bool:
-    """It was tried with about this much to carry, and there was something that fitted nowhere."""
+    """A release failed at about this load, because a topic fitted on no other hub."""
     kept = draft.memory.kept_average
     return kept >= 0 and draft.predicted.average_without_one(draft.eligible) > kept - _RETRY_RATIO
 
 
 def _victim(draft: Draft) -> int | None:
-    """The least loaded of those that may go."""
+    """The least loaded hub that may be released."""
     names, settings = draft.view.hubs.names, draft.settings
     if int(draft.eligible.sum()) <= max(settings.servers_min, 1):
         return None
@@ -280,7 +279,7 @@ def _victim(draft: Draft) -> int | None:
 
 
 def may_stop(draft: Draft) -> tuple[str, ...]:
-    """The released hubs that no client is served by any more, or that have waited long enough for the last ones."""
+    """The released hubs without clients, and those that have waited long enough for their last clients."""
     index, carriers = draft.view.hub_index, set(draft.view.carried.hub.tolist())
     settings, released = draft.settings, draft.memory.released
     return tuple(

@@ -1,16 +1,16 @@
 """Choose heads and edges of topics with many filters (decision 0022).
 
-A topic with many filters that needs several homes for its readers becomes a content topic: its home stays the head, the
-least loaded hubs become edges. Where its homes are at several sites, a site with three or more of them gets a head of
-its own, so that a message crosses to it once.
+A topic with many filters that needs several homes for its subscribers becomes a content topic: its home stays the head,
+the least loaded hubs become edges. If its homes are at several sites, a site with three or more of them gets a head of
+its own, so that a message is sent to that site once.
 
-Which subscriber is at which edge is decided between hubs, and so the planner leaves the homes of a content topic alone
-as long as that may help: an edge is added when all are full, and taken away when the others carry its share with room
-to spare. While an edge is in a session, or its load settles after one, the topic is left alone, for a while
-(`content_session_wait_s`). A drained hub gives its place in the tree to another (`obligations`).
+Edges assign subscribers to each other, so the planner leaves the homes of a content topic alone while that may help: it
+adds an edge when all are full, and removes one when the others can carry its load with room to spare. While an edge is
+in a session, or its load settles after one, the planner does not change the topic, for a limited time
+(`content_session_wait_s`). Another hub takes the place of a drained hub in the tree (`obligations`).
 
-Always true: no content topic is made while a hub is alive that does not know the mode; durable topics, topics with a
-rate envelope and those that an operator has pinned are left alone.
+Always true: no content topic is made while a live hub does not know the mode; durable topics, topics with a rate
+envelope and pinned topics are left alone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from equipoise.telemetry import EDGE_STATES
 
 __all__ = ["HEAD_HOMES", "grow_edges", "tree_by_site"]
 
-# Homes at one site from which on one of them is a head: with two, one edge would be left.
+# A site with this many homes gets a head: with two, one edge would be left.
 HEAD_HOMES = 3
-# States of an edge in which its load changes by what hubs have agreed on.
+# States of an edge in which its load changes by an agreed session.
 _IN_SESSION = [at for at, state in enumerate(EDGE_STATES) if state not in ("", "ok", "n/a")]
 
 
 def tree_by_site(sites: Sequence[str]) -> tuple[int, ...]:
-    """The tree over homes at these sites, the first of which numbers; empty: all follow the first."""
+    """The tree over homes at these sites; the first is the root; empty: all follow the first."""
     parents = [0] * len(sites)
     for site in dict.fromkeys(sites):
         here = [at for at, place in enumerate(sites) if place == site and at > 0]
@@ -49,7 +49,7 @@ def tree_by_site(sites: Sequence[str]) -> tuple[int, ...]:
 
 
 def grow_edges(draft: Draft) -> None:
-    """Make content topics, and give those that there are more edges, or fewer."""
+    """Make content topics, and change the number of edges of existing ones."""
     hits: dict[bytes, HitCount] = {}
     in_session_s = _in_session_s(draft)
     draft.remember(in_session_s=in_session_s)
@@ -71,7 +71,7 @@ def grow_edges(draft: Draft) -> None:
 
 
 def _in_session_s(draft: Draft) -> dict[bytes, float]:
-    """Content topics an edge of which is in a session or waits for its load to settle after one; since when."""
+    """Content topics with an edge in a session, or whose load settles after one; since when."""
     state = draft.view.hubs.content_state
     return {
         name: draft.memory.in_session_s.get(name, draft.now)
@@ -82,7 +82,7 @@ def _in_session_s(draft: Draft) -> dict[bytes, float]:
 
 
 def _candidates(draft: Draft) -> list[int]:
-    """Content topics, and those that may become some; the heaviest first."""
+    """Content topics, and topics that may become content topics; the heaviest first."""
     view, size = draft.view, draft.mean_ratio
     knows_all = bool(view.hubs.carries_content[draft.alive].all())
     several = draft.predicted.several
@@ -104,12 +104,12 @@ def _may_change(draft: Draft, topic: int) -> bool:
 
 
 def _wanted(draft: Draft, topic: int) -> list[int] | None:
-    """The homes that the topic should have, the head first; None: those it has."""
+    """The wanted homes of the topic, the head first; None: the present ones."""
     homes, replicas = list(draft.homes_of(topic)), draft.predicted.several.get(topic)
     if not homes:
         return None
     if replicas is None or replicas.mode is not Mode.CONTENT:
-        # Numbering is not shared: a topic of many messages is not helped by edges.
+        # Only the head numbers messages: edges do not help a topic with many publications.
         wanted = wanted_homes(draft, topic, float(draft.mean_ratio[topic]))
         if wanted.mode is not Mode.ALL_PUBLISHERS or wanted.homes < 2:
             return None
@@ -124,7 +124,7 @@ def _wanted(draft: Draft, topic: int) -> list[int] | None:
 
 
 def _edges(draft: Draft, topic: int, replicas: Replicas) -> list[int]:
-    """The live homes that carry subscribers."""
+    """The live homes that serve subscribers."""
     placement = draft.plan.home_of(
         draft.view.topics.names[topic], {draft.view.hubs.names[hub] for hub in replicas.homes}
     )
@@ -132,7 +132,7 @@ def _edges(draft: Draft, topic: int, replicas: Replicas) -> list[int]:
 
 
 def _least_loaded(draft: Draft, topic: int, homes: list[int], count: int) -> list[int]:
-    """So many hubs beside these that have room for their part, or as many as there are; nearest to the head first."""
+    """This many other hubs with room for their part, or as many as there are; those nearest to the head first."""
     takers = draft.takers(topic)
     takers[homes] = False
     share = 1.0 / max(len(homes) - 1 + count, 1)
@@ -144,9 +144,9 @@ def _least_loaded(draft: Draft, topic: int, homes: list[int], count: int) -> lis
 
 
 def _without_one(draft: Draft, topic: int, homes: list[int], edges: list[int]) -> list[int] | None:
-    """Without the least loaded edge, if the others could carry its part with room to spare; else None."""
+    """The homes without the least loaded edge, if the others could carry its part with room to spare; else None."""
     if len(edges) < 2 or set(homes) - set(edges) != {homes[0]}:
-        # The last edge stays, and a tree is an operator's, or waits for its sites to be quiet.
+        # The last edge stays; a tree was made by an operator, or for several sites.
         return None
     parts = draft.predicted.shares_of(topic, draft.predicted.several[topic])
     ratio = draft.predicted.ratio
@@ -158,7 +158,7 @@ def _without_one(draft: Draft, topic: int, homes: list[int], edges: list[int]) -
 
 
 def _is_due(draft: Draft, topic: int, hits: int) -> bool:
-    """Whether so many hits are evidence enough, and now is the time."""
+    """Whether there is enough evidence, and enough time since the last change."""
     settings = draft.settings
     changed_s = draft.memory.replicated_s.get(draft.view.topics.names[topic])
     if changed_s is not None and draft.now - changed_s < settings.replication_wait_s:
@@ -181,7 +181,7 @@ def _change(draft: Draft, topic: int, made: list[int]) -> None:
     was = draft.plan.entries.get(name)
     draft.replicate(topic, made, Mode.CONTENT, explained)
     if was is None or was.mode is not Mode.CONTENT or not was.parents:
-        # A tree that is there keeps its shape: a new edge follows the first.
+        # An existing tree keeps its shape: a new edge follows the first home.
         parents = tree_by_site([hubs.site[hub] for hub in made])
         entry = msgspec.structs.replace(draft.changes.entries[name], parents=parents)
         draft.changes.put(entry, explained)

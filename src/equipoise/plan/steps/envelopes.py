@@ -1,19 +1,19 @@
 """Split limited topics: number of hubs and shares of the envelope (SRTM, IV and V-D).
 
-Splitting a bucket never helps (Proposition 1 of that paper), so a limited topic has one home as long as one hub can
-carry it. One that needs more is split over the fewest hubs that have room for it together, with the least share as
-large as possible. Room is counted in messages of this topic, by whatever a hub has least of. Where replays of its
-arrivals have found that the latency limit needs more hubs (`Memory.fits`), it gets as many. If its readers are what
-makes it heavy, it is left to replication, which adds homes for readers: the bucket stays whole.
+Splitting a bucket never improves delays (Proposition 1 of that paper), so a limited topic has one home while one hub
+can carry it. Otherwise it is split over the fewest hubs with enough room together, with the least share as large as
+possible. Room is in messages of this topic, by each hub's scarcest resource. If replays of its arrivals have shown that
+the latency limit needs more hubs (`Memory.fits`), it gets that many. If its load comes from its subscribers, it is left
+to replication, which adds homes for subscribers: the bucket stays whole.
 
 Between such changes shares follow the traffic: rates by mean rates, depths by the largest drains (`limits.adaptor`).
-That moves nothing, so it neither counts as a move nor begins the waiting time of one. Shares do not decide who sits
-where: publishers that publish more would draw others after them. Where a home gets too full, the parts of publishers
-that sit at each home change (`Entry.seats`), by the room that each has, and shares follow.
+That moves no topic, so it neither counts as a move nor starts a waiting time. Shares do not assign publishers to homes:
+publishers with a high rate would attract others. If a home becomes too full, the parts of publishers assigned to each
+home change (`Entry.seats`), by the room of each, and shares follow.
 
 Always true:
     a topic has no more homes than it has publishers, or tokens in its burst;
-    shares that an operator has given are left alone.
+    shares set by an operator are not changed.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from equipoise.view.view import View
 __all__ = ["ADAPTOR", "divide", "has_fallen_behind"]
 
 ADAPTOR = AdaptorSettings()
-# A topic that takes less of a hub than this is no candidate, unless replays have found that it needs several.
+# A topic with a lower load ratio is no candidate, unless replays have shown that it needs several hubs.
 _RATIO_MIN = 0.01
-# A present home counts as this much roomier, as a part of the topic's rate: others must be worth the handover.
+# A present home counts as this much roomier, as a part of the topic's rate: a change must be worth the handover.
 _STAY = 0.1
-# After seats were changed: until they may become even again. A hub that was slow may be slow again.
+# After a change of seats: until they may become even again. A hub that was slow may become slow again.
 _RETURN_S = 120.0
 
 
 def divide(draft: Draft) -> None:
-    """Change the homes of limited topics that have needed other ones for long enough; let shares follow the traffic."""
+    """Change the homes of limited topics that needed others for long enough; adapt shares to the traffic."""
     hits: dict[bytes, HitCount] = {}
     limited = specs_asking(draft.view, draft.specs, _is_limited)
     for topic in sorted(limited, key=lambda topic: (-draft.mean_ratio[topic], topic)):
@@ -77,20 +77,22 @@ def divide(draft: Draft) -> None:
 def has_fallen_behind(view: View, memory: Memory) -> bool:
     """Whether the shares of a split topic should change at once, and may."""
     return any(
-        len(uses) > 1
+        len(homes) > 1
         and view.time_s - memory.shares_s.get(topic, -math.inf) > ADAPTOR.pause_s
-        and is_behind([_window(use) for use in uses.values()], ADAPTOR)
+        and is_behind([_window(use) for use in homes], ADAPTOR)
         for topic, uses in view.limited.items()
+        # At other hubs messages wait for the tokens of these.
+        if (homes := [use for use in uses.values() if use.drained > 0])
     )
 
 
 def _is_limited(spec: TopicSpec) -> bool:
-    """Of a durable topic one hub owns the log: it cannot be split."""
+    """A durable topic cannot be split: one hub owns its log."""
     return spec.rate_per_s is not None and spec.durability is None
 
 
 def _is_fitted(draft: Draft, topic: int) -> bool:
-    """A replay has found that its latency limit needs several hubs, however little it takes of each."""
+    """A replay has shown that its latency limit needs several hubs, however low its load on each."""
     fit = draft.memory.fits.get(draft.view.topics.names[topic])
     return fit is not None and fit.hubs > 1
 
@@ -104,7 +106,7 @@ def _is_split(draft: Draft, topic: int) -> bool:
 
 
 def _wanted(draft: Draft, topic: int, spec: TopicSpec) -> tuple[int, int]:
-    """How many hubs it should have; and 1 if that is more than it has, -1 if it is less, 0 to leave it."""
+    """The wanted number of hubs; and 1 if that is more than at present, -1 if it is less, 0 for no change."""
     homes, size = draft.homes_of(topic), float(draft.mean_ratio[topic])
     if not homes or (draft.predicted.several.get(topic) and not _is_split(draft, topic)):
         return len(homes), 0
@@ -123,7 +125,7 @@ def _wanted(draft: Draft, topic: int, spec: TopicSpec) -> tuple[int, int]:
 
 
 def _confirm(draft: Draft, topic: int, spec: TopicSpec) -> None:
-    """Judge a number of hubs that a replay has found by what the topic measures with it."""
+    """Compare a number of hubs from a replay with the measured latency of the topic."""
     name, homes = draft.view.topics.names[topic], draft.homes_of(topic)
     fit = draft.memory.fits.get(name)
     if fit is None or fit.is_confirmed or fit.hubs != len(homes) or spec.latency_ms is None:
@@ -147,7 +149,7 @@ def _most_homes(draft: Draft, topic: int, spec: TopicSpec) -> int:
 
 
 def _is_for_readers(draft: Draft, topic: int, size: float) -> bool:
-    """Its readers are what makes it heavy, and enough of them to spread: homes for readers leave the bucket whole."""
+    """Its load comes from enough subscribers to spread: homes for subscribers leave the bucket whole."""
     topics, settings = draft.view.topics, draft.settings
     publishing = float(topics.publications_per_s[topic]) * settings.publication_cost_us
     work = publishing + float(topics.deliveries_per_s[topic]) * settings.delivery_cost_us
@@ -161,14 +163,14 @@ def _rate(draft: Draft, topic: int) -> float:
 
 
 def _ratio_max(draft: Draft, homes: Sequence[int]) -> float:
-    """How full a hub may get: fuller if no further server is available."""
+    """The bound of a hub's load ratio: higher if no further server is available."""
     settings = draft.settings
     is_severely_full = any(is_severe(draft, hub) for hub in homes)
     return settings.crowded_ratio if draft.is_crowded or is_severely_full else settings.accept_ratio
 
 
 def _rooms(draft: Draft, topic: int, ratio_max: float) -> list[HubRoom]:
-    """What of the topic each hub could carry that may have it, in messages per second; what it has counts as gone."""
+    """The messages per second that each eligible hub could carry; the topic's present load counts as removed."""
     predicted, homes = draft.predicted, draft.homes_of(topic)
     able = draft.takers(topic)
     able[list(homes)] = draft.eligible[list(homes)]
@@ -184,7 +186,7 @@ def _rooms(draft: Draft, topic: int, ratio_max: float) -> list[HubRoom]:
 
 
 def _count(draft: Draft, topic: int, count: int, direction: int, hits: dict[bytes, HitCount]) -> None:
-    """One more piece of evidence for other homes; act on it once there is enough."""
+    """Count one more view that needs other homes; change them once there is enough evidence."""
     name = draft.view.topics.names[topic]
     size = float(draft.mean_ratio[topic])
     clear = direction > 0 and is_clear(draft, topic, size)
@@ -196,7 +198,7 @@ def _count(draft: Draft, topic: int, count: int, direction: int, hits: dict[byte
 
 
 def _spread(draft: Draft, topic: int, count: int) -> bool:
-    """Give the topic so many homes, with shares by their room; whether anything was changed."""
+    """Set this number of homes, with shares by their room; whether anything was changed."""
     homes, rate = draft.homes_of(topic), _rate(draft, topic)
     index = draft.view.hub_index
     rooms = _rooms(draft, topic, _ratio_max(draft, homes))
@@ -212,7 +214,7 @@ def _spread(draft: Draft, topic: int, count: int) -> bool:
     unplaced = max(0.0, rate - sum(quotas.values()))
     numbers = {"publications_per_s": rate, "homes": len(chosen), "unplaced_per_s": unplaced}
     if unplaced > 1e-6 * rate:
-        # The best there is; a server is asked for as for any overload.
+        # The best available; a server is requested as for any overload.
         note = f"{_shown(draft, topic)}: its hubs together lack capacity for it"
         draft.reasons.append(why(Reason.NO_ROOM, note, **numbers))
         draft.is_pressing = True
@@ -235,7 +237,7 @@ def _spread(draft: Draft, topic: int, count: int) -> bool:
 
 
 def _deal_by_order(draft: Draft, topic: int, explained: Why) -> None:
-    """Name the latest order of publishers that was found, if any was."""
+    """Set the number of the latest order of publishers in the entry, if there is one."""
     name = draft.view.topics.names[topic]
     was, fit = draft.plan.entries.get(name), draft.memory.fits.get(name)
     order = max(0 if was is None else was.order, 0 if fit is None else fit.order)
@@ -251,11 +253,11 @@ def _shown(draft: Draft, topic: int) -> str:
     return draft.view.topics.names[topic].decode("utf-8", "backslashreplace")
 
 
-# --- seats that follow the room ---------------------------------------------------------------------------------------
+# --- seats by room ----------------------------------------------------------------------------------------------------
 
 
 def _reseat(draft: Draft, topic: int, hits: dict[bytes, HitCount]) -> None:
-    """Where a home is too full, send publishers to the others; where all have room again, deal them evenly."""
+    """Move publishers from a home that is too full to the others; make seats even once all have room again."""
     name = draft.view.topics.names[topic]
     entry = draft.changes.entries.get(name)
     if entry is None or _is_given(entry) or not _is_seen(draft, topic, entry):
@@ -292,7 +294,7 @@ def _full_homes(draft: Draft, entry: Entry) -> list[str]:
 
 
 def _seats_wanted(draft: Draft, topic: int, entry: Entry) -> tuple[int, ...] | None:
-    """Parts of which the least is as large as room allows; None if no home has any."""
+    """Parts with the least as large as room allows; None if no home has room."""
     rooms = [
         room
         for room in _rooms(draft, topic, _ratio_max(draft, draft.homes_of(topic)))
@@ -301,8 +303,8 @@ def _seats_wanted(draft: Draft, topic: int, entry: Entry) -> tuple[int, ...] | N
     measured = {home: float(draft.predicted.ratio[draft.view.hub_index[home]]) for home in entry.homes}
     present = dict(zip(entry.homes, entry.seat_parts, strict=True))
     rate, high = _rate(draft, topic), draft.settings.high_ratio
-    # What a prediction says of a hub that is too full is not believed beyond half of what it has now: lag falls with
-    # load only where load is what makes it.
+    # Below half of the present load of a home that is too full the prediction is not used: lag falls with load only
+    # if load causes it.
     held = [
         room._replace(capacity_per_s=min(room.capacity_per_s, rate * present[room.hub] / PARTS / 2))
         if measured[room.hub] > high
@@ -314,11 +316,11 @@ def _seats_wanted(draft: Draft, topic: int, entry: Entry) -> tuple[int, ...] | N
     return in_parts(weights, ADAPTOR.floor) if sum(weights) > 0 else None
 
 
-# --- shares that follow the traffic -----------------------------------------------------------------------------------
+# --- shares by traffic ------------------------------------------------------------------------------------------------
 
 
 def _window(use: LimitUse) -> HomeWindow:
-    """The view's window is the adaptor's."""
+    """The window of the view, as the adaptor's."""
     return HomeWindow(use.publications_per_s, use.publications_per_s, use.drained, use.waiting)
 
 
@@ -348,18 +350,18 @@ def _adapt(draft: Draft, topic: int) -> None:
 
 
 def _may_adapt(draft: Draft, topic: int, entry: Entry) -> bool:
-    """The view shows the present homes under the present shares, and no operator has given these."""
+    """The view shows the present homes under the present shares, and no operator has set these."""
     is_rested = draft.now - draft.memory.shares_s.get(entry.topic, -math.inf) > ADAPTOR.pause_s
     return not _is_given(entry) and is_rested and _is_seen(draft, topic, entry)
 
 
 def _is_given(entry: Entry) -> bool:
-    """An operator has said which share each home gets."""
+    """An operator has set the shares."""
     return entry.is_pinned and bool(entry.shares) and not entry.depths
 
 
 def _is_seen(draft: Draft, topic: int, entry: Entry) -> bool:
-    """The view shows the homes that the entry has."""
+    """The view shows the homes of the entry."""
     name, memory = entry.topic, draft.memory
     moved_s = max(memory.replicated_s.get(name, -math.inf), memory.moved_s.get(name, -math.inf))
     is_settled = draft.now - moved_s >= draft.settings.settle_s

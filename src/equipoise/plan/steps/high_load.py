@@ -1,16 +1,16 @@
 """Move topics off overloaded hubs (Dynamoth III-B3, Algorithm 2), and onto hubs that joined.
 
-The busiest hub gives its busiest topics to the hub that will be least loaded, until it is safe; then the next busiest.
-Unlike in the algorithm as printed the receiver is checked: a topic that would make it too full is passed over for a
-smaller one. If no hub has room, the planner asks for a server (`autoscale`); if none can be had, or the overload is
-severe, hubs accept more, up to just below overload, and beyond that only moves are made that lower the higher of the
-two by a good deal.
+The busiest hub gives its busiest topics to the hub with the least predicted load, until it is safe; then the next
+busiest. Unlike in the paper's algorithm, the receiver is checked: a topic that would overload it is skipped for a
+smaller one. If no hub has room, the planner requests a server (`autoscale`); if none is available, or the overload is
+severe, hubs accept more, up to just below overload, and beyond that a move has to lower the higher load ratio of the
+two hubs clearly.
 
 Spread: the ring gives a new member its share of topics, not of load. For half a minute after a join the fullest hub
-gives to the emptiest the largest topic that does not turn the two around, until they are close; being half as far
-apart again begins it. While topics go to the new member nothing is added. When all servers that there may be are at
-work and full on average beyond what one would accept, what the emptiest has left is all the room there is: then being
-four times as far apart begins it. At other times a harmless difference is not worth moves.
+gives the emptiest the largest topic that does not reverse their order, until their difference is within the tolerance;
+a difference of 1.5 times the tolerance starts it. While topics move to the new member no moves are added. If the
+maximum number of servers is running and the average exceeds the accepting threshold, the emptiest hub has all the room
+there is: then a difference of 4 times the tolerance starts it. Otherwise a harmless difference is not worth moves.
 
 Always true: the difference between the fullest and the emptiest hub does not grow by a move.
 """
@@ -23,20 +23,20 @@ import numpy as np
 
 from equipoise.model import Reason
 from equipoise.plan.draft import Draft, why
-from equipoise.plan.memory import HitCount, HubNoise, heard, hit
+from equipoise.plan.memory import HitCount, HubNoise, hit, updated_noise
 from equipoise.plan.steps.autoscale import ask, elapsed_s
 
-__all__ = ["count_hits", "is_severe", "listen", "shed_load", "spread"]
+__all__ = ["count_hits", "is_severe", "learn_noise", "shed_load", "spread"]
 
-# Hubs that are opened up at the same time: all topics of the most loaded ones are as much as a view can hold.
+# Hubs whose topics are listed in full at the same time: those of the most loaded ones fill a view.
 OPEN_HUBS_MAX = 4
 
-# Smaller than this a topic is not worth its move.
+# A smaller topic is not worth its move.
 _TOPIC_RATIO_MIN = 1e-4
 
 
 def count_hits(draft: Draft) -> None:
-    """Note which hubs this view shows overloaded. The same view again is no new evidence."""
+    """Count the hubs that this view shows overloaded. The same view again is no new evidence."""
     if not draft.is_news:
         return
     memory, names = draft.memory, draft.view.hubs.names
@@ -46,13 +46,13 @@ def count_hits(draft: Draft) -> None:
     draft.remember(hits=hits)
 
 
-def listen(draft: Draft) -> None:
-    """Learn what is usual of each hub, after everything was judged by what was usual before this view."""
+def learn_noise(draft: Draft) -> None:
+    """Update the noise of each hub, after all decisions by the noise before this view."""
     if not draft.is_news:
         return
     caps, noises = draft.capacities, draft.memory.noises
     made = {
-        name: heard(
+        name: updated_noise(
             noises.get(name, HubNoise()), float(caps.measured[hub]), float(caps.rise[hub]), elapsed_s(draft)
         )
         for hub, name in enumerate(draft.view.hubs.names)
@@ -61,7 +61,7 @@ def listen(draft: Draft) -> None:
 
 
 def _is_clear(draft: Draft, hub: int) -> bool:
-    """The overload stands out of the hub's own noise, that of looking ahead included."""
+    """The overload exceeds the hub's own noise, with that of the extrapolation."""
     noise = draft.memory.noises.get(draft.view.hubs.names[hub], HubNoise())
     variance = noise.deviation**2
     if draft.capacities.is_rising[hub]:
@@ -76,14 +76,14 @@ def _is_clear(draft: Draft, hub: int) -> bool:
 
 
 def shed_load(draft: Draft) -> None:
-    """Move topics off the hubs that have been overloaded for long enough."""
+    """Move topics off the hubs that were overloaded for long enough."""
     settings = draft.settings
     over = _overloaded(draft)
     due = [hub for hub in over if _is_due(draft, hub)]
     draft.is_pressing |= bool(over) and not due
     for hub in due:
         _shed(draft, hub, limit=settings.accept_ratio, down_to=settings.safe_ratio)
-    # What a view does not name cannot be moved: have it named, from the first sign of overload until it is over.
+    # A topic that a view does not list cannot be moved: request the list, from the first sign of overload to its end.
     draft.open_hubs |= {draft.view.hubs.names[hub] for hub in over[:OPEN_HUBS_MAX]}
     left = [hub for hub in due if draft.predicted.ratio[hub] > settings.high_ratio]
     if left:
@@ -98,14 +98,14 @@ def shed_load(draft: Draft) -> None:
 
 
 def _overloaded(draft: Draft) -> list[int]:
-    """The busiest first."""
+    """The overloaded hubs, the busiest first."""
     ratio = draft.predicted.ratio
     over = np.flatnonzero(draft.givers() & (ratio > draft.settings.high_ratio))
     return sorted(over.tolist(), key=lambda hub: (-ratio[hub], hub))
 
 
 def is_severe(draft: Draft, hub: int) -> bool:
-    """Measured, or expected in two views beyond doubt."""
+    """Measured, or expected beyond noise in two views."""
     if draft.predicted.ratio[hub] < draft.settings.severe_ratio:
         return False
     if draft.capacities.measured[hub] >= draft.settings.severe_ratio:
@@ -122,7 +122,7 @@ def _is_due(draft: Draft, hub: int) -> bool:
 
 
 def _shed(draft: Draft, hub: int, *, limit: float, down_to: float) -> None:
-    """Give topics away, the busiest first, to hubs that stay below the limit."""
+    """Move topics, the busiest first, to hubs that stay below the limit."""
     for topic in _given(draft, hub):
         if draft.predicted.ratio[hub] < down_to:
             return
@@ -132,7 +132,7 @@ def _shed(draft: Draft, hub: int, *, limit: float, down_to: float) -> None:
 
 
 def _level(draft: Draft, hub: int) -> None:
-    """All hubs are full: still, no hub should be much fuller than it must."""
+    """All hubs are full: reduce the difference between them."""
     for topic in _given(draft, hub):
         if draft.predicted.ratio[hub] - _least(draft) < draft.settings.crowded_gain_ratio:
             return
@@ -140,7 +140,7 @@ def _level(draft: Draft, hub: int) -> None:
 
 
 def _given(draft: Draft, hub: int) -> list[int]:
-    """What a hub has to give: topics of its own, then its part of replicated ones; the busiest first."""
+    """The topics that a hub may give away: its own, then its part of replicated ones; the busiest first."""
     own = draft.predicted.at_hub(hub)
     worth: list[int] = own[draft.predicted.reliefs(own, hub) >= _TOPIC_RATIO_MIN].tolist()
     shared = [topic for topic, replicas in draft.predicted.several.items() if hub in replicas.homes]
@@ -168,7 +168,7 @@ def _hand_on(draft: Draft, topic: int, hub: int, *, limit: float, gain: float) -
     to = int(np.argmin(after))
     before, left = float(predicted.ratio[hub]), float(predicted.if_removed(topic, share)[hub])
     lowest = float(predicted.ratio[draft.eligible].min())
-    # The receiver ends below where the giver began, and the giver above where the emptiest is.
+    # The receiver must end below the giver's former ratio, and the giver above that of the emptiest hub.
     helps = max(float(after[to]), left) <= before - gain and left >= lowest
     if after[to] > limit or not helps:
         return
@@ -201,7 +201,7 @@ def spread(draft: Draft) -> None:
     if has_joined:
         _share_out(draft, floor=draft.settings.join_tolerance_ratio / 64)
     elif is_full and draft.may_plan_severe:
-        # Again and again: what is small is not worth it.
+        # At each repetition: a small topic is not worth its move.
         _share_out(draft, floor=draft.settings.join_tolerance_ratio / 4)
         if draft.has_moves:
             draft.remember(plan_s=draft.now)
@@ -225,7 +225,7 @@ def _share_out(draft: Draft, floor: float) -> None:
 
 
 def _give_one(draft: Draft, fullest: int, emptiest: int, floor: float) -> bool:
-    """Move the largest topic that fits between the two and is no smaller than the floor; whether there is one."""
+    """Move the largest topic that fits between the two and is not smaller than the floor; whether there is one."""
     predicted = draft.predicted
     here = predicted.at_hub(fullest)
     difference = float(predicted.ratio[fullest] - predicted.ratio[emptiest])

@@ -1,14 +1,13 @@
 """Move topics above their latency limits closer to their clients (ePulsar 3.3 and 3.4, Algorithm 1).
 
-A topic is above its limit when E(t), as it was measured, is. It goes to the nearest hub that keeps the limit and has
-room; if no hub keeps it, to the nearest of all, where that is a good deal nearer. Topics with the fewest choices choose
-first. Where the only hubs that would do are full, a topic that can be elsewhere makes room.
+A topic is above its limit if its measured E(t) is. It moves to the nearest hub that keeps the limit and has room; if no
+hub keeps it, to the nearest hub, if that is clearly nearer. Topics with the fewest choices choose first. If the only
+hubs that keep the limit are full, a topic that can be elsewhere makes room.
 
-Overloaded hubs are the business of `high_load`, which takes the busiest topics first, as many as are needed, and asks
-the draft where each may go; so there is one objective: no limit that holds is broken for load, and no hub is overloaded
-for a limit.
+Overloaded hubs are left to `high_load`, which moves the busiest topics first, as many as needed, to hubs that the draft
+allows; so there is one objective: no limit that holds is broken for load, and no hub is overloaded for a limit.
 
-A topic whose best hub changes back and forth stays: `returning`.
+A topic whose best hub alternates stays: `hysteresis`.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from equipoise.view.view import View
 
 __all__ = ["approach", "needed_at", "strays"]
 
-# Topics times hubs that are ranked in a round: half a second. What is left has its turn with the next views.
+# Topics times hubs ranked in a round: half a second. The rest is ranked with the next views.
 _RANKED_MAX = 20_000_000
-# Choices of a topic at which another topic is asked to make room, and topics for which that is done in a round.
+# First choices at which another topic may make room, and topics for which that is tried in a round.
 _ROOM_CHOICES = 4
 _ROOM_TOPICS = 16
-# Topics that are looked at each second for one that has just got above its limit.
+# Topics checked each second for one that has just exceeded its limit.
 _STRAYS_MAX = 1_000
 
 
 def approach(draft: Draft) -> None:
-    """Move what has been above its limit for long enough. Called where a spec has a limit."""
+    """Move topics that were above their limits for long enough. Called if a spec has a limit."""
     far = _far(draft)
     _count_hits(draft, [*far, *_kept_far(draft)])
     hits, names = draft.memory.far_hits, draft.view.topics.names
@@ -54,13 +53,13 @@ def approach(draft: Draft) -> None:
 
 
 def strays(view: View, specs: Specs, memory: Memory, settings: PlannerSettings) -> bool:
-    """Whether a topic is clearly above its limit and has not been seen to be for long enough.
+    """Whether a topic is clearly above its limit, and has not yet enough evidence.
 
-    With enough evidence it has had its round, and one that is in hand is being helped: neither calls for another, so a
-    topic that cannot be helped does not wake the planner for long.
+    A topic with enough evidence has had its round, and one with a move in flight is being moved: neither wakes the
+    planner again, so a topic without a better hub does not wake it for long.
     """
     least_s = min((spec.latency_ms for spec in specs if spec.latency_ms is not None), default=0.0) / 1_000
-    # No quantile is above the largest, so whatever is judged is above the least limit only if one of these is.
+    # No quantile exceeds the maximum, so a topic can be above the least limit only if one of these is.
     most_s = np.fmax(view.topics.latency_s_max, view.topics.latency_s_worst)
     if not least_s or np.isnan(most_s).all():
         return False
@@ -82,7 +81,7 @@ def strays(view: View, specs: Specs, memory: Memory, settings: PlannerSettings) 
 
 
 def needed_at(draft: Draft, hub: int) -> bool:
-    """Whether some topic on the hub is within its limit and would be nowhere else."""
+    """Whether some topic on the hub is within its limit there and at no other hub."""
     if not draft.limits:
         return False
     others = draft.eligible.copy()
@@ -100,13 +99,13 @@ def _far(draft: Draft) -> list[int]:
     far = [topic for topic in draft.limits.broken(draft.homes_of) if draft.is_idle(topic)]
     if draft.now - draft.memory.members_s >= draft.settings.settle_s:
         return far
-    # The ring has changed: what was measured may be of where a topic was.
+    # The ring has changed: the measured latency may be of a former home.
     limits = draft.limits
     return [topic for topic in far if limits.at_homes_s(topic, draft.homes_of(topic)) > limits.limit_s[topic]]
 
 
 def _kept_far(draft: Draft) -> list[int]:
-    """Those above their limits that an operator keeps where they are: noted, so that they do not wake the planner."""
+    """Topics above their limits that are pinned: recorded, so that they do not wake the planner."""
     limits, index = draft.limits, draft.view.topic_index
     kept = [index[entry.topic] for entry in draft.plan.pinned if entry.topic in index]
     return [
@@ -131,7 +130,7 @@ def _count_hits(draft: Draft, far: list[int]) -> None:
 
 
 def _turn(draft: Draft, due: list[int]) -> list[int]:
-    """As many as can be ranked in a round, another part in each."""
+    """As many as can be ranked in a round, rotating from round to round."""
     count_max = max(1, _RANKED_MAX // max(1, draft.view.hubs.count))
     if len(due) <= count_max:
         return due
@@ -140,7 +139,7 @@ def _turn(draft: Draft, due: list[int]) -> list[int]:
 
 
 def _hosts(draft: Draft) -> NDArray[np.bool_]:
-    """The hubs that may be given something for latency: none of their resources is nearly used up."""
+    """The hubs that may receive topics for latency: none of their resources is nearly used up."""
     hubs, full = draft.view.hubs, draft.settings.resource_full_ratio
     memory_max = np.where(hubs.memory_bytes_max > 0, hubs.memory_bytes_max, np.inf)
     out_max = np.where(hubs.out_bytes_per_s_max > 0, hubs.out_bytes_per_s_max, np.inf)
@@ -151,7 +150,7 @@ def _hosts(draft: Draft) -> NDArray[np.bool_]:
 
 
 def _place(draft: Draft, due: list[int]) -> int:
-    """Place these; how many of them are left where they are, above their limits."""
+    """Place these; return how many of them stay above their limits."""
     limits, settings = draft.limits, draft.settings
     topics = np.array(due, np.int64)
     candidates = rank(
@@ -167,7 +166,7 @@ def _place(draft: Draft, due: list[int]) -> int:
     chosen, order = placement.hub.tolist(), candidates.fewest_first()
     wanted = {due[row]: chosen[row] for row in order if chosen[row] != homes[row]}
     moved = _move_together(draft, {topic: to for topic, to in wanted.items() if _is_worth(draft, topic, to)})
-    # Those that did not find room, or not with the others that stay.
+    # Those without room, or without room beside topics that stay.
     crowded_out = [
         row
         for row in order
@@ -180,9 +179,9 @@ def _place(draft: Draft, due: list[int]) -> int:
 
 
 def _move_together(draft: Draft, wanted: dict[int, int]) -> dict[int, int]:
-    """Make as many of these moves as there is room for if the others are not made; which ones.
+    """Execute as many of these moves as there is room for without the others; return which.
 
-    They were chosen to be made all at once, and some make room for others.
+    They were chosen together, and some make room for others.
     """
     room, homes = draft.predicted.room(draft.settings.crowded_ratio), draft.predicted.home
     together = dict(islice(wanted.items(), draft.budget))
@@ -199,7 +198,7 @@ def _move_together(draft: Draft, wanted: dict[int, int]) -> dict[int, int]:
 
 
 def _squeeze_in(draft: Draft, candidates: Candidates, row: int) -> bool:
-    """Let the topic have a hub that another topic leaves for it; whether one does."""
+    """Place the topic at a hub that another topic leaves for it; whether there is one."""
     to = _make_room(draft, candidates, row) if draft.budget > 1 else None
     if to is None:
         return False
@@ -209,9 +208,9 @@ def _squeeze_in(draft: Draft, candidates: Candidates, row: int) -> bool:
 
 
 def _is_worth(draft: Draft, topic: int, to: int) -> bool:
-    """The limit holds there, or the way is a good deal shorter; and it does not go back and forth."""
+    """The limit holds there, or the latency is clearly lower; and the topic does not alternate."""
     limits, settings, homes = draft.limits, draft.settings, draft.homes_of(topic)
-    # What the way does not explain, such as messages that wait for a slow subscriber, is the same elsewhere.
+    # The part that coordinates do not explain, such as queueing for a slow subscriber, is the same elsewhere.
     excess_s = limits.excess_s(topic, homes)
     expected_s = float(limits.worst_s(topic)[to]) + excess_s
     here_s = limits.at_homes_s(topic, homes) + excess_s
@@ -239,7 +238,7 @@ def _move(draft: Draft, topic: int, to: int, ratio_after: float) -> None:
 
 
 def _make_room(draft: Draft, candidates: Candidates, row: int) -> int | None:
-    """Let the smallest topic that is large enough leave one of the first choices; which one has room then."""
+    """Move the smallest sufficient topic off one of the first choices; return the hub with room then."""
     topic = int(candidates.topics[row])
     limit_s = float(candidates.limit_s[row])
     choices: list[int] = [
@@ -276,7 +275,7 @@ def _send_away(draft: Draft, topic: int, hub: int) -> bool:
 
 
 def _swap_homes(draft: Draft, topic: int) -> bool:
-    """Put nearer hubs in place of those homes of a replicated topic that are too far; whether one was found."""
+    """Replace those homes of a replicated topic that are too far by nearer hubs; whether one was found."""
     limits, replicas = draft.limits, draft.predicted.several[topic]
     worst_s, limit_s = limits.worst_s(topic), limits.limit_s[topic]
     shares = draft.predicted.shares_of(topic, replicas)
@@ -291,7 +290,7 @@ def _swap_homes(draft: Draft, topic: int) -> bool:
         can = hosts & (after <= draft.settings.crowded_ratio) & np.isfinite(worst_s)
         can[homes] = False
         to = int(np.argmin(np.where(can, worst_s, np.inf)))
-        # Where no hub keeps the limit, one that is a good deal nearer will do.
+        # If no hub keeps the limit, a clearly nearer one is used.
         bound_s = max(limit_s, (1 - draft.settings.latency_gain_ratio) * worst_s[home])
         if can[to] and worst_s[to] <= bound_s and may_move(draft, topic, to):
             homes[at] = to

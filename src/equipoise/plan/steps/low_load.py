@@ -1,9 +1,8 @@
 """Low-load rebalancing: drain one server slowly and release it (Dynamoth III-B4).
 
-The hub's share of the ring goes down in a few rounds, its entries move to the least loaded hub, and each step is
-predicted first: no other hub may get above the low threshold by it. If load rises meanwhile the hub gets its share
-back. A hub that holds nothing any more leaves the plan, so that clients no longer come to it; once the clients that it
-has are gone it may be stopped.
+The hub's share of the ring decreases in a few rounds, its entries move to the least loaded hub, and each step is
+predicted first: it may raise no other hub above the low threshold. If load rises meanwhile the hub gets its share
+back. An empty hub leaves the plan, so that clients are redirected to others; once it has no clients it may be stopped.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from equipoise.plan.steps.obligations import evacuate
 
 __all__ = ["fits", "forget", "go_on", "pinned_to"]
 
-# Topics from this size on are placed one by one before the ring sends the rest wherever it does.
+# Topics of at least this size are placed one by one before the ring moves the rest.
 _HEAVY_RATIO = 0.02
-# Moves that are made because a hub is too full. Fewer homes for a topic that has calmed down are none of them.
+# Moves that are made because a hub is too full. Fewer homes of a topic whose load has fallen do not count.
 _FOR_ROOM = frozenset({Reason.HIGH_LOAD, Reason.RISING_LOAD, Reason.REPLICATED})
 
 
@@ -45,7 +44,7 @@ def go_on(draft: Draft, hub: int) -> None:
 
 
 def _has_risen(draft: Draft) -> bool:
-    """The average, seen slowly, is clearly above what allowed the release, or a hub needs room just now."""
+    """The slow average clearly exceeds the bound that allowed the release, or a hub needs room now."""
     limit = draft.settings.low_ratio + draft.settings.low_margin_ratio
     is_severe = bool((draft.predicted.ratio[draft.eligible] >= draft.settings.severe_ratio).any())
     needs_room = draft.is_short or is_severe or draft.changes.has_moved_for(_FOR_ROOM)
@@ -53,14 +52,14 @@ def _has_risen(draft: Draft) -> bool:
 
 
 def _shrink(draft: Draft, member: Member, hub: int) -> None:
-    """Lower its share of the ring by a step, unless that would make another hub too full."""
+    """Lower its share of the ring by a step, unless that would overload another hub."""
     step = max(1, math.ceil(draft.memory.releasing_weight / draft.settings.release_steps))
     made = Member(member.hub, max(0, member.weight - step), member.site)
     after = draft.if_members({**draft.members, member.hub: made}.values())
     others = _others(draft, hub)
     highest = float(after[others].max())
     if highest > max(draft.settings.low_ratio, float(draft.predicted.ratio[others].max())):
-        # The ring would send too much to one of them; by entries topics can be placed one by one.
+        # The ring would move too much load to one hub; entries can place topics one by one.
         _move_topics(draft, hub)
         return
     numbers = {
@@ -73,7 +72,7 @@ def _shrink(draft: Draft, member: Member, hub: int) -> None:
 
 
 def _move_topics(draft: Draft, hub: int, *, at_least: float = 0.0) -> bool:
-    """Give topics of at least this size to the least loaded hub, the heaviest first; whether there were any."""
+    """Move topics of at least this size to the least loaded hub, the heaviest first; whether there were any."""
     predicted = draft.predicted
     reason = why(Reason.LOW_LOAD, f"off {draft.view.hubs.names[hub]}", load_ratio=predicted.ratio[hub])
     own = predicted.at_hub(hub)
@@ -89,7 +88,7 @@ def _move_topics(draft: Draft, hub: int, *, at_least: float = 0.0) -> bool:
 
 
 def _finish(draft: Draft, hub: int) -> None:
-    """Once it has held nothing for as long as clients take to hear of it, it is out."""
+    """Remove it from the plan once it has been empty for as long as clients take to follow redirects."""
     memory, name = draft.memory, draft.view.hubs.names[hub]
     holds = (draft.predicted.home == hub).any() or any(
         hub in replicas.homes for replicas in draft.predicted.several.values()
@@ -110,7 +109,7 @@ def _finish(draft: Draft, hub: int) -> None:
 
 
 def _interrupt(draft: Draft, member: Member, hub: int) -> None:
-    """Load rises again: give the hub back what it had."""
+    """Load rises again: restore the hub's weight."""
     reason = why(Reason.KEPT, average_without_one=draft.predicted.average_without_one(draft.eligible, hub))
     weight = draft.memory.releasing_weight
     if member.weight != weight and not draft.view.hubs.is_draining[hub]:
@@ -126,7 +125,7 @@ def forget(draft: Draft) -> None:
 
 
 def fits(draft: Draft, hub: int) -> bool:
-    """Whether the others could take all its topics one by one: a heavy one may fit nowhere, whatever the average."""
+    """Whether the others could take all its topics one by one: a heavy topic may fit on none, whatever the average."""
     if needed_at(draft, hub):
         return False
     predicted, limit = draft.predicted, draft.settings.low_ratio
@@ -141,7 +140,7 @@ def fits(draft: Draft, hub: int) -> bool:
 
 
 def pinned_to(draft: Draft) -> set[str]:
-    """The hubs that an operator wants a topic to be at, whether it is in use just now or not."""
+    """The hubs to which an operator has pinned a topic, used or not."""
     return {home for entry in draft.plan.pinned for home in entry.homes}
 
 

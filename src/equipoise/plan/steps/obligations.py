@@ -1,18 +1,17 @@
 """Obligations independent of load: membership, pins, sites, and unneeded entries.
 
-These are facts, not noise: they are acted upon at once, without hits or T_wait.
+These are facts without noise: the planner acts on them at once, without hits or T_wait.
 
-Members: a new hub gets its share of the ring by what it can carry; the topics that go with that share move in one bulk
-handover, and what load needs beyond it is shared out by entries (`spread`). A hub that has been dead for longer than a
-restart takes loses its membership. With no live member none is taken out, since then the store, not the hubs, is the
-likelier cause.
+Members: a new hub gets its share of the ring by its capacity; the topics of that share move in one bulk handover, and
+further load is moved by entries (`spread`). A hub that has been dead for longer than a restart takes is removed. With
+no
+live member none is removed, since then the store, not the hubs, is the likelier cause.
 
-Sites and drains: a topic goes to the site that its spec names, and off a hub that is being emptied. These moves are
-bounded like all moves, so a large drain takes some rounds; what cannot be placed stays, and a reason says so.
+Sites and drains: a topic moves to the site that its spec names, and off a hub that is being drained. These moves are
+bounded like all moves, so a large drain takes some rounds; a topic without an eligible hub stays, and a reason says so.
 
-Cleanup: entries that say what the ring says are dropped, and those of topics that were not used for long. Neither moves
-anything, nor touches what an operator has pinned. With a dead member the ring is not what it will be, so nothing is
-dropped then.
+Cleanup: entries that equal the ring's placement are dropped, and those of topics that were unused for long. Neither
+moves a topic, nor touches a pinned one. With a dead member the ring is only temporary, so nothing is dropped then.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from equipoise.plan.predicted import Replicas
 
 __all__ = ["evacuate", "join", "keep_members", "obey", "tidy", "weight_of"]
 
-# In the place of the site, of a durable topic that must live where there are bookies.
+# In place of the site, for a durable topic that needs a hub near bookies.
 _BOOKIES = "bookies"
 
 
 def keep_members(draft: Draft) -> None:
-    """Bring the members up to what the view says of hubs."""
+    """Update the members by the hubs of the view."""
     _forget_released(draft)
     _drop_dead(draft)
     _take_in(draft)
@@ -43,7 +42,7 @@ def keep_members(draft: Draft) -> None:
 
 
 def join(draft: Draft, hub: int) -> None:
-    """Make a hub a member with the share that it can carry. The caller places everything again."""
+    """Make a hub a member with a weight by its capacity. The caller computes the placement again."""
     name, weight = draft.view.hubs.names[hub], weight_of(draft, hub)
     reason = why(Reason.JOINED, weight=weight)
     draft.set_member(Member(name, weight, draft.view.hubs.site[hub]), reason)
@@ -56,7 +55,7 @@ def join(draft: Draft, hub: int) -> None:
 
 
 def weight_of(draft: Draft, hub: int) -> int:
-    """By outgoing bandwidth against the median of the hubs, where it is known of all; else an ordinary one's."""
+    """By outgoing bandwidth relative to the median of the hubs, if known for all; else an ordinary hub's."""
     full = draft.capacities.bytes_full[draft.alive]
     ordinary = float(np.median(full)) if len(full) else math.inf
     own = float(draft.capacities.bytes_full[hub])
@@ -66,7 +65,7 @@ def weight_of(draft: Draft, hub: int) -> int:
 
 
 def _forget_released(draft: Draft) -> None:
-    """A released hub that has stopped, or has come back as another life, is a hub like any other."""
+    """A released hub that has stopped, or has restarted, is an ordinary hub again."""
     index, lives = draft.view.hub_index, draft.view.hubs.incarnation
     kept = {
         name: out
@@ -100,9 +99,9 @@ def _take_in(draft: Draft) -> None:
 
 
 def _follow_facts(draft: Draft) -> None:
-    """Restarts, drains and changes of site of those who stay."""
+    """Restarts, drains and changed sites of the remaining members."""
     hubs, memory = draft.view.hubs, draft.memory
-    # Of members that are dead as well: a hub that comes back has another incarnation.
+    # Of dead members, too: a hub that returns has another incarnation.
     lives = {name: life for name, life in memory.incarnations.items() if name in draft.members}
     for at, name in enumerate(hubs.names):
         member = draft.members.get(name)
@@ -116,7 +115,7 @@ def _follow_facts(draft: Draft) -> None:
             reason = Reason.DRAINED if weight != member.weight else Reason.OPERATOR
             draft.set_member(Member(name, weight, site), why(reason))
         elif name in memory.incarnations and life != memory.incarnations[name]:
-            # It serves nothing until a plan that is newer than its start names it.
+            # It serves no topic until a plan newer than its start contains it.
             draft.set_member(member, why(Reason.RESTARTED))
     draft.remember(incarnations=lives)
 
@@ -132,7 +131,7 @@ def obey(draft: Draft) -> None:
 def evacuate(
     draft: Draft, topic: int, hub: int, reason: Why, *, limit: float = np.inf, must: bool = False
 ) -> bool:
-    """Give the topic another home in place of `hub`, the least loaded one; whether there is one below the limit."""
+    """Replace `hub` as the topic's home by the least loaded hub; whether one below the limit exists."""
     homes = draft.homes_of(topic)
     takers = draft.takers(topic, must=must)
     takers[[*homes, hub]] = False
@@ -182,7 +181,7 @@ def _keep_homes(draft: Draft, topic: int, left: list[int], replicas: Replicas, r
 
 
 def _empty_drained(draft: Draft) -> None:
-    """Take the entries off the hubs that an operator drains; what the ring gave them went with their weight."""
+    """Remove entries from drained hubs; topics of the ring moved with the weight."""
     for hub in np.flatnonzero(draft.view.hubs.is_draining & draft.alive).tolist():
         on_it = [topic for topic in draft.predicted.at_hub(hub).tolist() if draft.is_free(topic)]
         on_it += [
@@ -210,7 +209,7 @@ def tidy(draft: Draft) -> None:
 
 
 def _note_absent(draft: Draft) -> None:
-    """Since when topics that have an entry have not been seen."""
+    """Record since when topics with an entry have been missing."""
     seen, known = draft.view.topic_index, draft.memory.absent_s
     absent = {name: known.get(name, draft.now) for name in draft.plan.entries if name not in seen}
     draft.remember(absent_s=absent)

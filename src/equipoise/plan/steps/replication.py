@@ -1,9 +1,9 @@
 """Replication of a topic: number and choice of homes (Dynamoth III-B1, Algorithm 1).
 
-`algorithm_1` is the paper's, with the corner case that it tells in words. Around it: a topic has to weigh something to
-be replicated; one that fits on no hub is replicated whatever its ratios say; a topic whose messages one hub must admit
-(durable, or with an envelope) gets homes for its readers only, and one that is split is left to `envelopes`. More homes
-need a few views, fewer homes many, and thresholds on the way down are lower than on the way up.
+`algorithm_1` is the paper's, with the corner case that the paper describes in its text. In addition: a topic needs a
+minimum load to be replicated; one that fits on no hub is replicated whatever its ratios; a topic whose messages one hub
+must admit (durable, or with an envelope) gets homes for its subscribers only, and a split one is left to `envelopes`.
+More homes need a few views, fewer homes many, and thresholds for fewer homes are lower than those for more.
 
 The least loaded hubs are added first, the busiest freed first.
 """
@@ -29,7 +29,7 @@ __all__ = ["ReplicationTarget", "algorithm_1", "is_clear", "is_due", "rate", "re
 
 @dataclass(frozen=True, slots=True)
 class ReplicationTarget:
-    """How a topic should be served. `homes` 0: several, as many as its load needs."""
+    """The wanted mode of a topic. `homes` 0: several, as many as its load needs."""
 
     mode: Mode
     homes: int
@@ -67,7 +67,7 @@ def rate(
     *,
     may_split: bool = True,
 ) -> ReplicationTarget:
-    """Algorithm 1, checked against what the topic weighs: `load_ratio` is what it would put on one hub."""
+    """Algorithm 1, combined with the topic's load: `load_ratio` is that on one hub."""
     wanted = algorithm_1(publications_per_s, subscribers, settings)
     if load_ratio < settings.replicate_ratio_min:
         wanted = ONE
@@ -81,19 +81,19 @@ def rate(
         mode = Mode.ALL_SUBSCRIBERS if publishers >= 2 * homes else Mode.ALL_PUBLISHERS
     if not may_split:
         mode = Mode.ALL_PUBLISHERS
-    # A client that is spread keeps to one home: more homes than clients to spread are of no use.
+    # Each client that is spread uses one home: more homes than such clients are useless.
     spread = publishers if mode is Mode.ALL_SUBSCRIBERS else subscribers
     homes = min(homes, settings.homes_max, math.floor(spread))
     return ReplicationTarget(mode, homes) if homes >= 2 else ONE
 
 
 def _begun(servers: float) -> int:
-    """A server begun is a server; rates may be so small that ratios have no end."""
+    """Rounded up; rates may be so small that the quotient is infinite."""
     return math.ceil(min(servers, HOMES_MAX))
 
 
 def replicate(draft: Draft) -> None:
-    """Change the homes of topics that have needed more, or fewer, for long enough."""
+    """Change the homes of topics that needed more, or fewer, for long enough."""
     hits: dict[bytes, HitCount] = {}
     sizes = _sizes(draft)
     for topic in _candidates(draft, sizes):
@@ -113,7 +113,7 @@ def replicate(draft: Draft) -> None:
 
 
 def _sizes(draft: Draft) -> NDArray[np.float64]:
-    """The load ratio of each topic: its mean, since homes are dear; where a hub is in need, what it is now."""
+    """The load ratio of each topic: its mean, since homes are expensive; on an overloaded hub, the present one."""
     severe = np.array([is_severe(draft, hub) for hub in range(draft.view.hubs.count)], np.bool_)
     if not severe.any():
         return draft.mean_ratio
@@ -125,14 +125,14 @@ def _sizes(draft: Draft) -> NDArray[np.float64]:
 
 
 def is_clear(draft: Draft, topic: int, size: float) -> bool:
-    """The topic is beyond what one hub can take by more than its home's noise."""
+    """The topic exceeds one hub's capacity by more than the noise of its home."""
     names, noises = draft.view.hubs.names, draft.memory.noises
     usual = max((noises.get(names[hub], HubNoise()).deviation for hub in draft.homes_of(topic)), default=1.0)
     return size - draft.settings.single_ratio_max >= draft.settings.clear_deviations * usual
 
 
 def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
-    """The topics that have several homes, or might need them; the heaviest first."""
+    """Topics with several homes, and those that may need them; the heaviest first."""
     settings, topics = draft.settings, draft.view.topics
     is_large = size > settings.single_ratio_max
     by_count = (topics.publications_per_s > settings.publications_min) | (
@@ -141,7 +141,7 @@ def _candidates(draft: Draft, size: NDArray[np.float64]) -> list[int]:
     is_near = by_count & (size >= settings.replicate_ratio_min)
     found = set(np.flatnonzero(is_large | is_near).tolist()) | draft.predicted.several.keys()
     found -= draft.divided
-    # Their hubs share the subscribers among themselves: see `content`.
+    # Their hubs balance the subscribers themselves: see `content`.
     found -= {topic for topic, at in draft.predicted.several.items() if at.mode is Mode.CONTENT}
     return sorted(found, key=lambda topic: (-size[topic], topic))
 
@@ -172,15 +172,15 @@ def _wanted(draft: Draft, topic: int, size: float) -> tuple[ReplicationTarget, R
 
 
 def wanted_homes(draft: Draft, topic: int, size: float) -> ReplicationTarget:
-    """How a topic should be served that puts so much load on one hub, by the thresholds for more homes."""
+    """The wanted mode of a topic with this load on one hub, by the thresholds for more homes."""
     return _wanted(draft, topic, size)[0]
 
 
 def _direction(draft: Draft, topic: int, up: ReplicationTarget, down: ReplicationTarget) -> int:
-    """1 for more homes or another way of having several, -1 for fewer, 0 to leave it."""
+    """1 for more homes or another mode with several, -1 for fewer, 0 for no change."""
     replicas = draft.predicted.several.get(topic)
     homes = 1 if replicas is None else len(replicas.homes)
-    # No more homes than there are hubs.
+    # No more homes than hubs.
     takers = draft.takers(topic)
     takers[[*draft.homes_of(topic)]] = True
     if min(up.homes, int(takers.sum())) > homes:
@@ -191,7 +191,7 @@ def _direction(draft: Draft, topic: int, up: ReplicationTarget, down: Replicatio
 
 
 def is_due(draft: Draft, topic: int, hits: int) -> bool:
-    """Whether so many hits are evidence enough for other homes, and now is the time."""
+    """Whether there is enough evidence for other homes, and enough time since the last change."""
     settings = draft.settings
     changed_s = draft.memory.replicated_s.get(draft.view.topics.names[topic])
     if changed_s is not None and draft.now - changed_s < settings.replication_wait_s:
@@ -232,10 +232,10 @@ def _change(draft: Draft, topic: int, wanted: ReplicationTarget, size: float) ->
 
 
 def _grown(draft: Draft, topic: int, homes: list[int], count: int) -> list[int]:
-    """Those it has and the least loaded others, none of them too full for its share; as they are if that cannot be.
+    """The present homes and the least loaded others, each with room for its share; unchanged if there is no room.
 
-    Where shares are too large for the room there is, more and smaller ones may fit; where hubs are overloaded, fewer
-    or fuller ones are better than none.
+    If shares are too large for the room of hubs, more and smaller ones may fit; if hubs are overloaded, fewer or fuller
+    homes are better than none.
     """
     settings = draft.settings
     takers = draft.takers(topic)
@@ -256,7 +256,7 @@ def _grown(draft: Draft, topic: int, homes: list[int], count: int) -> list[int]:
 
 
 def _shrunk(draft: Draft, topic: int, homes: list[int], count: int) -> list[int]:
-    """Without the busiest; none if what is left could not carry it."""
+    """Without the busiest homes; none if the rest could not carry the load."""
     ratio, share = draft.predicted.ratio, 1.0 / len(homes)
     by_load = sorted(homes, key=lambda hub: (ratio[hub], hub))
     left = [hub for hub in homes if hub in by_load[:count]]

@@ -50,12 +50,14 @@ async def _adjust(
     watchers: dict[str, list[asyncio.Task[None]]],
     news: asyncio.Event,
 ) -> None:
-    """Watch exactly the children there are. If the store is away, what is watched stays as it was."""
+    """Watch exactly the children there are. If the store does not answer, the next attempt does."""
     try:
         names = set(await store.children(folder))
     except NoNodeError:
         names = set()
     except StoreUnavailableError:
+        # Also if the session lasts, and with it the watch, which reports no change that it has reported.
+        news.set()
         return
     for name in sorted(watchers.keys() - names):
         for task in watchers.pop(name):

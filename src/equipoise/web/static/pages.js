@@ -122,6 +122,13 @@ function envelopeTiles(envelope) {
   return tiles;
 }
 
+// What each hub has admitted, rejected and delayed, homes and those that forward messages of their clients.
+const envelopeHubs = (envelope) => table(["hub", "share", "admitted per second", "waiting", "refused per second", "longest access delay"], envelope.hubs.map((row) => {
+  const share = envelope.shares.find((one) => one.hub === row.hub);
+  return [row.hub, share ? `${number(share.rate_per_s, 1)}/s, ${number(share.burst_messages, 1)}` : "–", number(row.admitted_per_s, 1), number(row.waiting),
+    number(row.refused_per_s, 1), millis(row.access_delay_s_max)];
+}));
+
 // Heads and edges of a content topic: who follows whom, what each edge carries, and how its latest session turned out.
 const ratios = (row, when) => (row[`content_${when}input_ratio`] === null ? "–"
   : `${number(row[`content_${when}input_ratio`], 2)} / ${number(row[`content_${when}output_ratio`], 2)} / ${millis(row[`content_${when}delay_s`])}`);
@@ -151,11 +158,12 @@ export function topic(place, id) {
   const rate = chart("Published per second", ["published"]);
   const latency = chart("Latency against its limit", ["p99 measured", "worst by coordinates", "limit"], (value) => (value === null ? "–" : `${number(value, 1)} ms`));
   const changes = el("div");
+  const limits = el("div");
   const tree = el("div");
   const move = el("button", { onclick: () => moveTopic(id) }, "Move");
   const free = el("button", { class: "quiet", onclick: () => freeTopic(id) }, "Return to the ring");
   const unpin = el("button", { class: "quiet", onclick: () => unpinTopic(id) }, "Unpin");
-  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), tree, el("h2", {}, "Homes and reasons of moves"), changes);
+  place.replaceChildren(title, el("div", { class: "tools" }, move, unpin, free), tiles, el("div", { class: "charts" }, rate.node, latency.node), limits, tree, el("h2", {}, "Homes and reasons of moves"), changes);
   return async () => {
     const path = `/api/topics/${id}`;
     const [now, plans] = await Promise.all([get(path), get(`${path}/plans`)]);
@@ -169,6 +177,7 @@ export function topic(place, id) {
       ...(now.filters ? [tile("filters", number(now.filters)), tile("delivered by filter per second", number(now.filter_matches_per_s, 1)),
         tile("matching, of a core", `${number(100 * now.matching_ratio, 1)} %`), tile("not sent between hubs per second", number(now.kept_off_per_s, 1))] : []),
       tile("limit", limitWords(now)), ...envelopeTiles(now.envelope), tile("pinned to", now.is_pinned ? now.homes.join(", ") : now.site || "–"));
+    fill(limits, ...(now.envelope && now.envelope.hubs.length ? [el("h2", {}, "Rate limit by hub"), envelopeHubs(now.envelope)] : []));
     fill(tree, ...(now.content ? [el("h2", {}, "Heads and edges"), contentTree(now.content)] : []));
     rate.feed(now.curve.at_s, [now.curve.publications_per_s]);
     const curves = [now.curve.latency_s_p99, now.curve.latency_s_worst];

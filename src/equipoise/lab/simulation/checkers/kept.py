@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from equipoise.lab.simulation.checkers.violation import Violation
-from equipoise.lab.workload.history import History, LedgerTrack, LogTrack
+from equipoise.lab.workload.history import History
+from equipoise.lab.workload.log_history import LedgerTrack, LogTrack
 
 __all__ = ["NAME", "check"]
 
@@ -22,7 +23,7 @@ def check(history: History) -> list[Violation]:
 def _wrong_log(log: LogTrack) -> list[str]:
     wrong = list(log.problems)
     place = {at: (number, value) for number, (at, value) in enumerate(log.final)}
-    values = [value for _, value in log.final]
+    values = [value for _, value in log.final if value.partition(b".")[0].decode() not in log.resent]
     if len(set(values)) != len(values):
         wrong.append("an entry is in it twice")
     latest: dict[str, int] = {}

@@ -32,13 +32,13 @@ from equipoise.lab.workload.history import (
     Away,
     History,
     Live,
-    LogTrack,
     Missed,
     PublishOutcome,
     Received,
     Sent,
     Track,
 )
+from equipoise.lab.workload.log_history import LogTrack
 
 __all__ = ["NAME", "check"]
 

@@ -28,7 +28,8 @@ from equipoise.lab.simulation.durable.world import (
 )
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import PORT
-from equipoise.lab.workload.history import History, LogTrack, PublishOutcome
+from equipoise.lab.workload.history import History, PublishOutcome
+from equipoise.lab.workload.log_history import LogTrack
 from equipoise.lab.workload.payload import decode_payload, encode_json, encode_payload
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers

@@ -13,6 +13,7 @@ from equipoise.bookie.manifest import Manifest, load_manifest, save_manifest
 from equipoise.bookie.segments import Segments
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import kept
+from equipoise.ledger.metadata import LedgerMetadata
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import Cookie
 from equipoise.ledger.wire import AddRequest, Code, Flag, ReadRequest
@@ -87,6 +88,14 @@ def _ablation(
     return Ablation(f"ledger-{name}", summary, kept.NAME, f"durable-{case}", off, seed)
 
 
+_use_metadata = LedgerWriter._use_metadata
+
+
+def _acknowledge_after_one(writer: LedgerWriter, metadata: LedgerMetadata) -> None:
+    _use_metadata(writer, metadata)
+    writer._needed = writer._needed_of_header = 1
+
+
 DURABLE_ABLATIONS = (
     _ablation(
         "sync",
@@ -98,7 +107,7 @@ DURABLE_ABLATIONS = (
         "ack-quorum",
         "A writer acknowledges an entry after its whole ack quorum.",
         "torn",
-        replacing(LedgerWriter, "_needed", lambda writer, entry: 1),
+        replacing(LedgerWriter, "_use_metadata", _acknowledge_after_one),
         seed=5,
     ),
     _ablation(
@@ -135,7 +144,7 @@ DURABLE_ABLATIONS = (
         "A fenced ledger rejects ordinary adds.",
         "recovery",
         replacing(BookieEngine, "_refusal", _refuse_other_keys_only),
-        seed=5,
+        seed=1,
     ),
     _ablation(
         "cluster-identity",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from equipoise.lab.simulation.world import Simulation
-    from equipoise.lab.workload.history import LogTrack
+    from equipoise.lab.workload.log_history import LogTrack
 
 __all__ = ["LiveSubscribers"]
 

@@ -176,7 +176,6 @@ LOG_ABLATIONS = (
         kept.NAME,
         "durable-cut-off",
         _without_fence_and_lease,
-        seed=5,
     ),
     Ablation(
         "log-lease",
@@ -184,7 +183,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         _without_lease,
-        seed=14,
+        seed=8,
     ),
     Ablation(
         "log-sole",
@@ -216,7 +215,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(Topic, "has_followers", property(lambda topic: False)),
-        seed=3,
+        seed=13,
     ),
     Ablation(
         "log-resume",
@@ -224,7 +223,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(TopicChannel, "resume_at", None),
-        seed=5,
+        seed=8,
     ),
     Ablation(
         "log-numbers",
@@ -240,6 +239,7 @@ LOG_ABLATIONS = (
         once.NAME,
         "durable-once",
         replacing(ProducerSequences, "known", lambda sequences, producer, run, n, count=1: (False, None)),
+        seed=1,
     ),
     Ablation(
         "log-giving",
@@ -275,7 +275,7 @@ LOG_ABLATIONS = (
         "Old ledgers follow a log to the site of its owner and survive the loss of the former site.",
         kept.NAME,
         "durable-sites",
-        replacing(LedgerRelocation, "bring", lambda ledger_relocation, ledgers, is_wanted: None),
+        replacing(LedgerRelocation, "add", lambda relocation, ledgers, is_wanted: None),
     ),
     Ablation(
         "log-ledgers",

@@ -33,7 +33,8 @@ from equipoise.lab.simulation.durable.world import CLIENT_SETTINGS, keep_bookie
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.simulated_hub import PORT
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload.history import History, LogTrack
+from equipoise.lab.workload.history import History
+from equipoise.lab.workload.log_history import LogTrack
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger_client.ledgers import BookieLedgers
 from equipoise.model import Durability, Entry, Member, Retention, TopicSpec

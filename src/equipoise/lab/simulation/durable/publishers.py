@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from equipoise.client import Bus
     from equipoise.lab.simulation.durable.logs_world import LogsWorld
-    from equipoise.lab.workload.history import LogTrack
+    from equipoise.lab.workload.log_history import LogTrack
 
 __all__ = ["NumberedPublishers"]
 
@@ -61,6 +61,7 @@ class NumberedPublishers:
 
     async def _publish_at(self, hub: str, is_over: Callable[[], bool]) -> None:
         """Publish at a hub that owns no logs: what it answers is its own word."""
+        self._track.resent.add(hub)
         connection, rng, number = LogClient(lambda: hub), random.Random(hub), 0
         while not is_over():
             await asyncio.sleep(rng.random() * _PAUSE_S)

@@ -79,6 +79,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         _uncounted,
+        seed=1,
     ),
     Ablation(
         "retry-clock",
@@ -86,7 +87,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-groups",
         replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
-        seed=37,
+        seed=2,
     ),
     Ablation(
         "retry-last",
@@ -101,7 +102,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-retries",
         _without_token,
-        seed=1,
+        seed=8,
     ),
     Ablation(
         "trim-marks",
@@ -109,6 +110,5 @@ SUBSCRIBER_ABLATIONS = (
         kept.NAME,
         "durable-consumed",
         replacing(retention, "_first_needed", lambda group: after(group.last) or ID_MAX),
-        seed=1,
     ),
 )

@@ -15,7 +15,7 @@ from equipoise.client import DurableMessage, DurableSubscription, Gap
 from equipoise.errors import EquipoiseError
 from equipoise.lab.simulation.durable.log_client import SMART_SETTINGS, LogClient
 from equipoise.lab.simulation.simulated_hub import PORT
-from equipoise.lab.workload.history import Got, LogTrack, SubscriberTrack
+from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.durable.logs_world import LogsWorld

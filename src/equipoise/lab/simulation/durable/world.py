@@ -28,7 +28,8 @@ from equipoise.lab.scenarios.durable import DurableScenario
 from equipoise.lab.simulation.durable.faults import DurableFaults
 from equipoise.lab.simulation.host import Host
 from equipoise.lab.simulation.world import Simulation
-from equipoise.lab.workload.history import History, LedgerTrack
+from equipoise.lab.workload.history import History
+from equipoise.lab.workload.log_history import LedgerTrack
 from equipoise.ledger.entry import decode_entry
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import BookieFacts
