@@ -9,7 +9,7 @@ from equipoise.hub.cluster.link.capabilities import spell_greeting
 from equipoise.hub.cluster.link.capability import CAPABILITIES, CONTROL
 from equipoise.hub.cluster.link.codec import encode as spelled
 from equipoise.hub.cluster.link.frames import ControlFrame, EgressFrame, RunFrame
-from equipoise.hub.cluster.link.link import LINK_TURN_S, LinkSession
+from equipoise.hub.cluster.link.link_session import LINK_TURN_S, LinkSession
 from equipoise.model import Mode
 from hub.cluster.hubs import HUB_USER, Hubs
 

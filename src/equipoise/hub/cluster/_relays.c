@@ -36,7 +36,7 @@ typedef struct {
 } Relays;
 
 static PyObject *str_advance, *str_answer, *str_append, *str_appendleft, *str_dead, *str_fall, *str_hubs, *str_index,
-    *str_is_on, *str_last, *str_latest, *str_link, *str_messages, *str_popleft, *str_sequence, *str_topic, *str_topics,
+    *str_is_on, *str_last, *str_latest, *str_link, *str_messages, *str_popleft, *str_publish, *str_sequence, *str_topic, *str_topics,
     *str_version, *str_write;
 
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
@@ -796,13 +796,14 @@ static int has_meter(Relays *r, PyObject *topic) {
     return is_on == Py_False;
 }
 
-/* Send messages of a client to the home: the reply, as PublishRouting.publish; None if anything about them is special. */
-static PyObject *relays_send(Relays *r, PyObject *const *args, Py_ssize_t count_of_args) {
-    if (count_of_args != 2 || Py_TYPE(args[0]) != at.topic) {
-        PyErr_SetString(PyExc_TypeError, "send(topic, payloads)");
+/* Send messages of a client to the home: as PublishRouting.publish, which is called if anything about them is special. */
+static PyObject *relays_submit(Relays *r, PyObject *const *args, Py_ssize_t count_of_args) {
+    if (count_of_args != 2) {
+        PyErr_SetString(PyExc_TypeError, "submit(topic, payloads)");
         return NULL;
     }
-    PyObject *topic = args[0], *payloads = args[1], *stream = remote_stream(topic);
+    PyObject *topic = args[0], *payloads = args[1];
+    PyObject *stream = Py_TYPE(topic) == at.topic ? remote_stream(topic) : NULL;
     int is_run = Py_TYPE(payloads) == run_type || PyTuple_CheckExact(payloads) || PyList_CheckExact(payloads);
     if (!is_run || stream == NULL || SLOT(topic, at.t_limit) != Py_None || SLOT(topic, at.t_log) != Py_None ||
         SLOT(topic, at.t_content) != Py_None || !is_open(topic, stream) || !has_meter(r, topic) ||
@@ -836,7 +837,7 @@ static PyObject *relays_send(Relays *r, PyObject *const *args, Py_ssize_t count_
 special:
     if (PyErr_Occurred())
         return NULL;
-    Py_RETURN_NONE;
+    return PyObject_CallMethodObjArgs(r->ways, str_publish, topic, payloads, NULL);
 }
 
 /* --- the type */
@@ -879,7 +880,7 @@ static void relays_dealloc(Relays *r) {
 
 static PyMethodDef relays_methods[] = {
     {"execute", (PyCFunction)relays_execute, METH_VARARGS, NULL},
-    {"send", (PyCFunction)(void (*)(void))relays_send, METH_FASTCALL, NULL},
+    {"submit", (PyCFunction)(void (*)(void))relays_submit, METH_FASTCALL, NULL},
     {NULL}};
 
 static PyTypeObject RelaysType = {
@@ -1024,6 +1025,7 @@ PyMODINIT_FUNC PyInit__relays(void) {
         {&str_is_on, "is_on"},           {&str_last, "last"},
         {&str_latest, "latest"},         {&str_link, "link"},
         {&str_messages, "messages"},     {&str_popleft, "popleft"},
+        {&str_publish, "publish"},
         {&str_sequence, "sequence"},     {&str_topic, "topic"},
         {&str_topics, "topics"},         {&str_version, "version"},
         {&str_write, "write"},

@@ -38,7 +38,6 @@ from equipoise.stream.submission import NOWHERE, Ack, Submission
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.lane_returns import LaneReturns
-    from equipoise.hub.cluster.relays import Relays
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.parts import Dependency
@@ -87,8 +86,6 @@ class _Cluster(ClusterPort, Protocol):
     @property
     def receipts(self) -> ClientAcks: ...
     @property
-    def relays(self) -> Relays | None: ...
-    @property
     def tags(self) -> _Dependencies: ...
     @property
     def ways(self) -> PublishRouting: ...
@@ -106,9 +103,6 @@ class PublishRouting:
         At a hub other than the home, the reply counts the receivers at all hubs, as of a second ago, and the matching
         filters of this hub. The reply is pending if a message waits at a gate, or if its loss would not be reported.
         """
-        relays = self._cluster.relays
-        if relays is not None and (reply := relays.send(topic, payloads)) is not None:
-            return reply
         if (content := topic.content) is not None:
             content.counts = []
         if not self.admit(topic, payloads):

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.capability import RESEND
 from equipoise.hub.cluster.link.frames import Tag
+from equipoise.hub.cluster.link.incoming import InLink, PlainFrames
 from equipoise.hub.cluster.link.link import OutLink
-from equipoise.hub.cluster.publish_route import TopicAcks
+from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.publish_route import ClientAcks, TopicAcks
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.topic import Topic
@@ -25,11 +27,9 @@ from equipoise.resp.runs import Run, read_requests
 from equipoise.stream.admission import Admission
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.cluster import Cluster
-    from equipoise.hub.cluster.link.incoming import InLink
     from equipoise.hub.data.reply import Reply
 
-__all__ = ["Relays", "compiled", "relays_of"]
+__all__ = ["Publish", "Relays", "compiled", "relays_of"]
 
 log = logging.getLogger("equipoise.hub")
 
@@ -46,19 +46,45 @@ except (AttributeError, TypeError) as _stale:
     compiled = None  # type: ignore[assignment]  # as if not built
 
 
-class Relays(Protocol):
+# Publishes messages of a client.
+Publish = Callable[["Topic", Sequence[bytes]], "bytes | Reply"]
+
+
+class Relays(PlainFrames, Protocol):
     """The compiled part of one hub."""
 
-    def execute(
-        self, peer: str, link: InLink, data: bytes, start: int, words_max: int, size_max: int, /
-    ) -> int:
-        """Execute plain frames from `start` on, up to the first one that is not; return how many bytes they had."""
-
-    def send(self, topic: Topic, payloads: Sequence[bytes], /) -> bytes | Reply | None:
-        """Send messages of a client to the home: as PublishRouting.publish. None: they are special; nothing is done."""
+    def submit(self, topic: Topic, payloads: Sequence[bytes], /) -> bytes | Reply:
+        """As PublishRouting.publish, which it calls for all but plain messages."""
 
 
-def relays_of(cluster: Cluster) -> Relays | None:
+class _Dependencies(Protocol):
+    @property
+    def blocked(self) -> dict[Stream, None]: ...
+
+
+class _Cluster(ClusterPort, Protocol):
+    @property
+    def incoming(self) -> dict[str, InLink]: ...
+    @property
+    def receipts(self) -> ClientAcks: ...
+    @property
+    def tags(self) -> _Dependencies: ...
+
+    # Of these the compiled part reads a few attributes, or calls a method.
+
+    @property
+    def failover(self) -> object: ...
+    @property
+    def feeders(self) -> object: ...
+    @property
+    def leaving(self) -> object: ...
+    @property
+    def merging(self) -> object: ...
+    @property
+    def ways(self) -> object: ...
+
+
+def relays_of(cluster: _Cluster) -> Relays | None:
     """The compiled part for this hub; None where it has not been built."""
     if compiled is None or read_requests is None:
         return None

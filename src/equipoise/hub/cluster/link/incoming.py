@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from equipoise.hub.cluster.link.frame import Frame
-    from equipoise.hub.cluster.relays import Relays
     from equipoise.hub.data.ports import LinkEnd, Shell, Wire
     from equipoise.hub.settings import HubSettings
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import RequestLimits
 
-__all__ = ["VOID_OFFSET", "FrameExecutor", "FrameReceiver", "InLink", "LinkHost", "LinkId", "LinkWire"]
+__all__ = [
+    "VOID_OFFSET",
+    "FrameExecutor",
+    "FrameReceiver",
+    "InLink",
+    "LinkHost",
+    "LinkId",
+    "LinkWire",
+    "PlainFrames",
+]
 
 # An offset that no sender has reached: a sender that has to resume there begins the next generation, in all releases.
 VOID_OFFSET = (1 << 63) - 1
@@ -59,6 +67,15 @@ class FrameExecutor(Protocol):
         """Execute a frame of a live peer. Raises ProtocolError if it is invalid."""
 
 
+class PlainFrames(Protocol):
+    """The compiled part: see hub/cluster/relays.py."""
+
+    def execute(
+        self, peer: str, link: InLink, data: bytes, start: int, words_max: int, size_max: int, /
+    ) -> int:
+        """Execute plain frames from `start` on, up to the first one that is not; return how many bytes they had."""
+
+
 class FrameReceiver(Protocol):
     """The cluster."""
 
@@ -69,8 +86,8 @@ class FrameReceiver(Protocol):
         """By hub, the current generation of its link to this hub."""
 
     @property
-    def relays(self) -> Relays | None:
-        """The compiled part for plain messages."""
+    def relays(self) -> PlainFrames | None:
+        """The compiled part, where it has been built."""
 
 
 class LinkHost(Protocol):
