@@ -42,7 +42,7 @@ from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, HubEndpoint, RunPhases, cast_client, hurried
 from equipoise.lab.workload.history import Missed, PublishOutcome, Received, Track
 from equipoise.lab.workload.payload import encode_payload
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 
 TOPICS = tuple(f"kill.{n}" for n in range(12))
 # Of plain publishers: messages in one write, how long they wait for replies and before they connect again.
@@ -255,7 +255,7 @@ def main() -> int:
     facts = {"minutes": options.minutes, "hubs": options.hubs, "seed": options.seed, **result}
     if options.durable and not system.has_disks:
         facts["disks filled"] = "none: the kernel allows no mount namespace here"
-    tell("kill", facts, None if options.no_keep else RESULTS)
+    report_result("kill", facts, None if options.no_keep else RESULTS)
     return 1 if is_broken(result) else 0
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.profile.meters import process_cpu_s
 from equipoise.store import PlanStore, Tree, open_store
 
@@ -148,7 +148,7 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-relay-") as folder:
         outcome = asyncio.run(run(chosen.rounds, Path(folder)))
-    tell("relay", outcome, chosen.out)
+    report_result("relay", outcome, chosen.out)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,45 @@ async def test_a_subscription_goes_on_where_it_left_off() -> None:
 
 
 @on_loop
+async def test_a_subscription_to_a_topic_that_is_not_durable_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with keeping() as hub, bus_at(hub) as bus:
+        async with bus.subscribe("t", durable="billing"):
+            assert not caplog.records
+        hub.follow_specs(Specs([TopicSpec(pattern=b"kept.*", durability=Durability(1, 1, 1))]), 2)
+        async with bus.subscribe("t", durable="billing") as subscription:
+            link = subscription._reads
+            await link.ask(b"XADD", b"t", b"*", b"payload", b"added", timeout_s=10)
+            assert texts(await take(subscription, 1)) == ["added"]
+            link.drop()
+            await link.ask(b"XADD", b"t", b"*", b"payload", b"after", timeout_s=10)
+            assert "after" in texts(await take(subscription, 1))
+        (record,) = [each for each in caplog.records if "not durable" in each.message]
+        assert "topic t is not durable" in record.message
+
+
+@on_loop
+async def test_reading_a_log_that_does_not_exist_at_a_lone_hub_creates_none() -> None:
+    async with keeping() as hub, bus_at(hub) as bus:
+        link, other = bus._routing.make_log_link(), bus._routing.make_log_link()
+        assert await link.ask(b"XLEN", b"none", timeout_s=10) == 0
+        assert await link.ask(b"EXISTS", b"none", b"neither", timeout_s=10) == 0
+        waiting = asyncio.create_task(
+            other.ask(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"none", b"$", timeout_s=20)
+        )
+        await until(lambda: hub.core.logs is not None and hub.core.logs.blocked_clients)
+        assert hub.core.logs is not None
+        assert not hub.core.logs.by_name
+        words = ((b"XLEN", b"none"), (b"XADD", b"none", b"*", b"k", b"v"), (b"XLEN", b"none"))
+        before, at, after = await asyncio.gather(*(link.ask(*each, timeout_s=10) for each in words))
+        assert (before, after) == (0, 1)
+        assert await waiting == {b"none": [[at, [b"k", b"v"]]]}
+        link.close()
+        other.close()
+
+
+@on_loop
 async def test_start_is_an_id_a_time_or_an_end_of_the_log() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         await bus.publish("t", "0")

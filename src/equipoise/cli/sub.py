@@ -21,7 +21,7 @@ Where = Annotated[
     ),
 ]
 
-# Where a new durable subscription begins, if the caller does not say.
+# The default start of a new durable subscription.
 _START = "end"
 
 
@@ -189,7 +189,7 @@ def as_json(event: Event | DurableMessage) -> dict[str, Any]:
 
 
 def printable(data: bytes) -> str:
-    """One line of text that does nothing to a terminal: what is not printable is escaped."""
+    """One line of text without control sequences: unprintable characters are escaped."""
     text = data.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else "".join(map(_escaped, text))
 

@@ -140,6 +140,8 @@ class DurableSubscription:
         self._changed = asyncio.Event()
         self._is_over = False
         self._error: EquipoiseError | None = None
+        self._is_undurable = False
+        reads.on_undurable = self._note_undurable
 
     @property
     def pending(self) -> int:
@@ -291,6 +293,15 @@ class DurableSubscription:
         except Exception as error:
             log.exception("the durable subscription to %s failed", self._shown)
             self.end(EquipoiseError(f"the client failed: {error!r}; please report this"))
+
+    def _note_undurable(self, topic: bytes) -> None:
+        if not self._is_undurable:
+            self._is_undurable = True
+            log.warning(
+                "topic %s is not durable: this subscription receives what is added with XADD, and nothing that is "
+                "published; see `equipoise topics set --durable`",
+                self._shown,
+            )
 
     def _explain(self, error: RefusedError) -> EquipoiseError:
         if error.code == "DISPLACED":

@@ -1,18 +1,18 @@
 """Groups of filters with equal shape: the matching filters of a group are a slice of it.
 
-A group holds filters of one shape with equal values for all that they compare by equality. What is left of them to
-compare is bounds, and how many decides how the group is kept:
+A group holds filters of one shape with equal values for all their equalities. Their other comparisons are bounds, whose
+number determines the structure of the group:
 
-    Ordered   one bound: sorted by it, so that what matches is a slice
-    Cells     an attribute with both bounds: boxes in a grid, whose cells are as large as the boxes in them
-    Corners   several attributes with one bound each: sorted by each, the shortest slice is looked at
-    Listed    what no order helps with: looked at one by one, with `SCANNED_MAX` texts to search for at most
-    Same      nothing: all match, as lists of values do that have a value in common
+    Ordered   one bound: sorted by it, so that the matching filters are a slice
+    Cells     an attribute with both bounds: boxes in a grid, whose cells are about as large as the boxes
+    Corners   several attributes with one bound each: sorted by each, the shortest slice is tested
+    Listed    no order helps: tested one by one, with at most `SCANNED_MAX` texts to search for
+    Same      no other comparison: all match, as lists of values with a common value
 
-A cell's side is a power of two between the box's side and twice that, so a box lies in two cells of each axis at most,
-which is what its memory is spent on. A message looks at one cell for each pair of sides that is in use. Nothing is ever
-rebuilt: the grid does not know how values are spread. Two axes are enough to find few candidates; other bounds are
-compared one by one.
+A cell's side is a power of two between the box's side and twice that, so a box lies in at most two cells of each axis,
+which determines its memory. A message tests one cell for each pair of sides in use. There are no rebuilds: the grid
+does not depend on the distribution of values. Two axes are enough to leave few candidates; other bounds are tested one
+by one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from equipoise.content.filter import Filter, Value, ValueType
 
 __all__ = ["SCANNED_MAX", "Axis", "FilterGroup", "FilterNode", "Found", "Listed", "group_for", "places_of"]
 
-# Filters that a message is compared with one by one; one that has several texts to search for takes a place for each.
-# Half a millisecond for a message, and less than 50 with the longest strings.
+# Filters tested one by one for a message; a filter with several texts to search for takes one place for each. Half a
+# millisecond per message, and less than 50 ms with the longest strings.
 SCANNED_MAX = 1_000
 # Sides of cells, as powers of two: beyond, an axis does not help.
 _SIDE_MIN, _SIDE_MAX = -32, 32
@@ -41,19 +41,19 @@ class FilterNode:
 
     def __init__(self, filter: Filter) -> None:
         self.filter = filter
-        # Set by CoverSet: the cover that stands for it, if it is none itself; and those that it stands for.
+        # Set by CoverSet: the filter's cover, unless it is a root; and the filters that it covers.
         self.cover: FilterNode | None = None
         self.children: dict[FilterNode, None] | None = None
 
 
 def places_of(filter: Filter) -> int:
-    """How much of `SCANNED_MAX` the filter takes where filters are looked at one by one."""
+    """The places of `SCANNED_MAX` that the filter takes when filters are tested one by one."""
     residues = [constraint.residue for constraint in filter.constraints if constraint.residue is not None]
     return max(1, sum([len(residue.contained) for residue in residues]))
 
 
 N = TypeVar("N", bound=FilterNode)
-# What matches, as slices of lists that must not be changed meanwhile.
+# Matches, as slices of lists that must not be changed meanwhile.
 Found = list[tuple[Sequence[N], int, int]]
 
 
@@ -71,16 +71,16 @@ class FilterGroup(Protocol[N]):
     def add(self, node: N) -> None: ...
     def remove(self, node: N) -> None: ...
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
-        """Add what matches."""
+        """Add the matching filters."""
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """Those of the group that may cover the filter: if any does, one of these."""
+        """Filters of the group that may cover the given one: if any does, one of these."""
 
     def nodes(self) -> Sequence[N]: ...
 
 
 def group_for(axes: Sequence[Axis], *, has_residue: bool, has_list: bool) -> FilterGroup[N]:
-    """`has_list`: the filters have lists of values that differ, so the loosest bound need not cover the others."""
+    """`has_list`: the filters have different lists of values, so the loosest bound need not cover the others."""
     if has_residue:
         return Listed()
     if not axes:
@@ -111,7 +111,7 @@ class Listed(Generic[N]):
         self.places -= places_of(node.filter)
 
     def holders(self) -> list[N]:
-        """Each as often as it takes a place."""
+        """Each as often as the places it takes."""
         return [node for node in self._nodes for _ in range(places_of(node.filter))]
 
     def collect(self, values: Mapping[str, Value], found: Found[N]) -> None:
@@ -127,7 +127,7 @@ class Listed(Generic[N]):
 
 
 class Same(Listed[N]):
-    """All of them match what their group is found by."""
+    """All of them match when their group is found."""
 
     __slots__ = ()
 
@@ -135,7 +135,7 @@ class Same(Listed[N]):
         found.append((self._nodes, 0, len(self._nodes)))
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """No more than are looked at one by one: if it is another that covers, the filter is asked for beside it."""
+        """No more than are tested one by one: the caller also tests another cover."""
         return iter(self._nodes[:SCANNED_MAX])
 
 
@@ -174,12 +174,12 @@ class Ordered(Generic[N]):
         value = values.get(axis.path)
         if type(value) is not (float if axis.type is ValueType.NUMBER else str):
             return 0, 0
-        # As many bounds are at most the value: lows that it reaches, highs that it does not stay below.
+        # The number of bounds at most the value: lows that it reaches, highs that it is not below.
         at = bisect_right(self._bounds, value)
         return (0, at) if axis.has_low else (at, len(self._nodes))
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """Only the loosest one can: it covers all others here."""
+        """Only the loosest one: it covers all others here."""
         if self._nodes:
             yield self._nodes[0 if self.axis.has_low else -1]
 
@@ -256,12 +256,12 @@ class Cells(Generic[N]):
         ]
         self._x = closed[0].path if closed else None
         self._y = closed[1].path if len(closed) > 1 else None
-        # Whether the two axes are all that there is to compare.
+        # Whether the two axes are all comparisons.
         self._is_whole = len(axes) == len(closed)
         # Each with its box, which is the same object in all its cells.
         self._nodes: dict[N, _Box[N]] = {}
         self._cells: dict[_Key, list[_Box[N]]] = {}
-        # How many boxes have cells of these sides.
+        # The number of boxes with cells of these sides.
         self._sides: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
@@ -284,7 +284,7 @@ class Cells(Generic[N]):
             del self._sides[sides]
         for key in _keys(box, sides):
             cell = self._cells[key]
-            # The order within a cell says nothing: the last one takes its place.
+            # The order within a cell is irrelevant: the last one takes its place.
             last = cell.pop()
             if last is not box:
                 cell[cell.index(box)] = last
@@ -307,7 +307,7 @@ class Cells(Generic[N]):
             found.append((matching, 0, len(matching)))
 
     def wider(self, narrow: Filter) -> Iterator[N]:
-        """Those that the filter's own box lies in."""
+        """Those whose cells contain the filter's own box."""
         x, last_x = _edges(narrow, self._x)
         y, last_y = _edges(narrow, self._y)
         if x is None or y is None or last_x is None or last_y is None:
@@ -316,7 +316,7 @@ class Cells(Generic[N]):
         least_y = _side(y, last_y) if y < last_y else _SIDE_MIN
         for side_x, side_y in self._sides:
             if side_x < least_x or side_y < least_y:
-                # Boxes that are smaller than the filter's.
+                # These boxes are smaller than the filter's.
                 continue
             cell = self._cells.get((side_x, side_y, _cell(x, side_x), _cell(y, side_y)), ())
             yield from [
@@ -339,7 +339,7 @@ def _interval(filter: Filter, path: str | None) -> tuple[float, float]:
 
 
 def _side(low: float, high: float) -> int:
-    """The power of two that the sides of the cells are; `_SIDE_MAX`: one cell for all."""
+    """The power of two of the cells' sides; `_SIDE_MAX`: one cell for all."""
     width = high - low
     if not 0 < width < 2.0**_SIDE_MAX or max(abs(low), abs(high)) >= 2.0**52:
         return _SIDE_MAX

@@ -1,15 +1,15 @@
 """Find the filters of a topic that match a message without visiting the others.
 
-A filter is found by the rarest of the equalities in it: messages look up their values of the attributes that filters
-are found by. A filter without an equality is found by a prefix, then by its list of values; what has none of these is
-asked about at each message. Behind that, filters of one shape with the same values are one group (`groups`).
+A filter is indexed by the rarest of its equalities: a message looks up its values of the indexed attributes. A filter
+without an equality is indexed by a prefix, then by its list of values; a filter with none of these is tested for each
+message. Below that, filters of one shape with the same values are one group (`groups`).
 
 Always true:
     a filter is in the index once, for all its subscribers; the same constraints are the same filter;
-    matches are returned as slices of groups: count them with `count_of`, walk them with `listed`. They hold until
+    matches are returned as slices of groups: count them with `count_of`, iterate with `listed`. They are valid until
     the index changes;
-    adding and removing take time that does not grow with the filters that share nothing with it, but for the
-    shifting of one sorted list.
+    adding and removing take time independent of the number of unrelated filters, except for the insertion into one
+    sorted list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from equipoise.content.shapes import FilterShape, ShapeKey, access_values, shape
 
 __all__ = ["SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_of", "listed"]
 
-# Shapes of filters of one topic: a message may have to ask each of them, at a third of a microsecond.
+# Shapes of filters of one topic: a message may have to look up each of them, a third of a microsecond each.
 SHAPES_MAX = 1_000
 _SHAPES = "shapes of filters"
 _SCANNED = "filters that no index helps with (contains, suffix, != without an equality)"
@@ -36,34 +36,34 @@ V = TypeVar("V", Value, str)
 
 
 class ScarceRoom(NamedTuple, Generic[N]):
-    """Room of which a topic has little."""
+    """A limited resource of a topic's index."""
 
     noun: str
-    # How much there may be, and how much a filter needs.
+    # The limit, and the filter's need.
     most: int
     needed: int
-    # The filters that have taken it, each as often as it has taken a place; the first of its shape for each shape.
+    # The filters that use it, each as often as the places it takes; the first of its shape for each shape.
     holders: Sequence[N]
 
 
-# The shapes that are asked about one value.
+# The shapes that are looked up for one value.
 _Shapes = tuple[FilterShape[N], ...]
 
 
 class FilterIndex(Generic[N]):
-    """The filters of one topic. Its owner sees to it that nothing changes while a match is walked."""
+    """The filters of one topic. Its owner ensures that it does not change during an iteration over a match."""
 
     def __init__(self) -> None:
-        # Each with the constraint that it is found by, if there is one.
+        # Each with the constraint by which it is indexed, if there is one.
         self._nodes: dict[Filter, N | tuple[N, Constraint]] = {}
         self._shapes: dict[ShapeKey, FilterShape[N]] = {}
-        # By attribute and value; by attribute, length and prefix; and what has to be asked at each message.
+        # By attribute and value; by attribute, length and prefix; and the rest, for every message.
         self._by_value: dict[str, dict[Value, _Shapes[N]]] = {}
         self._by_prefix: dict[str, dict[int, dict[str, _Shapes[N]]]] = {}
         self._always: _Shapes[N] = ()
-        # How many filters have an equality, to know which is the rarest.
+        # How many filters have each equality, to find the rarest.
         self._frequency: dict[str, dict[Value, int]] = {}
-        # The attributes that filters name, each with its segments, and how many filters name it.
+        # The attributes of filters, each with its segments, and the number of its filters.
         self._uses: dict[str, int] = {}
         self._paths: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
         # Equal tuples of shapes are one.
@@ -80,9 +80,9 @@ class FilterIndex(Generic[N]):
         return known[0] if isinstance(known, tuple) else known
 
     def scarce(self, filter: Filter, least: int = 0) -> Iterator[ScarceRoom[N]]:
-        """The scarce room that the filter, which is not in the index, needs.
+        """The limited resources that the filter, which is not in the index, needs.
 
-        Left out is room of which no more than `least` would be taken.
+        Without those of which at most `least` would be used.
         """
         access = self._access(filter)
         key = shape_key(filter, access)
@@ -93,7 +93,7 @@ class FilterIndex(Generic[N]):
             return
         needed = places_of(filter)
         if access is None:
-            # Each message is compared with all of them, whatever their shapes.
+            # Each message is compared with all of them, of any shape.
             shapes = [shape for shape in self._always if shape.key.has_residue]
             groups = [
                 group for shape in shapes for group in shape.groups.values() if isinstance(group, Listed)
@@ -108,14 +108,14 @@ class FilterIndex(Generic[N]):
                 yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, fullest.holders())
 
     def objection(self, filter: Filter) -> str | None:
-        """What there are so many of that the filter has no room, or None."""
+        """The exhausted resource that the filter needs, or None."""
         for room in self.scarce(filter, min(SHAPES_MAX, SCANNED_MAX)):
             if len(room.holders) + room.needed > room.most:
                 return f"{room.most} {room.noun}"
         return None
 
     def add(self, node: N) -> None:
-        """The filter is not in it yet."""
+        """The filter must not be in it yet."""
         filter = node.filter
         assert filter not in self._nodes, "equal filters are one"
         access = self._access(filter)
@@ -191,14 +191,14 @@ class FilterIndex(Generic[N]):
                         yield text, shapes
 
     def _access(self, filter: Filter) -> Constraint | None:
-        """The constraint that the filter is found by."""
+        """The constraint by which the filter is indexed."""
         equal: Constraint | None = None
         rarity = (0, 0)
         other: Constraint | None = None
         for constraint in filter.constraints:
             if constraint.values is not None and len(constraint.values) == 1:
                 known = self._frequency.get(constraint.path, {})
-                # Among equally rare ones, that of the attribute with more values.
+                # Among equally rare ones, the one whose attribute has more values.
                 rank = known.get(constraint.values[0], 0), -len(known)
                 if equal is None or rank < rarity:
                     equal, rarity = constraint, rank
@@ -228,7 +228,7 @@ class FilterIndex(Generic[N]):
             self._paths = tuple(map(path_of, self._uses))
 
     def _file(self, shape: FilterShape[N], value: Value | None, *, is_there: bool) -> None:
-        """Let messages with the value ask the shape, or ask it no longer."""
+        """Add the shape to the value's lookups, or remove it."""
         key = shape.key
         if value is None:
             self._always = _changed(self._always, shape, is_there=is_there)
@@ -263,12 +263,12 @@ def _refile(
 
 
 def count_of(found: Found[N]) -> int:
-    """How many filters a match has."""
+    """The number of filters in a match."""
     return sum([stop - start for _, start, stop in found])
 
 
 def listed(found: Found[N]) -> list[N]:
-    """The filters of a match: as many references as it has."""
+    """The filters of a match: a list as long as the match."""
     nodes: list[N] = []
     for group, start, stop in found:
         nodes += group[start:stop]
@@ -284,7 +284,7 @@ def _has_prefix(constraint: Constraint) -> bool:
 
 
 def _sure_prefix(constraint: Constraint) -> str:
-    """What every string that the constraint accepts begins with; empty if nothing is known."""
+    """The common prefix of all strings that the constraint accepts; empty if unknown."""
     if constraint.values is not None:
         value = constraint.values[0]
         return value if isinstance(value, str) else ""

@@ -1,7 +1,6 @@
 """The shape of a filter: the attributes that it compares and how, without their values.
 
-A shape keeps its filters in groups by the values that they compare by equality, so that a message with these values
-asks one group.
+A shape groups its filters by the values of their equalities, so that a message with these values looks up one group.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ __all__ = ["FilterShape", "ShapeKey", "access_values", "shape_key"]
 
 
 class ShapeKey(NamedTuple):
-    """What filters of one shape have in common: how they are found, and which attributes they compare how."""
+    """The common properties of filters of one shape: how they are indexed, and how they compare which attributes."""
 
-    # How long the prefix is that they are found by; -1: by a value; -2: by nothing.
+    # The length of the prefix by which they are indexed; -1: by a value; -2: not indexed.
     prefix_length: int
     access: str
     equal: tuple[str, ...]
     present: tuple[str, ...]
     axes: tuple[Axis, ...]
     has_residue: bool
-    # Whether they are found by any of several values, so that different filters are found by the same one.
+    # Whether they are indexed by each of several values, so that different filters have the same one.
     has_list: bool
 
 
@@ -36,12 +35,12 @@ class FilterShape(Generic[N]):
 
     def __init__(self, key: ShapeKey, first: N) -> None:
         self.key = key
-        # The one that it was made for, which may have gone.
+        # The first filter, which may have been removed.
         self.first = first
         self.size = 0
         self.is_single = not (key.axes or key.has_residue or key.has_list)
         self.groups: dict[Any, N | FilterGroup[N]] = {}
-        # By what they are found by, how many filters there are.
+        # By index key, the number of filters.
         self.spread: dict[Value | None, int] = {}
 
     def add(self, access: Value | None, node: N) -> None:
@@ -70,7 +69,7 @@ class FilterShape(Generic[N]):
             del self.groups[at]
 
     def listed(self, access: Value | None, filter: Filter) -> Iterator[Listed[N]]:
-        """The group that the filter would be in, if it is looked at one by one."""
+        """The group in which the filter would be, if that is tested one by one."""
         group = self.groups.get(self._group_key(access, filter))
         if isinstance(group, Listed) and self.key.has_residue:
             yield group

@@ -27,7 +27,7 @@ def test_a_late_answer_does_not_reach_the_next_life_of_the_hub(
     requests = pack_requests([LogRequest("xlen", [b"XLEN", b"t"])])
     with monkeypatch.context() as patch:
         patch.setattr(LogCalls, "_logs", object())
-        patch.setattr(cluster.calls, "_is_home", lambda key: True)
+        patch.setattr(cluster.calls, "is_home", lambda key: True)
         patch.setattr(cluster.calls, "_put", lambda key, call: running.append(call))
         cluster.calls.called("h2", CallFrame(b"t", TICKET, 1_000, requests))
     link = cluster.out["h2"]

@@ -10,9 +10,11 @@ import pytest
 
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.handover_engine import HandoverEngine
+from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.link.capability import CAPABILITIES, REMAINDER
 from equipoise.hub.cluster.link.frames import Tag
+from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.cluster.topic_limit import limit_window
 from equipoise.hub.data.topics import Topic
 from equipoise.hub.settings import Limits
@@ -20,6 +22,7 @@ from equipoise.hub.telemetry.metric_table import METRICS
 from equipoise.hub.telemetry.prometheus import MetricsReading, samples_of
 from equipoise.limits import TOKEN
 from equipoise.model import Mode, Specs, TopicSpec
+from equipoise.stream.submission import NextHop, Submission, WaitReason
 from hub.cluster.hubs import Hubs, Node
 from hub.metered import FakeProcess
 from hub.world import Error, FakeClient, pipeline
@@ -705,6 +708,39 @@ def test_telemetry_says_what_became_of_messages_of_a_hubs_clients() -> None:
     found, numbered = limit_window([topic]), limit_window([home])
     assert (found.drained, found.waiting > 0) == (0, True)
     assert (numbered.drained > 0, numbered.refused) == (True, 0)
+
+
+def test_a_token_that_comes_while_a_message_is_being_held_serves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    1. A message of another hub comes when there is no token, and is held.
+    2. The next token comes before the message is queued for it: clocks go on within a turn of the loop.
+    3. Nothing held the message then, so it was not queued, and no timer looked at it again. All later messages of
+       that hub waited behind it, with a full bucket (seen on a busy machine with two hubs, in minutes).
+    """
+    hubs = limited("h1", "h2", rate=10.0, burst=1)
+    hubs.replicate("x", Mode.SINGLE, "h1")
+    for hub in ("h1", "h2"):
+        hubs.publish_first(hub, "x")
+    pass_time(hubs, 0.5)
+    node, waiting_for = hubs["h1"], Ingress.waiting_for
+
+    def late(
+        ingress: Ingress, stream: Stream, item: Submission, hop: NextHop | None = None
+    ) -> WaitReason | None:
+        reason = waiting_for(ingress, stream, item, hop)
+        if ingress is node.cluster.ingress and reason is WaitReason.TOKENS:
+            node.shell._now += 0.1
+        return reason
+
+    monkeypatch.setattr(Ingress, "waiting_for", late)
+    before = published(hubs, "h1")
+    node.client().send("PUBLISH", "x", "takes the token")
+    for client in [hubs["h2"].client() for _ in range(2)]:
+        client.send("PUBLISH", "x", "1")
+    hubs.settle_now()
+    monkeypatch.undo()
+    pass_time(hubs, 1.0)
+    assert published(hubs, "h1") == before + 3
 
 
 def test_what_waits_in_a_lane_that_ends_goes_back_to_its_publishers_and_on_to_the_trunk() -> None:

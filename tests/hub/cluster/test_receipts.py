@@ -8,10 +8,12 @@ import pytest
 
 from equipoise.access import Users
 from equipoise.hub.access import quotas
+from equipoise.hub.client_limits import Limits
 from equipoise.hub.cluster import severing
+from equipoise.hub.cluster.settings import ClusterSettings
 from equipoise.hub.commands import positioned
 from equipoise.model import Mode
-from hub.cluster.hubs import HUB_USER, Hubs
+from hub.cluster.hubs import HUB_USER, Hubs, Node
 from hub.world import Error, FakeClient, World, users
 
 LINK = "0123456789abcdef"
@@ -185,6 +187,20 @@ def test_a_hub_that_is_dead_or_unknown_has_nothing_to_be_severed() -> None:
     assert new.read() == [b"OK"]
     hubs.kill("h2")
     assert new.read() == [[b"eq.severed", LINK.encode()]]
+
+
+def test_a_hub_that_has_just_started_severs_a_link_once_it_knows_the_other_hubs() -> None:
+    hubs = Hubs("h1", "h2")
+    old = hubs["h2"].client(3)
+    old.send("EQ.LINK", LINK)
+    hubs.nodes["h3"] = Node(hubs, "h3", None, Limits(), ClusterSettings())
+    new = hubs["h3"].client(3)
+    assert new.do_all("EQ.SEVER", LINK, "h2:6399") == [b"OK"]
+    assert old.is_connected()
+    hubs.alive.add("h3")
+    hubs.commit()
+    assert new.read() == [[b"eq.severed", LINK.encode()]]
+    assert not old.is_connected()
 
 
 def test_a_link_to_the_very_hub_can_be_severed() -> None:

@@ -85,14 +85,15 @@ def test_an_answer_to_what_was_asked_before_the_standstill_confirms_nothing() ->
 
 def test_without_the_store_every_other_hub_confirms_it_but_not_at_once() -> None:
     hubs, node, client = two_hubs()
-    interval_s = node.core.lease.interval_s
+    lease = node.core.lease
     hubs.stand_still("a")
     client.send("PING")
-    node.advance(interval_s / 2)
+    node.advance(lease.term_s / 2)
     hubs.settle()
+    node.advance(2 * LOOK_S)
     assert client.read() == []
     hubs.held.add(("b", "a"))
-    node.advance(interval_s)
+    node.advance(lease.term_s / 2 + lease.interval_s)
     hubs.settle()
     assert client.read() == []
     hubs.release("b", "a")
@@ -151,7 +152,7 @@ def test_a_hub_that_connects_meanwhile_is_let_in_and_confirms_it() -> None:
     client.send("PING")
     # Its connection is lost, and it dials again.
     hubs.connections.pop(("b", "a"))
-    node.advance(1.1 * node.core.lease.interval_s)
+    node.advance(node.core.lease.term_s + 1.1 * node.core.lease.interval_s)
     hubs.settle()
     assert ("b", "a") in hubs.connections
     node.advance(2 * LOOK_S)

@@ -172,6 +172,10 @@ MENDED = [
     ("limits-used", 903),
     # A hub left a lane while messages of it waited, and then awaited an end of the lane that its hub did not send.
     ("limits-everything", 1241),
+    # A paused hub was confirmed by one that had lost the store as well, just before the store declared it dead.
+    *[("limits-zombie", seed) for seed in (1356, 1999)],
+    # A hub that had just restarted took the publisher's former hub for dead, and reported its link as ended.
+    ("limits-seats-crashes", 1940),
 ]
 
 

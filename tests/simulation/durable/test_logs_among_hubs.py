@@ -25,7 +25,9 @@ from equipoise.lab.simulation.topology import Lan
 from equipoise.lab.simulation.world import Simulation
 from equipoise.lab.workload import History
 from equipoise.model import Entry
+from equipoise.store import Tree
 
+TREE = Tree()
 CASES = (
     "moves",
     "zombie",
@@ -173,6 +175,53 @@ def test_commands_are_answered_by_any_hub() -> None:
         assert await story.ask("h2", "DEL", "t", "u") == 1
 
     play(tell)
+
+
+def test_reading_a_log_that_does_not_exist_creates_none() -> None:
+    async def tell(story: Story) -> None:
+        reads: list[tuple[object, ...]] = [
+            ("XLEN", "t"),
+            ("XRANGE", "t", "-", "+"),
+            ("XREAD", "STREAMS", "t", "0"),
+            ("XREAD", "BLOCK", 300, "STREAMS", "t", "$"),
+            ("EXISTS", "t"),
+            ("TYPE", "t"),
+            ("XACK", "t", "g", "1-0"),
+            ("XTRIM", "t", "MAXLEN", 0),
+            ("DEL", "t"),
+        ]
+        for hub in ("h1", "h2"):
+            assert await story.many(hub, *reads) == [0, [], None, None, 0, b"none", 0, 0, 0]
+            assert "NOGROUP" in str(
+                await story.ask(hub, "XREADGROUP", "GROUP", "g", "c", "STREAMS", "t", ">")
+            )
+        assert not story.has("h1", "t")
+        assert story.world.region.tree.find(TREE.topic(b"t")) is None
+        # In a pipeline they are run in order, and a read that waits gets the first entry.
+        waiting = [
+            story.later(hub, "XREAD", "BLOCK", 20_000, "STREAMS", "t", "$") for hub in ("h1", "h2", "h3")
+        ]
+        await asyncio.sleep(3.0)
+        assert not any(task.done() for task in waiting)
+        assert story.world.region.tree.find(TREE.topic(b"t")) is None
+        before, at, after = await story.many("h2", ("XLEN", "t"), ("XADD", "t", "*", "k", "v"), ("XLEN", "t"))
+        assert (before, after) == (0, 1)
+        for task in waiting:
+            assert await task == [[b"t", [[at, [b"k", b"v"]]]]]
+
+    play(tell, hubs=3)
+
+
+def test_a_read_waits_for_a_log_that_is_created_at_the_next_home() -> None:
+    async def tell(story: Story) -> None:
+        waiting = story.later("h3", "XREAD", "BLOCK", 20_000, "STREAMS", "t", "$")
+        await asyncio.sleep(0.5)
+        await story.move("t", "h2")
+        at = await story.ask("h1", "XADD", "t", "*", "k", "v")
+        assert await waiting == [[b"t", [[at, [b"k", b"v"]]]]]
+        assert not story.has("h1", "t")
+
+    play(tell, hubs=3)
 
 
 def test_a_pipeline_and_a_transaction_keep_their_order() -> None:

@@ -34,6 +34,8 @@ class LogLink:
         self._connection: Connection | None = None
         self._dialling = asyncio.Lock()
         self._is_closed = False
+        # Called with the topic of a durable subscription if the topic is not durable.
+        self.on_undurable: Callable[[bytes], object] = lambda topic: None
 
     async def ask(self, *words: bytes, timeout_s: float) -> Any:
         """The reply. Raises RefusedError, DisconnectedError if it was not sent, UncertainError if no reply came."""
@@ -92,6 +94,8 @@ class LogLink:
 
     def on_push(self, connection: Connection, push: Push) -> None:
         """Routes are irrelevant here: any hub forwards requests."""
+        if push[0] == b"eq.undurable":
+            self.on_undurable(push[1])
 
     def on_read(self, connection: Connection) -> None: ...
 

@@ -176,6 +176,7 @@ class Cluster:
         self.barrier.follow()
         self.calls.routed()
         self.edge.routed()
+        self.severing.routed()
 
     @property
     def is_barrier_passed(self) -> bool:

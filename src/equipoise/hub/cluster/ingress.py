@@ -174,8 +174,12 @@ class Ingress:
         """If what is left of a path waits for tokens, have it take turns."""
         if stream.admission.tokens is not None and (items := stream.admission.waiting.get(path)):
             limit = stream.topic.limit
-            is_known = limit is not None and path in limit.ring
-            if not is_known and self.waiting_for(stream, items[0]) is WaitReason.TOKENS:
+            if limit is not None and path in limit.ring:
+                return
+            hop = self._route(stream)
+            reason = self.waiting_for(stream, items[0], hop)
+            # Without a reason: a token has come since the message was held. Nothing else would serve the path then.
+            if reason is WaitReason.TOKENS or (reason is None and hop.is_here):
                 self._cluster.limits.line_up(stream.topic, path)
 
     def waiting_for(self, stream: Stream, item: Submission, hop: NextHop | None = None) -> WaitReason | None:

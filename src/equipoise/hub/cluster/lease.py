@@ -26,7 +26,7 @@ The request to the store is a write, not a read: a server of an ensemble that ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.capability import LEASE
@@ -166,20 +166,21 @@ class Lease:
     def is_confirmed(self, since: float, now: float) -> bool:
         """Whether a reply to a request sent after `since` confirms that this incarnation is alive.
 
-        Other hubs learn of a death from the store with a delay. So their confirmations count only after the store has
-        not replied for an interval; if this hub considers no other hub alive, after a term.
+        Other hubs learn of a death from the store with a delay, and may have lost the store, too. So their
+        confirmations count only after the store has not replied for a term: time enough to begin a session.
         """
         cluster = self._cluster
         if cluster is None:
             return True
         peers = self._peers(cluster)
-        later = since + self._patience_s(peers)
+        later = since + self._store_patience_s
         has_peers = now > later and self._times.have_all_answered(later, peers)
         return has_peers or self._times.has_store_answered(since)
 
-    def _patience_s(self, peers: Sequence[Life]) -> float:
+    @property
+    def _store_patience_s(self) -> float:
         """How long this hub, after a pause, accepts only the store's confirmation."""
-        return self.interval_s if peers else self.term_s
+        return self.term_s
 
     @property
     def is_needed(self) -> bool:

@@ -38,6 +38,7 @@ from equipoise.hub.cluster.link.log_frames import (
     WokenFrame,
 )
 from equipoise.hub.cluster.log_giving import LogGiving
+from equipoise.hub.cluster.log_lookup import LogLookup
 from equipoise.hub.cluster.log_queue import CallQueue, WaitingCall, take_batch
 from equipoise.hub.cluster.log_taking import LogTaking
 from equipoise.hub.cluster.log_watches import AGAIN_S, LogWatches
@@ -75,6 +76,7 @@ class LogCalls:
         self.watches = LogWatches(cluster, self)
         self._giving = LogGiving(cluster)
         self._taking = LogTaking(cluster, self)
+        self._lookup = LogLookup(self._looked_up)
         self._queues: dict[bytes, CallQueue] = {}
         # By ticket: the log of a batch in flight, and the pieces of its reply so far.
         self._asked: dict[int, tuple[bytes, list[bytes]]] = {}
@@ -130,7 +132,7 @@ class LogCalls:
 
     def open_here(self, key: bytes) -> LiveLog | None:
         """The log, opened if necessary, if this hub is its home; else None."""
-        return self._logs.of(key) if self._logs is not None and self._is_home(key) else None
+        return self._logs.of(key) if self._logs is not None and self.is_home(key) else None
 
     def watch(
         self, key: bytes, since: bytes, group: bytes | None, wake: Callable[[], None]
@@ -143,14 +145,14 @@ class LogCalls:
         """The plan, or the hubs that are alive, have changed."""
         if self._logs is None:
             return
-        self._giving.routed(
-            [
-                live
-                for live in self._logs.by_name.values()
-                if not self._is_home(live.name) and self._home(live.name) is not None
-            ]
-        )
+        leaving = [
+            live
+            for live in self._logs.by_name.values()
+            if not self.is_home(live.name) and self._home(live.name) is not None
+        ]
+        self._giving.routed(leaving)
         self._taking.routed()
+        self._logs.absent.routed()
         for key in list(self._queues):
             self._schedule(key)
 
@@ -214,7 +216,7 @@ class LogCalls:
         if link is None:
             return
         requests, tell = unpack_requests(frame.calls), partial(_answer, link, frame.ticket)
-        is_here = self._is_home(frame.topic) or self._giving.is_waiting(frame.topic)
+        is_here = self.is_home(frame.topic) or self._giving.is_waiting(frame.topic)
         if self._logs is None or not is_here:
             tell(None)
             return
@@ -226,8 +228,7 @@ class LogCalls:
     def _give_up(self, key: bytes, call: WaitingCall) -> None:
         """The log could not be opened in time: no command was run."""
         queue = self._queues.get(key)
-        if queue is not None and call in queue.calls:
-            queue.calls.remove(call)
+        if queue is not None and queue.remove(call):
             live = None if self._logs is None else self._logs.by_name.get(key)
             refusal = not_open(key, "" if live is None else live.problem)
             call.tell([refusal] * len(call.requests))
@@ -266,11 +267,11 @@ class LogCalls:
     def _home(self, key: bytes) -> str | None:
         return self._cluster.router.home(key)
 
-    def _is_home(self, key: bytes) -> bool:
+    def is_home(self, key: bytes) -> bool:
         return not self._is_leaving and self._home(key) == self._cluster.name
 
     def is_open_here(self, key: bytes, live: LiveLog) -> bool:
-        is_here = self._is_home(key) or self._giving.is_waiting(key)
+        is_here = self.is_home(key) or self._giving.is_waiting(key)
         return live.stage is LogStage.OPEN and not live.is_sealing and is_here
 
     def _put(self, key: bytes, call: WaitingCall) -> None:
@@ -299,7 +300,7 @@ class LogCalls:
             del self._queues[key]
             return
         live = logs.by_name.get(key)
-        if self._is_home(key) or (live is not None and self.is_open_here(key, live)):
+        if self.is_home(key) or (live is not None and self.is_open_here(key, live)):
             self._run_here(key, queue, logs)
         elif key in logs.by_name:
             # The log closes once its appends in flight are committed; then `sealed` is called.
@@ -309,7 +310,13 @@ class LogCalls:
         else:
             self._send(key, queue)
 
+    def _looked_up(self, key: bytes, queue: CallQueue, is_known: bool) -> None:
+        if self._queues.get(key) is queue:
+            self._schedule(key, 0.0 if is_known else AGAIN_S)
+
     def _run_here(self, key: bytes, queue: CallQueue, logs: HubLogs) -> None:
+        if self._lookup.begin(key, queue, logs):
+            return
         live = logs.of(key)
         if live.stage is not LogStage.OPEN or live.is_sealing:
             owner = self._cluster.out.get(live.owner.hub)

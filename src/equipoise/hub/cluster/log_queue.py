@@ -47,13 +47,22 @@ class CallQueue:
 
     def __init__(self) -> None:
         self.calls: deque[WaitingCall] = deque()
-        # The batch in flight, its hub and its ticket; ticket 0: none is in flight.
+        # The batch in flight, its hub and its ticket; ticket 0: none is in flight. Without a hub: the store is asked
+        # whether the log exists.
         self.batch: list[WaitingCall] = []
         self.peer = ""
         self.ticket = 0
         self.is_scheduled = False
         # Whether the log wakes the queue when it is open here, or its owner is known.
         self.is_awaiting = False
+
+    def remove(self, call: WaitingCall) -> bool:
+        """Remove a call that no other hub has been asked to run; False: there is none such."""
+        for calls in (self.calls, [] if self.peer else self.batch):
+            if call in calls:
+                calls.remove(call)
+                return True
+        return False
 
 
 def take_batch(calls: deque[WaitingCall]) -> list[WaitingCall]:

@@ -25,6 +25,7 @@ AGAIN_S = 0.03
 
 class _Calls(Protocol):
     def is_open_here(self, key: bytes, live: LiveLog) -> bool: ...
+    def is_home(self, key: bytes) -> bool: ...
 
 
 class LogWatches:
@@ -50,6 +51,9 @@ class LogWatches:
         live, home = self._open_here(key), self._cluster.router.home(key)
         if live is not None:
             return watch_log(live, since, group, wake, self._cluster.core.shell)
+        absent = self._watch_absent(key, wake)
+        if absent is not None:
+            return absent
         link = None if home is None else self._cluster.out.get(home)
         if link is None or not link.can(LOGS):
             return self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
@@ -63,6 +67,13 @@ class LogWatches:
 
         return end
 
+    def _watch_absent(self, key: bytes, wake: Callable[[], None]) -> Callable[[], None] | None:
+        """Wait until the log is created; None if this hub is not its home, or the log is open here or being opened."""
+        logs = self._cluster.core.logs
+        if logs is None or key in logs.by_name or not self._calls.is_home(key):
+            return None
+        return logs.absent.watch(key, wake)
+
     def watched(self, peer: str, frame: WatchFrame) -> None:
         at = (peer, frame.ticket)
 
@@ -75,7 +86,8 @@ class LogWatches:
             shell = self._cluster.core.shell
             self._watched[at] = watch_log(live, frame.since, frame.group or None, wake, shell)
         else:
-            self._watched[at] = self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
+            absent = self._watch_absent(frame.topic, wake)
+            self._watched[at] = absent or self._cluster.core.shell.call_later(AGAIN_S, wake).cancel
 
     def unwatched(self, peer: str, frame: UnwatchFrame) -> None:
         end = self._watched.pop((peer, frame.ticket), None)

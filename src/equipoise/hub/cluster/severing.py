@@ -30,6 +30,8 @@ SEVERED_MAX = 50_000
 
 class _Cluster(ClusterPort, Protocol):
     @property
+    def is_seen(self) -> bool: ...
+    @property
     def receipts(self) -> ClientAcks: ...
 
 
@@ -45,15 +47,21 @@ class LinkSevering:
         # By session, the number of links whose end it awaits; and the call to make when one has ended, if more wait.
         self.waiting: dict[Session, int] = {}
         self.next: dict[Session, Callable[[], None]] = {}
+        # Requests that arrived before the first routing: link, address of the other hub, and the call to make.
+        self._unrouted: list[tuple[bytes, bytes, Callable[[], object]]] = []
         # Links of clients that were ended here, the latest last.
         self._severed: dict[bytes, None] = {}
 
     def sever(self, link: bytes, address: bytes, call: Callable[[], object]) -> None:
         """End a client's link to the hub at `address`; call when all messages received over it are acknowledged.
 
-        A dead hub has no messages to acknowledge.
+        A dead hub has no messages to acknowledge. A hub that has just started knows no other hub, dead or alive: the
+        request waits for the first routing.
         """
         cluster = self._cluster
+        if not cluster.is_seen:
+            self._unrouted.append((link, address, call))
+            return
         hub = cluster.router.hub_at(address)
         if hub == cluster.name:
             self._sever_here(link, call)
@@ -64,6 +72,13 @@ class LinkSevering:
             asked.append(call)
             if len(asked) == 1:
                 cluster.tell(hub, SeverFrame(link))
+
+    def routed(self) -> None:
+        """The routing has changed: make the requests that waited for the first one."""
+        if self._cluster.is_seen and self._unrouted:
+            waiting, self._unrouted = self._unrouted, []
+            for link, address, call in waiting:
+                self.sever(link, address, call)
 
     def receive_sever(self, peer: str, link: bytes) -> None:
         self._sever_here(link, lambda: self._cluster.tell(peer, SeveredFrame(link)))

@@ -4,8 +4,7 @@ A hub that is paused for longer than its session (a stopped process, a swapping 
 that shortly after it resumes. Messages that it acknowledged in between would be lost, and subscribers that connected to
 other hubs after its death would receive no gap. So commands of clients that arrive after a standstill are held until
     the store has executed a write of this hub to its `alive` node that was requested since then; or
-    the store does not reply, and every other hub that is considered alive has confirmed this hub since then; or
-    no other hub is considered alive, and the store has not replied for a term.
+    the store has not replied for a term, and then every other hub that is considered alive has confirmed this hub.
 
 A timer advances `HubCore.awake_until`. A command that is read later than that arrived after a standstill: for a session
 this is one comparison with a time that it reads anyway. While clients are held, that time is in the past, so the same

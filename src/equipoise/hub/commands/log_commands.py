@@ -23,7 +23,7 @@ from equipoise.log.append import xadd
 from equipoise.log.call import LogCall
 from equipoise.log.errors import LogCommandError
 from equipoise.log.read import parse_read
-from equipoise.resp.replies import array, bulk, error, integer
+from equipoise.resp.replies import array, bulk, error, integer, push
 from equipoise.resp.requests import parse_integer
 from equipoise.store.tree import TOPIC_FOLDERS
 
@@ -133,6 +133,16 @@ def add(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
 
 
 _add_carefully = _on_one("xadd")
+_attach = _on_one("eq.group|attach")
+
+
+def attach(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | Reply:
+    """Attach a durable subscriber; say so if the topic is not durable: what is published to it is not in its log."""
+    outcome = _attach(core, session, command)
+    spec = core.specs.of_name(command[2])
+    if not isinstance(outcome, str) and session.proto == 3 and (spec is None or spec.durability is None):
+        session.write(push((bulk(b"eq.undurable"), bulk(command[2])), 3))
+    return outcome
 
 
 def _on_several(name: str) -> Handler:
@@ -341,7 +351,8 @@ def _spec(
 ) -> CommandSpec:
     kind = "@write" if "write" in flags else "@read"
     speed = "@fast" if "fast" in flags else "@slow"
-    run = add if name == "xadd" else _on_several(name) if name in _SEVERAL else _on_one(name)
+    own: dict[str, Handler] = {"xadd": add, "eq.group|attach": attach}
+    run = own.get(name) or (_on_several if name in _SEVERAL else _on_one)(name)
     return CommandSpec(
         name=name,
         arity=arity,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from equipoise.hub.data.reply import REPLY_S, Reply
+from equipoise.hub.logs.absent_logs import AbsentLogs, LookUp
 from equipoise.hub.logs.live_log import ROLL_BYTES, LiveLog, LogStage, RollLog
 from equipoise.hub.logs.log_counters import LogCounters
 from equipoise.hub.logs.log_request import PUBLISHES, LogRequest
@@ -98,6 +99,7 @@ class HubLogs:
         retention_of: RetentionOf = lambda name: None,
         list_names: ListNames = lambda folders, tell: tell([]),
         note_released: Callable[[bytes, int, bytes], None] = lambda key, version, node: None,
+        look_up: LookUp = lambda name, tell: tell(True),
     ) -> None:
         """`missing`: what logs need and there is none of, as an error; empty: nothing."""
         self._shell = shell
@@ -113,6 +115,7 @@ class HubLogs:
         # The former owner of a log has released it: its node then; empty if it did not.
         self.note_released = note_released
         self.counters = LogCounters()
+        self.absent = AbsentLogs(self, look_up)
         self.by_name: dict[bytes, LiveLog] = {}
         # The logs of other hubs; None: this hub runs alone.
         self.elsewhere: OtherLogs | None = None
@@ -146,6 +149,7 @@ class HubLogs:
             )
             self.by_name[name] = found
             found.begin()
+            self.absent.opened(name)
         return found
 
     def _changed(self, live: LiveLog) -> None:
@@ -170,7 +174,9 @@ class HubLogs:
 
     def at_hand(self, name: bytes) -> LiveLog | None:
         """The log, if a command may be run on it here and now."""
-        return self.of(name) if self.elsewhere is None else self.elsewhere.at_hand(name)
+        if self.elsewhere is not None:
+            return self.elsewhere.at_hand(name)
+        return None if self.absent.is_asked(name) else self.by_name.get(name)
 
     def open_here(self, name: bytes) -> LiveLog | None:
         """The log, opened if need be, if its home is here."""
@@ -180,7 +186,10 @@ class HubLogs:
         """Run a command on one log, wherever it is."""
         if self.elsewhere is not None:
             return self.elsewhere.submit(key, request)
-        return self.perform(self.of(key), request)
+        live = self.by_name.get(key)
+        if self.absent.is_asked(key) or (live is None and not request.may_create):
+            return self.absent.submit(key, request)
+        return self.perform(live or self.of(key), request)
 
     def perform(self, live: LiveLog, request: LogRequest) -> bytes | Reply:
         """Run a command on a log that is open here, or about to be."""
@@ -203,7 +212,10 @@ class HubLogs:
         """Call `wake` once, later, when there may be something to read; what is returned ends that."""
         if self.elsewhere is not None:
             return self.elsewhere.watch(key, since, group, wake)
-        return watch_log(self.of(key), since, group, wake, self._shell)
+        live = self.by_name.get(key)
+        return (
+            self.absent.watch(key, wake) if live is None else watch_log(live, since, group, wake, self._shell)
+        )
 
     def would_wait(self, read: LogRead) -> bool:
         """Whether an XREAD of one log that is open here finds nothing, all that the log has being committed."""

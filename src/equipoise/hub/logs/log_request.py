@@ -59,6 +59,10 @@ _READS = frozenset(
 ) | {"type", "eq.steps", LAST_ID, SINCE}
 
 
+# All others leave a log that does not exist as it is.
+_CREATE = PUBLISHES | {"xadd", "xsetid", "xcfgset", "xgroup|create", "eq.group|attach"}
+
+
 class MessagesSince(msgspec.Struct, frozen=True, array_like=True):
     """The reply to SINCE: messages with their numbers; other numbers up to `reaches` no longer exist."""
 
@@ -82,6 +86,11 @@ class LogRequest(msgspec.Struct, frozen=True, array_like=True):
     def is_read(self) -> bool:
         """Whether the request changes nothing, so that it may be run twice."""
         return self.name in _READS
+
+    @property
+    def may_create(self) -> bool:
+        """Whether the request may create the log."""
+        return self.name in _CREATE
 
     @property
     def size(self) -> int:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from equipoise.errors import LedgerError, StoreError
+from equipoise.errors import DamagedError, LedgerError, StoreError
 from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.logs.live_log import LiveLog, LogStage
@@ -125,6 +125,10 @@ class LogOpener:
         found = unpack_node(node)
         self.claims.released(topic, None if found is None else StoredLog(found, version))
 
+    def look_up(self, topic: bytes, tell: Callable[[bool | None], None]) -> None:
+        """Tell whether the topic has a log; None: the store does not answer."""
+        self._start(self._look_up(topic, tell))
+
     def list_names(self, folders: range, tell: Callable[[list[bytes] | None], None]) -> None:
         self._start(self._list_names(folders, tell))
 
@@ -160,6 +164,17 @@ class LogOpener:
     async def _release(self, live: LiveLog, ledger: OpenLedger | None, done: Callable[[], None]) -> None:
         await self.claims.release(live, ledger, self._incarnation())
         done()
+
+    async def _look_up(self, topic: bytes, tell: Callable[[bool | None], None]) -> None:
+        try:
+            found = (await self._records.load(topic)).version is not None
+        except DamagedError:
+            # Opening the log says why it cannot be read.
+            tell(True)
+        except StoreError:
+            tell(None)
+        else:
+            tell(found)
 
     async def _list_names(self, folders: range, tell: Callable[[list[bytes] | None], None]) -> None:
         try:
@@ -312,6 +327,7 @@ def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambd
         missing=missing,
         list_names=opener.list_names,
         note_released=opener.note_released,
+        look_up=opener.look_up,
         retention_of=lambda name: None if (spec := core.specs.of_name(name)) is None else spec.retention,
     )
     durable = logs.durable = DurableTopics(core, logs)

@@ -173,10 +173,10 @@ LIMIT_ABLATIONS = (
     ),
     Ablation(
         "paused-alone",
-        "A hub that has paused, and knows no other hub, waits for the store for a term of the lease.",
+        "A hub that has paused waits for the store for a term of the lease, before other hubs may confirm it.",
         envelope.NAME,
         "limits-zombie",
-        replacing(Lease, "_patience_s", lambda lease, peers: lease.interval_s),
+        replacing(Lease, "_store_patience_s", property(lambda lease: lease.interval_s)),
         seed=332,
     ),
     Ablation(
