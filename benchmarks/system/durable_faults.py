@@ -35,7 +35,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kept_topics import Connection  # type: ignore[import-not-found]  # the script beside this one
+from durable_clients import Connection  # type: ignore[import-not-found]  # the script beside this one
 from victims import System  # type: ignore[import-not-found]
 
 from equipoise.model import Entry, PlanChange, Reason, Why
