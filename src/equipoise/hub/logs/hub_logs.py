@@ -203,7 +203,11 @@ class HubLogs:
         """Run a command on a log that is open here, or about to be."""
         if request.name in PUBLISHES and self.durable is not None:
             return self.durable.perform(live, request)
-        if request.name == "xadd" and self.limited is not None and (refusal := self.limited.charge(live.name)):
+        if (
+            request.name == "xadd"
+            and self.limited is not None
+            and (refusal := self.limited.charge(live.name))
+        ):
             return refusal
         now_ms = self.now_ms()
         return live.submit(lambda log: request.run(log, now_ms), request.size)

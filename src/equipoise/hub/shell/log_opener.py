@@ -36,8 +36,8 @@ import msgspec
 
 from equipoise.errors import DamagedError, LedgerError, StoreError
 from equipoise.hub.logs.durable_topics import DurableTopics
-from equipoise.hub.logs.limited_adds import LimitedAdds
 from equipoise.hub.logs.hub_logs import HubLogs
+from equipoise.hub.logs.limited_adds import LimitedAdds
 from equipoise.hub.logs.live_log import LiveLog, LogStage
 from equipoise.hub.shell.log_claims import LogClaims, OwnedElsewhereError, Taking
 from equipoise.hub.shell.log_fold import LogFold, closed_ledger
