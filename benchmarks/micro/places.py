@@ -37,7 +37,7 @@ from equipoise.hub.data.session import Session
 from equipoise.hub.locations.client_location import Place
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import HubSettings
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.resp.replies import spell
 
 SPACE = CoordinateSettings()
@@ -201,7 +201,7 @@ def main() -> None:
         f"probing {options.peers} hubs": probing(options.peers),
     }
     counts = {"topics": options.topics, "clients": options.clients, "windows": options.windows}
-    tell("places", {**counts, "costs": costs}, options.out)
+    report_result("places", {**counts, "costs": costs}, options.out)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.coordinates import CoordinateSettings, Estimator
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 
 Floats = NDArray[np.float64]
 MS = 1e-3
@@ -151,7 +151,7 @@ def main() -> None:
                 "error_max": max(wrong),
             }
     found["world of 500, pairs with a shorter way, and a 20 % shorter one"] = violations(world(500, 1))
-    tell("settling", {"seeds": options.seeds, **found}, options.out)
+    report_result("settling", {"seeds": options.seeds, **found}, options.out)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from equipoise.pipeline.samples import sampled
 from equipoise.pipeline.settings import Plausible
 from equipoise.pipeline.source.piece_rows import piece_row
 from equipoise.pipeline.source.unpack import unpacked
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.telemetry import arrow_schema
 
 TIME_US = 1_790_000_000 * 1_000_000
@@ -89,7 +89,9 @@ def main() -> None:
             "lake_ms": best_ms(lambda: written(found, Path(folder))),
         }
     per_record_us = round(1e3 * sum(took.values()) / options.topics, 2)
-    tell("task-cost", {"topics": options.topics, **took, "per_record_us": per_record_us}, options.out)
+    report_result(
+        "task-cost", {"topics": options.topics, **took, "per_record_us": per_record_us}, options.out
+    )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ import hiredis
 
 from equipoise.profile import servers
 from equipoise.profile.audience import open_socket
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.profile.meters import process_cpu_s, resident_bytes
 from equipoise.profile.statistics import percentile
 from equipoise.resp.replies import spell
@@ -242,7 +242,7 @@ def main() -> None:
         "aim_cost_cpu_ratio": AIM,
         "hubs": measure(options.topics, options.rate, options.rounds, options.seconds),
     }
-    tell("telemetry", found, options.out)
+    report_result("telemetry", found, options.out)
 
 
 if __name__ == "__main__":

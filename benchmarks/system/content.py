@@ -33,7 +33,7 @@ import equipoise
 from equipoise.client import Gap
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, Mode, PlanChange, Reason, Why
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.store import PlanStore, Tree, open_store
 
 TOPIC = "quotes"
@@ -273,7 +273,7 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-content-") as folder:
         outcome = asyncio.run(run(chosen, Path(folder)))
-    tell("content", outcome, chosen.out)
+    report_result("content", outcome, chosen.out)
 
 
 if __name__ == "__main__":

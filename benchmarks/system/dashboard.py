@@ -31,7 +31,7 @@ from typing import Any
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from equipoise.processes import spawn
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.store import HubFacts, HubsStore, MemoryStore, MemoryStoreServer, MemoryTree, Tree
 from equipoise.view import HubView, TopicView, View, to_tables
 from equipoise.view.codec import encode_view, greeting
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     found = asyncio.run(measure(options))
-    tell("dashboard", {"topics": options.topics, "pages": options.pages, **found}, options.out)
+    report_result("dashboard", {"topics": options.topics, "pages": options.pages, **found}, options.out)
 
 
 if __name__ == "__main__":

@@ -35,11 +35,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kept_topics import Connection  # type: ignore[import-not-found]  # the script beside this one
+from durable_clients import Connection  # type: ignore[import-not-found]  # the script beside this one
 from victims import System  # type: ignore[import-not-found]
 
 from equipoise.model import Entry, PlanChange, Reason, Why
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.store import PlanStore, Store, Tree, open_store
 from equipoise.store.records.bookies import BookiesStore
 from equipoise.store.records.topic_logs import TopicLogsStore
@@ -299,7 +299,7 @@ def main() -> None:
             found = asyncio.run(run(system, parts, options.rounds))
         finally:
             system.stop()
-    tell("durable_faults", {"rounds": options.rounds, **found}, options.out)
+    report_result("durable_faults", {"rounds": options.rounds, **found}, options.out)
 
 
 if __name__ == "__main__":

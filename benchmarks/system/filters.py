@@ -37,7 +37,7 @@ import hiredis
 
 from equipoise.profile.audience import open_socket
 from equipoise.profile.dialects import resp_array
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.profile.meters import process_cpu_s
 from equipoise.profile.servers import KINDS, ServerUnderTest, running
 
@@ -222,7 +222,7 @@ def main() -> None:
         print(found["delivery"], flush=True)
     if arguments.only in (None, "peer"):
         found["peer"] = peer(arguments.rounds, arguments.messages)
-    tell("filters", found, arguments.out)
+    report_result("filters", found, arguments.out)
 
 
 if __name__ == "__main__":

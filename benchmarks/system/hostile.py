@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.client.wire.codec import encode_request
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 
 ATTACKER = "127.0.0.2"
 MEASURED_S = 1.5
@@ -404,7 +404,7 @@ def main() -> None:
     if chosen.attack:
         ATTACKS[chosen.attack](chosen.port)
         return
-    tell("hostile", {name: run_one(name, chosen.rounds) for name in chosen.only}, chosen.out)
+    report_result("hostile", {name: run_one(name, chosen.rounds) for name in chosen.only}, chosen.out)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import equipoise
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Plan
 from equipoise.plan import PlannerSettings
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.store import PlanStore, Tree, open_store
 
 OUT_BYTES_PER_S_MAX = 300_000
@@ -145,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="equipoise-hotspot-") as folder:
         outcome = asyncio.run(run(chosen.rounds, Path(folder)))
     asked = {"t_wait_s": PlannerSettings().plan_wait_s, "hot_ratio": HOT_RATIO, "calm_ratio": CALM_RATIO}
-    tell("hotspot", {**asked, **outcome}, chosen.out)
+    report_result("hotspot", {**asked, **outcome}, chosen.out)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ Told per run: acknowledged messages that a smart subscriber lacks without a gap 
 twice, messages out of order: all three must be 0. Messages that died inside a hub, which subscribers were told of, are
 counted, and so are those that plain subscribers lack, who cannot be told.
 
-With --durable there are bookies and durable topics too (`kept_topics.py`). Bookies are killed and stopped like the
+With --durable there are bookies and durable topics too (`durable_clients.py`). Bookies are killed and stopped like the
 rest, and their disks are filled (`victims.py`). In the end every topic is read back through every hub: acknowledged
 entries that are lost, entries that are stored twice, out of order, or stored though they were refused, and readers that
 lack some: all must be 0.
@@ -33,7 +33,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from kept_topics import ZEROS, KeptTopics  # type: ignore[import-not-found]  # the script beside this one
+from durable_clients import ZEROS, DurableClients  # type: ignore[import-not-found]  # the script beside this one
 from victims import START_S, System, make_trouble  # type: ignore[import-not-found]  # likewise
 
 from equipoise.client.wire.codec import encode_request
@@ -42,7 +42,7 @@ from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, HubEndpoint, RunPhases, cast_client, hurried
 from equipoise.lab.workload.history import Missed, PublishOutcome, Received, Track
 from equipoise.lab.workload.payload import encode_payload
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 
 TOPICS = tuple(f"kill.{n}" for n in range(12))
 # Of plain publishers: messages in one write, how long they wait for replies and before they connect again.
@@ -143,7 +143,7 @@ async def play(
     stage, history, faults = RunPhases(), History(), Counter[str]()
     loop = asyncio.get_running_loop()
     settings = hurried()
-    kept = KeptTopics(ports, rng.randrange(1 << 30), stage) if is_durable else None
+    kept = DurableClients(ports, rng.randrange(1 << 30), stage) if is_durable else None
     async with asyncio.TaskGroup() as group:
         for n, client in enumerate(clients()):
             own = tuple(ports[(n + i) % len(ports)] for i in range(len(ports)))
@@ -255,7 +255,7 @@ def main() -> int:
     facts = {"minutes": options.minutes, "hubs": options.hubs, "seed": options.seed, **result}
     if options.durable and not system.has_disks:
         facts["disks filled"] = "none: the kernel allows no mount namespace here"
-    tell("kill", facts, None if options.no_keep else RESULTS)
+    report_result("kill", facts, None if options.no_keep else RESULTS)
     return 1 if is_broken(result) else 0
 
 

@@ -39,7 +39,7 @@ import equipoise
 from equipoise.client import Gap
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.profile.meters import process_cpu_s
 from equipoise.store import PlanStore, Tree, open_store
 
@@ -359,7 +359,7 @@ def main() -> None:
         "client_processes": chosen.processes,
         **outcome,
     }
-    tell("moves", found, chosen.out)
+    report_result("moves", found, chosen.out)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from itertools import cycle
 from pathlib import Path
 
 from equipoise.profile.dialects import resp_array
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 
 CHUNK = 200
 # Of a connection, at most, as a hub has it without settings.
@@ -123,7 +123,7 @@ def main() -> None:
     finally:
         process.terminate()
         process.wait(30)
-    tell("pauses", found, options.out)
+    report_result("pauses", found, options.out)
 
 
 def wait_for(port: int) -> None:

@@ -6,7 +6,7 @@ after its last subscriber has gone, so one topic would have the home relay in bo
 both hubs per message; the ratio of the rates depends on how many processes the machine can run at a time.
 
 Estimate: at the wrong hub every message is read twice from links and written twice to them, beside what it takes at the
-home, in frames that carry many at once. Where a PUBLISH takes the compiled way, it does so only at the home.
+home, in frames that carry many at once. Compiled parts take a PUBLISH at the home, and these frames.
 
     python benchmarks/system/relay.py [--rounds 5] [--out benchmarks/results]
 """
@@ -27,7 +27,7 @@ from typing import Any
 
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, PlanChange, Reason, Why
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.profile.meters import process_cpu_s
 from equipoise.store import PlanStore, Tree, open_store
 
@@ -148,7 +148,7 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="equipoise-relay-") as folder:
         outcome = asyncio.run(run(chosen.rounds, Path(folder)))
-    tell("relay", outcome, chosen.out)
+    report_result("relay", outcome, chosen.out)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from equipoise.client import Gap
 from equipoise.errors import EquipoiseError
 from equipoise.local import Layout, LocalSystem, SystemSettings
 from equipoise.model import Entry, Reason, TopicSpec
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 from equipoise.store import PlanStore, Tree, open_store
 from equipoise.store.records.specs import SpecsStore
 
@@ -287,7 +287,7 @@ def main() -> int:
             print(
                 f"{row['reason']}: {row['note']}; homes {row['homes']}, seats {row['seats']}, order {row['order']}"
             )
-    tell("split", outcome, chosen.out)
+    report_result("split", outcome, chosen.out)
     tally = outcome["tally"]
     return 1 if tally["lost"] or tally["twice"] or tally["out of order"] else 0
 

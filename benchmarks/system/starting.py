@@ -31,7 +31,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from equipoise.profile.environment import tell
+from equipoise.profile.environment import report_result
 
 PATIENCE_S = 180.0
 _XADD = b"*5\r\n$4\r\nXADD\r\n$4\r\nnews\r\n$1\r\n*\r\n$1\r\nf\r\n$1\r\nv\r\n"
@@ -121,7 +121,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="equipoise-starting-") as folder:
             rounds.append(start(Path(folder)))
     found = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
-    tell("starting-data" if chosen.data else "starting", {**found, "rounds": rounds}, chosen.out)
+    report_result("starting-data" if chosen.data else "starting", {**found, "rounds": rounds}, chosen.out)
 
 
 if __name__ == "__main__":

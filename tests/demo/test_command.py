@@ -1,4 +1,4 @@
-"""`equipoise demo` as a newcomer types it, in its short form."""
+"""The command `equipoise demo` in its short form."""
 
 from __future__ import annotations
 
@@ -41,13 +41,11 @@ def test_the_demo_moves_spreads_and_loses_nothing_and_ends_with_a_report(tmp_pat
     run = demo(tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+", run.stdout)
-    moved = re.search(r"moved (\d+) times by hand", run.stdout)
+    moved = re.search(r"moved the busy topic (\d+) times", run.stdout)
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
     # It began with three.
-    hubs = re.search(
-        r"At most (\d+) hubs were at work, and the crowd's tile lived at (\d+) of them", run.stdout
-    )
+    hubs = re.search(r"At most (\d+) hubs were running, and the crowd's tile had (\d+) homes", run.stdout)
     assert hubs is not None and int(hubs.group(1)) >= 4 and int(hubs.group(2)) >= 2, run.stdout
     # What the controller did, with its reason.
     assert re.search(r"replicated|high-load|rising-load|shared-out", run.stdout), run.stdout
@@ -67,11 +65,11 @@ def test_without_java_the_demo_shows_moves_and_says_why_no_more(tmp_path: Path) 
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Only moves can be shown: there is no Java" in run.stdout
     assert "0 lost, 0 duplicated, 0 out of order" in run.stdout
-    moved = re.search(r"moved (\d+) times by hand", run.stdout)
+    moved = re.search(r"moved the busy topic (\d+) times", run.stdout)
     assert moved is not None and int(moved.group(1)) >= 1, run.stdout
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_started(tmp_path: Path) -> None:
+def test_an_unwritable_report_is_an_error_before_any_process_starts(tmp_path: Path) -> None:
     run = demo(tmp_path / "nowhere")
     assert run.returncode == 2
     assert "cannot write the report" in run.stderr and run.stdout == ""

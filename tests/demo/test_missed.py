@@ -1,4 +1,4 @@
-"""A story in which something did not happen says so, and is no success."""
+"""A demo with a missed act reports it and fails."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def played(monkeypatch: pytest.MonkeyPatch, *, hubs: int, homes: int) -> Show:
     return show
 
 
-def test_an_act_whose_end_did_not_come_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_act_whose_condition_was_not_met_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert played(monkeypatch, hubs=1, homes=1).missed == [GROWING]
     assert played(monkeypatch, hubs=2, homes=1).missed == [GROWING]
     assert played(monkeypatch, hubs=2, homes=2).missed == []

@@ -1,4 +1,4 @@
-"""Looking at a system through its API, also when there is none."""
+"""The poller with an API, and without one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_hubs_topics_and_changes_are_taken_from_the_api_and_each_change_once() -
         asyncio.run(look(url))
 
 
-def test_without_an_api_there_is_still_something_to_see() -> None:
+def test_without_an_api_the_scene_still_has_the_players() -> None:
     async def look() -> None:
         watcher = Watcher(f"http://127.0.0.1:{free_port()}", GameLoad([], GAME))
         scene = await watcher.look(SHORT[0], 0.0)

@@ -1,4 +1,4 @@
-"""What is read from the API's answers, and how it is shown and reported."""
+"""Scenes from the API's replies, on screen and in the report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_topic_without_numbers_is_one_without_load() -> None:
     assert topic_lines({"topics": [row]}) == [TopicLine("t", 0.0, 0.0, "single", ["a"])]
 
 
-def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
+def test_a_change_has_reasons_and_further_parts_are_counted() -> None:
     entry: dict[str, Any] = {
         "topic": "t",
         "homes": ["a", "b"],
@@ -87,7 +87,7 @@ def test_a_change_is_told_with_reasons_and_the_many_are_counted() -> None:
     assert changes_of(change)[0].numbers == "x 0.5"
 
 
-def test_lines_tell_each_act_and_each_change_once() -> None:
+def test_lines_show_each_act_and_each_change_once() -> None:
     moved, split = PlanEvent(1, 0.0, "t → a", "operator", ""), PlanEvent(2, 1.0, "t → a, b", "replicated", "")
     text = shown(
         [

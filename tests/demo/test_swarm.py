@@ -1,4 +1,4 @@
-"""A swarm on a real hub behind a door; and what is told of its crossing."""
+"""A swarm on a real hub behind a relay, and the report of its crossing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_blip_starts_the_count_anew_and_a_far_home_is_not_near() -> None:
     assert not seen(*(scene(11 + at, None) for at in range(9))).is_near
 
 
-def test_a_topic_that_did_not_follow_is_told_and_no_crossing_is_not() -> None:
+def test_a_topic_that_did_not_follow_is_reported_unless_there_was_no_crossing() -> None:
     lines = summary_lines(
         CLEAN, published=1, delivered=1, moves=0, hubs_max=3, homes_max=1, following=seen(scene(11, 70.0))
     )
@@ -93,7 +93,7 @@ def test_a_story_has_the_swarm_settle_before_it_crosses(story: object) -> None:
     assert flights[:2] == [(WEST, Until.SETTLED), (EAST, Until.FOLLOWED)]
 
 
-def test_hubs_stand_at_the_sites_in_turn_and_tell_the_address_of_their_door() -> None:
+def test_hubs_are_at_the_sites_in_turn_and_announce_the_address_of_their_relay() -> None:
     async def main() -> None:
         region = DemoSites(["hub-1", "hub-2", "hub-3"], lambda name: (HOST, 1))
         await region.open()
@@ -107,7 +107,7 @@ def test_hubs_stand_at_the_sites_in_turn_and_tell_the_address_of_their_door() ->
     assert site_of(3) == EAST
 
 
-def test_drones_hear_each_other_through_doors_and_take_as_long_as_the_way() -> None:
+def test_drones_receive_each_other_through_relays_with_the_latency_of_the_path() -> None:
     async def main() -> None:
         hub = Hub(HubSettings(host=HOST, port=0))
         await hub.start()

@@ -1,4 +1,4 @@
-"""Doors that delay: round trips through them take what the ways say, and nothing is lost or turned around."""
+"""Delaying relays: round trips take the configured latencies, and no byte is lost or reordered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ways() -> SiteDelays:
         ("drone", "nowhere", 0.0),
     ],
 )
-def test_a_way_is_as_long_as_its_parts(caller: str, called: str, one_way_s: float) -> None:
+def test_the_latency_of_a_path_is_the_sum_of_its_parts(caller: str, called: str, one_way_s: float) -> None:
     assert ways().one_way_s(caller, called) == pytest.approx(one_way_s)
 
 
@@ -48,7 +48,7 @@ def test_a_way_is_as_long_as_its_parts(caller: str, called: str, one_way_s: floa
         ((b"SUBSCRIBE", b"tile"), ""),
     ],
 )
-def test_callers_are_known_by_their_first_command_however_it_comes(
+def test_a_relay_identifies_callers_by_their_first_command_in_any_pieces(
     words: tuple[bytes, ...], name: str
 ) -> None:
     data = encode_request(*words)
@@ -57,7 +57,7 @@ def test_callers_are_known_by_their_first_command_however_it_comes(
     assert all(caller_of(data[:cut]) is None for cut in range(len(data)))
 
 
-def test_what_is_no_command_and_what_never_ends_is_nobody() -> None:
+def test_invalid_and_endless_first_commands_have_no_caller() -> None:
     assert caller_of(b"\x00\x01garbage\r\n") == ""
     assert caller_of(b"*2\r\n$9999999\r\n" + b"x" * 5_000) == ""
 
@@ -101,7 +101,7 @@ async def round_trip_s(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     return asyncio.get_running_loop().time() - began
 
 
-def test_a_round_trip_takes_the_way_there_and_back_and_another_one_once_the_caller_has_moved() -> None:
+def test_a_round_trip_has_both_latencies_and_new_ones_after_a_move() -> None:
     async def scenario(wan: Wan, port: int, heard: list[bytes]) -> None:
         reader, writer = await asyncio.open_connection(HOST, port)
         hello = encode_request(b"HELLO", b"3", b"SETNAME", b"drone")
@@ -115,7 +115,7 @@ def test_a_round_trip_takes_the_way_there_and_back_and_another_one_once_the_call
     through_a_door(scenario)
 
 
-def test_whoever_is_nowhere_is_not_delayed() -> None:
+def test_a_caller_without_a_site_is_not_delayed() -> None:
     async def scenario(wan: Wan, port: int, heard: list[bytes]) -> None:
         reader, writer = await asyncio.open_connection(HOST, port)
         hello = encode_request(b"SUBSCRIBE", b"x")
@@ -148,7 +148,7 @@ def test_bytes_keep_their_order_when_ways_get_shorter_and_the_end_comes_last() -
     through_a_door(scenario)
 
 
-def test_a_door_to_nobody_closes() -> None:
+def test_a_relay_without_a_target_closes_the_connection() -> None:
     async def scenario(wan: Wan, port: int, heard: list[bytes]) -> None:
         closed = await wan.open("hub-w", lambda: (HOST, 1))
         reader, writer = await asyncio.open_connection(HOST, closed)

@@ -1,4 +1,4 @@
-"""ePulsar's experiments in tiny worlds: what is built is what was said, and claims are judged by what was found."""
+"""ePulsar's experiments in tiny worlds: worlds match their description, and claims depend on the findings."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Backwards(InProcess):
         return super().run(tasks, total)[::-1]
 
 
-def test_a_job_finds_the_same_whoever_runs_it_and_in_which_order() -> None:
+def test_a_job_has_the_same_result_with_any_runner_and_order() -> None:
     tasks = [settle("swarm", zones, 1, seconds=100) for zones in (2, 3)]
     found, pace = simulate(tasks, 4, InProcess("asked for"))
     backwards, other_pace = simulate(tasks, 4, Backwards("asked for"))

@@ -1,4 +1,4 @@
-"""The game: players stay on the map, rest where they arrive, and hear the tile they stand on."""
+"""The game: players stay on the map, rest where they arrive, and subscribe to their tile."""
 
 from __future__ import annotations
 

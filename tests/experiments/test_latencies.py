@@ -1,4 +1,4 @@
-"""Latencies of a run: the worst of each second, and how many took how long."""
+"""Latencies of a run: the worst of each second, and the histogram of all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_worst_of_each_second_is_kept_by_topic() -> None:
     assert np.isnan(seen.worst_s(b"nobody")).all()
 
 
-def test_what_comes_before_and_after_does_not_count() -> None:
+def test_messages_before_and_after_the_run_do_not_count() -> None:
     seen = Latencies(2, 100.0)
     for now in (99.5, 102.0, 200.0):
         seen.note(b"a", now, 0.01)

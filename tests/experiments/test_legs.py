@@ -1,4 +1,4 @@
-"""The ways between clients and the cloud, and the costs of a hub's work, against arithmetic."""
+"""The latencies between clients and the cloud, and the costs of a hub's work, compared with arithmetic."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_server_with_a_bandwidth_sends_no_faster_and_queues_the_rest() -> None
     assert first_to_last_s == pytest.approx((count * size - first_bytes) / rate, rel=0.01)
 
 
-def test_what_comes_to_a_client_between_two_looks_comes_in_one_piece_and_in_order() -> None:
+def test_data_between_two_reads_of_a_client_arrives_in_one_piece_and_in_order() -> None:
     sent = [b"%03d" % number for number in range(100)]
 
     async def main(sim: Simulation) -> list[tuple[float, bytes]]:

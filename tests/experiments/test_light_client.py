@@ -1,4 +1,4 @@
-"""The light client: goes where it is told, loses nothing on the way, and counts what is lost."""
+"""The light client: follows redirects, loses no message on a move, and counts losses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_client_follows_its_topic_from_hub_to_hub_and_misses_nothing(seed: int
         await talk.finish()
         assert talk.heard == list(range(202))
         assert world.meter.lost == 0
-        assert [link.hub.host for link in talk.ear._heard[TOPIC].links] == ["hub-2"]
+        assert [link.hub.host for link in talk.ear._subscribed[TOPIC].links] == ["hub-2"]
         line = talk.mouth._lines[TOPIC]
         assert line.hub is not None
         assert line.hub.host == "hub-2"
@@ -109,7 +109,7 @@ def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> 
         await talk.finish()
         assert sorted(talk.heard) == list(range(180))
         assert world.meter.lost == 0
-        streams = talk.ear._heard[TOPIC].merge.streams
+        streams = talk.ear._subscribed[TOPIC].merge.streams
         found = {
             name: [source.link.hub.host for source in stream.intakes if isinstance(source, LightSubscription)]
             for name, stream in streams.items()
@@ -119,7 +119,7 @@ def test_a_topic_that_gets_a_third_home_comes_from_each_home_once(seed: int) -> 
     play(story, seed=seed)
 
 
-def test_who_comes_back_to_a_topic_at_once_counts_nothing_as_lost() -> None:
+def test_a_client_that_resubscribes_at_once_counts_no_loss() -> None:
     """1. A client leaves a topic and returns before the hub has heard of it. 2. What it was sent before is not news."""
 
     async def story(world: SmallWorld) -> None:
@@ -158,7 +158,7 @@ def test_a_hub_that_cuts_its_clients_is_counted_and_the_client_comes_back() -> N
     play(story)
 
 
-def test_connections_that_are_of_no_use_are_closed_after_a_while() -> None:
+def test_unused_connections_are_closed_after_a_while() -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin()
         world.region.commit(plan(["hub-1"]))

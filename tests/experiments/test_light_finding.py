@@ -1,4 +1,4 @@
-"""Light clients find their place and tell it as the real one does, or take it from a gateway that is only an object."""
+"""Light clients find and report their coordinates as the real client does, or use a gateway object."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_light_client_knows_how_far_the_hubs_are_and_tells_the_one_it_uses() -
     play(story, FinderSettings())
 
 
-def test_a_client_that_changes_its_gateway_tells_so_within_a_round_trip() -> None:
+def test_a_client_reports_a_new_gateway_within_a_round_trip() -> None:
     async def story(sim: Simulation, hubs: list[WhereHub], client: LightClient) -> None:
         # Before it has asked anybody.
         await asyncio.sleep(0.9)
@@ -99,7 +99,7 @@ def test_a_gateway_that_has_moved_is_noticed_with_the_next_report() -> None:
     play(story, FinderSettings())
 
 
-def test_a_light_client_without_settings_asks_and_tells_nothing() -> None:
+def test_a_light_client_without_settings_neither_probes_nor_reports() -> None:
     async def story(sim: Simulation, hubs: list[WhereHub], client: LightClient) -> None:
         await asyncio.sleep(60.0)
         assert client.coordinate is None

@@ -1,4 +1,4 @@
-"""What is measured of a run: means over seconds, percentiles, losses, and when a run is lost."""
+"""Measurements of a run: means over seconds, percentiles, losses, and the start of bad service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_responses_can_be_added_after_they_were_looked_at() -> None:
     assert sorted(made.between(0.0, 1.0).tolist()) == [1.0, 5.0]
 
 
-def test_what_was_lost_by_a_second_is_remembered() -> None:
+def test_losses_are_recorded_per_second() -> None:
     made = meter([1.0, 1.0, 1.0])
     made.missed = 7
     assert made.lost_until(2) == 1
@@ -72,7 +72,7 @@ def test_a_run_is_lost_from_the_first_second_of_what_lasts() -> None:
     assert found.lost_from(20) == 30
 
 
-def test_players_who_hear_nothing_lose_a_run_though_the_others_are_served_well() -> None:
+def test_players_without_messages_make_the_service_bad_although_others_are_served_well() -> None:
     found = outcome([0.07] * 60, deaf=[0] * 30 + [3] * 30)
     assert found.lost_from(20) == 30
 

@@ -1,4 +1,4 @@
-"""Topics that move while their store is far away, and the two workflows that they are held against."""
+"""Topics that move while their store is far away, and the two workflows that they are compared with."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from equipoise.lab.experiments.epulsar_workflows import Migrated, migrate
 from equipoise.lab.simulation import Simulation
 
 
-def workflow(executors: int, *, is_told: bool, topics: int = 8) -> list[Migrated]:
+def workflow(executors: int, *, is_announced: bool, topics: int = 8) -> list[Migrated]:
     with Simulation(seed=1, topology=wan(0.040)) as sim:
-        return sim.run(migrate(sim, PLACES, topics=topics, executors=executors, is_told=is_told))
+        return sim.run(migrate(sim, PLACES, topics=topics, executors=executors, is_announced=is_announced))
 
 
 def test_clients_are_never_without_a_hub_while_their_topics_move() -> None:
@@ -40,21 +40,21 @@ def test_more_executors_move_many_topics_in_less_time() -> None:
 
 
 def test_pulsars_clients_wait_for_manager_and_store() -> None:
-    first, _ = workflow(1, is_told=False)
+    first, _ = workflow(1, is_announced=False)
     # The manager is asked, and the new broker asks the store: four ways of 40 ms, and some between the sites.
     assert min(first.down_s) > 0.160
     # To the broker, to the store and back, and back to the manager; one topic after another.
     assert first.each_s == pytest.approx(0.160, abs=0.004)
 
 
-def test_clients_that_are_told_the_new_broker_wait_for_less_and_executors_work_side_by_side() -> None:
-    alone, _ = workflow(1, is_told=False)
-    told, _ = workflow(4, is_told=True)
+def test_clients_that_receive_the_new_broker_wait_less_and_executors_work_in_parallel() -> None:
+    alone, _ = workflow(1, is_announced=False)
+    told, _ = workflow(4, is_announced=True)
     assert max(told.down_s) < min(alone.down_s) - 0.060
     assert told.each_s == pytest.approx(alone.each_s / 4, rel=0.05)
 
 
-def test_claims_are_judged_by_what_was_seen() -> None:
+def test_claims_depend_on_the_outcome() -> None:
     found = EXPERIMENT_7.find(MigrationScale(topics=(4, 8), executors=(1, 4), wan_ms=(0, 40)), 1)
     # The plan's way through the store is shared by eight topics only.
     assert [claim.holds for claim in found.claims] == [True, True, False, True]

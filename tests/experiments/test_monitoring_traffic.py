@@ -1,4 +1,4 @@
-"""What a hub reports of its topics does not grow with their clients."""
+"""The telemetry of a hub's topics does not grow with their clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PADRES's experiments at the size of a test: subscribers move, hubs come nearer, nothing is lost or seen twice."""
+"""PADRES's experiments at the size of a test: subscribers move, loads converge, no message is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_clusters_of_a_chain_take_subscribers_of_the_first() -> None:
     assert counts["B21"] + counts["B22"] > 20
 
 
-def test_figures_and_claims_are_made_of_what_was_seen() -> None:
+def test_figures_and_claims_depend_on_the_outcome() -> None:
     times = LocalTimes((10.0, 20.0), 50.0, 60.0, 20.0, 100.0, (2,), (0.2,), 210.0, 30)
     findings = EXPERIMENT_6.judge(balance_locally(times, 1, silent))
     assert len(findings.figures) == 4
@@ -122,7 +122,7 @@ def test_figures_and_claims_are_made_of_what_was_seen() -> None:
     assert [claim.holds for claim in found.claims if "lost" in claim.claim] == [True]
 
 
-def test_settled_is_from_when_on_all_stay_within_a_trigger(balanced: FederationRun) -> None:
+def test_settled_is_the_time_from_which_all_stay_within_a_trigger(balanced: FederationRun) -> None:
     widest = {
         time_s: max(spreads(balanced, at))
         for at, time_s in enumerate(balanced.times_s)

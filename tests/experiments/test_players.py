@@ -1,4 +1,4 @@
-"""Players in a few cities: groups are as told, updates reach their groups, and topics are where limits hold."""
+"""Players in a few cities: groups change as described, updates reach their groups, and topics satisfy their limits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_update_is_lost(played: Evening) -> None:
     assert played.meter.lost == 0
 
 
-def test_claims_are_judged_by_what_was_measured(played: Evening) -> None:
+def test_claims_depend_on_the_measurement(played: Evening) -> None:
     found = EXPERIMENT_9.judge(Compared(played, played))
     assert [claim.holds for claim in found.claims] == [True] * 4
     titles = [panel.title for panel in found.figures[0].panels]

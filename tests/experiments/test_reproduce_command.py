@@ -1,4 +1,4 @@
-"""`equipoise reproduce`: the list, one object as JSON, files, and words for mistakes."""
+"""`equipoise reproduce`: the list, one JSON object, files, and error messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_json_is_one_object_and_nothing_else() -> None:
     assert (shown["experiment"], shown["size"], shown["seed"]) == ("toy-1", "quick", 3)
 
 
-def test_a_claim_that_falls_short_is_told_and_is_no_failure() -> None:
+def test_a_failed_claim_is_reported_and_is_not_an_error() -> None:
     answer = RUNNER.invoke(app, ["reproduce", "toy-1"])
     assert answer.exit_code == 0
     assert "falls short" in answer.stdout
@@ -53,11 +53,11 @@ def test_a_paper_runs_all_of_its_experiments_into_one_page(tmp_path: Path) -> No
     ("arguments", "words"),
     [
         (["reproduce"], "name an experiment"),
-        (["reproduce", "nothing"], "there is no experiment 'nothing'"),
+        (["reproduce", "nothing"], "unknown experiment 'nothing'"),
         (["reproduce", "toy", "--json"], "--json prints one experiment: toy-1, toy-2"),
     ],
 )
-def test_mistakes_are_answered_in_words(arguments: list[str], words: str) -> None:
+def test_mistakes_have_a_clear_error_message(arguments: list[str], words: str) -> None:
     answer = RUNNER.invoke(app, arguments)
     assert answer.exit_code != 0
     assert words in answer.stderr

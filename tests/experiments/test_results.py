@@ -1,4 +1,4 @@
-"""What is told of an experiment: JSON, figures, Markdown."""
+"""Results of experiments as JSON, figures and Markdown."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_result_holds_only_if_all_its_claims_do() -> None:
     assert not result_of().holds
 
 
-def test_a_kept_result_reads_as_what_was_kept() -> None:
+def test_a_stored_result_reads_back_unchanged() -> None:
     result = result_of()
     again = decode(encode(result))
     assert again.claims == result.claims
@@ -131,7 +131,7 @@ def test_a_figure_is_drawn_as_png_and_the_same_numbers_give_the_same_file(tmp_pa
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_section_tells_claims_verdicts_and_how_to_run_it_again() -> None:
+def test_a_section_has_claims_verdicts_and_the_command() -> None:
     section = page_section(
         result_of(), title="toy-1: A paper", summary="Something grows.", figures=["toy/toy.png"]
     )
@@ -142,7 +142,7 @@ def test_a_section_tells_claims_verdicts_and_how_to_run_it_again() -> None:
     assert "equipoise reproduce toy-1 --quick --seed 7" in section
 
 
-def test_what_people_wrote_above_the_marker_stays() -> None:
+def test_text_above_the_marker_stays() -> None:
     page = splice("# Title\n\nRead this first.\n", ["## one\n"])
     again = splice(page, ["## two\n"])
     assert again.startswith("# Title\n\nRead this first.\n")
@@ -165,7 +165,7 @@ def test_keeping_writes_page_figures_and_json_and_leaves_the_other_experiments_o
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_folder_that_cannot_be_written_to_is_told_in_words(tmp_path: Path) -> None:
+def test_an_unwritable_folder_has_a_clear_error_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SettingsError, match="Give --out a folder"):
         keep(result_of(), tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Kept results on one page, and runs of today held against them."""
+"""Stored results on one page, and new runs compared with them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_check_fails_where_a_kept_verdict_no_longer_holds(tmp_path: Path) ->
     assert check(tmp_path, "toy-1") == (0, [])
 
 
-def test_a_folder_without_results_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
     status, problem = check(tmp_path)
     assert status == 2 and "has no kept result" in problem
 

@@ -1,4 +1,4 @@
-"""Experiments over many seeds: the summary tells the worst, and a campaign that was cut short goes on."""
+"""Experiments over many seeds: the summary shows the worst seed, and an interrupted campaign resumes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def result_of(seed: int) -> Result:
     return Result(experiment="toy-1", size=Size.QUICK, seed=seed, claims=claims(seed), figures=(), took_s=2.0)
 
 
-def test_the_summary_tells_median_range_and_the_worst_seed_of_each_claim() -> None:
+def test_the_summary_has_median_range_and_worst_seed_of_each_claim() -> None:
     summary = over_seeds([result_of(seed) for seed in RATIOS])
     faster, small, blue = summary.claims
     assert faster.ours == "median 1.75 (1.5 to 1.9); holds with 3 of 4 seeds; worst, seed 2: ×1.5"
@@ -140,7 +140,7 @@ def test_the_command_prints_the_summary_as_one_object(counted: Counted, tmp_path
         (["--master", "local[1]", "--jobs", "2"], "give one of them"),
     ],
 )
-def test_mistakes_are_answered_in_words(words: list[str], text: str) -> None:
+def test_mistakes_have_a_clear_error_message(words: list[str], text: str) -> None:
     answer = RUNNER.invoke(app, ["reproduce", "epulsar-6", *words])
     assert answer.exit_code == 2
     assert text in answer.stderr
@@ -159,7 +159,7 @@ def test_inside_a_task_the_pool_is_serial_and_outside_it_is_the_one_of_the_block
     assert not is_task()
 
 
-def test_the_first_seed_of_an_experiment_with_views_is_no_task_and_tells_of_them(tmp_path: Path) -> None:
+def test_the_first_seed_of_an_experiment_with_views_runs_outside_the_pool(tmp_path: Path) -> None:
     ran: list[tuple[int, bool]] = []
 
     def world(size: Size, seed: int, progress: Progress) -> int:

@@ -1,4 +1,4 @@
-"""Consistent hashing as released: who gives how much to a new server, and what that comes to with eight."""
+"""Consistent hashing as released: the share that each server gives to a new one, and the result with eight servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SRTM's experiments at the size of a test: they run, and say what the model says."""
+"""SRTM's experiments at the size of a test: they run, and agree with the model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_splits() -> None:
     assert splits[0] == splits[1]
 
 
-def test_publishers_fire_as_often_as_they_are_said_to() -> None:
+def test_publishers_send_at_their_stated_rate() -> None:
     for is_periodic in (False, True):
         workload = GroupedPublishers(count=300, batch=10, group=15, is_periodic=is_periodic, spread_s=0.004)
         arrivals = workload.arrivals(20.0, np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""Swarms in trouble: a site cut off, lossy links, a controller that dies in the middle of a move.
+"""Swarms under faults: a site cut off, lossy links, a controller that dies during a move.
 
 Whatever happens, every drone hears every message once and each publisher's in order; and soon after it is over, all
 swarms are under their limits again.

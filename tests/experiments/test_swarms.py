@@ -1,4 +1,4 @@
-"""Swarms over a small city: the world is as told, topics follow their swarms, and troubles break no promise."""
+"""Swarms over a small city: the world matches its description, topics follow their swarms, faults lose no message."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_swarm_is_back_once_it_stays_under_the_limit() -> None:
     assert list(seen.recoveries_s().values()) == [5.0]
 
 
-def test_a_swarm_that_is_never_back_is_told_as_such_unless_it_had_no_time() -> None:
+def test_a_swarm_that_never_recovers_is_reported_unless_the_run_ends() -> None:
     never = patrol([35] * 40, Change(4.0, 0, 1))
     assert list(never.recoveries_s().values()) == [float("inf")]
     assert not EXPERIMENT_8.judge(Compared(never, never)).claims[0].holds
@@ -106,7 +106,7 @@ class Somebody:
     heard: dict[bytes, bytes] = field(default_factory=dict)
 
 
-def test_a_last_message_is_counted_for_everybody_who_has_not_heard_it() -> None:
+def test_a_last_message_counts_for_every_client_that_missed_it() -> None:
     speaker = Somebody(STAMP % (12.5, 7))
     current, behind, deaf = Somebody(), Somebody(), Somebody()
     current.heard[b"0007"] = speaker.said

@@ -1,4 +1,4 @@
-"""Groups that tour a coast: they play where they should, no hub serves all of it, and topics follow."""
+"""Groups that tour a coast: they play in the right cities, no hub serves all of it, and topics follow."""
 
 from __future__ import annotations
 

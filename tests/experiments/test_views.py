@@ -1,4 +1,4 @@
-"""Views of simulated hubs: made as the live pipeline makes them, and the same by Spark's batch transforms."""
+"""Views of simulated hubs: made by the live pipeline's code, and equal to those of Spark's batch transforms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def looks(seed: int = 1) -> Looks:
     return play(story, hubs=2, seed=seed, out_bytes_per_s=1e6)
 
 
-def test_a_view_tells_the_load_of_hubs_and_topics() -> None:
+def test_a_view_has_the_load_of_hubs_and_topics() -> None:
     views = LiveViews()
     view = None
     for now, batches in looks():
@@ -53,7 +53,7 @@ def test_a_view_tells_the_load_of_hubs_and_topics() -> None:
     assert (view.hubs.out_bytes_per_s_max == 1e6).all()
 
 
-def test_there_is_no_view_before_a_hub_has_told_anything() -> None:
+def test_there_is_no_view_before_a_hub_has_recorded_telemetry() -> None:
     assert LiveViews().view([], 1e9) is None
 
 

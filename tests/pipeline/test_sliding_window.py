@@ -221,5 +221,5 @@ def test_the_store_says_where_hubs_are_and_which_are_dead() -> None:
     assert not view.hub("h2").is_alive
 
 
-def test_there_is_no_view_before_a_hub_has_told_anything() -> None:
+def test_there_is_no_view_before_a_hub_has_recorded_telemetry() -> None:
     assert SlidingWindow().view() is None

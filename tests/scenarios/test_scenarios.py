@@ -1,4 +1,4 @@
-"""Scenarios are values that fit together: names, users, limits and checkers that exist."""
+"""Scenarios are consistent values: names, users, limits and checkers exist."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_a_scenario_is_found_by_its_own_name(scenario: Scenario) -> None:
     assert scenario.summary
 
 
-def test_an_unknown_name_is_answered_with_a_list() -> None:
+def test_an_unknown_name_is_an_error_that_lists_the_cases() -> None:
     with pytest.raises(SettingsError, match="hub-small"):
         scenario_by_name("hub-imaginary")
 
 
-def test_clients_have_names_of_their_own_without_blanks(scenario: Scenario) -> None:
+def test_clients_have_unique_names_without_blanks(scenario: Scenario) -> None:
     names = [client.name for client in scenario.workload.each()]
     assert len(names) == len(set(names))
     assert not {"hub", "stranger", "observer"} & set(names)
@@ -66,7 +66,7 @@ def test_faults_name_clients_that_exist_and_rules_that_can_change(scenario: Scen
             assert scenario.access is not None and scenario.access.alternatives
 
 
-def test_whoever_logs_in_is_a_user(scenario: Scenario) -> None:
+def test_every_login_is_a_user(scenario: Scenario) -> None:
     users = {grants.user for grants in scenario.access.rules} if scenario.access else {""}
     assert {client.user for client in scenario.workload.clients} <= users
 

@@ -1,4 +1,4 @@
-"""Hubs that take a topic's log from each other as often as they can, under clients that append and read.
+"""Hubs that take over a topic's log from each other as often as possible, under clients that append and read.
 
 The worst that can happen to ownership: no hub ever counts another as alive, so each claims the topic whenever a client
 asks it, and the former owner goes on until its ledger is fenced. Store and ledgers answer after a while of their own,

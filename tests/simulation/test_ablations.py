@@ -1,4 +1,4 @@
-"""Each safeguard, once switched off, is missed by the checker that is there for it."""
+"""Without each safeguard its checker reports a violation."""
 
 from __future__ import annotations
 

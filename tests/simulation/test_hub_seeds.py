@@ -1,4 +1,4 @@
-"""A hundred and fifty seeds over the hub's cases: slow readers, resets, pauses, restarts and all the rest."""
+"""A hundred and fifty seeds of the hub's cases: slow readers, resets, pauses, restarts and other faults."""
 
 from __future__ import annotations
 

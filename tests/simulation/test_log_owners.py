@@ -1,4 +1,4 @@
-"""Hubs that take a log from each other lose nothing that they acknowledged; each safeguard is missed by a checker."""
+"""Hubs that take over a log from each other lose no acknowledged entry; without each safeguard a checker reports it."""
 
 from __future__ import annotations
 

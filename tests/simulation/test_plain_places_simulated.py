@@ -1,4 +1,4 @@
-"""A plain client on a simulated network is placed as far from its hub as it is."""
+"""A plain client on a simulated network gets a coordinate at its true distance from its hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A seed is a run: the same hash whenever, wherever and among whatever else it is run."""
+"""A seed determines its run: the same hash at any time, on any machine and beside any other run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures that seeds have found, told as stories."""
+"""Failures found by seeds, as numbered steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run makes of programs that go wrong in ways no checker looks for."""
+"""Results of runs whose programs fail in ways that no checker covers."""
 
 from __future__ import annotations
 

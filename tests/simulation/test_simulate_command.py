@@ -1,4 +1,4 @@
-"""`equipoise simulate`, as it is typed."""
+"""The command `equipoise simulate`."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_the_table_tells_how_often_each_kind_of_fault_happened() -> None:
     [
         (["--seeds", "5"], "FIRST..END"),
         (["--seeds", "5..5"], "FIRST..END"),
-        (["--case", "nowhere"], "there is no case 'nowhere'"),
-        (["--without", "nothing"], "there is no safeguard 'nothing'"),
+        (["--case", "nowhere"], "unknown case 'nowhere'"),
+        (["--without", "nothing"], "unknown safeguard 'nothing'"),
         (["--case", "hub-small", "--seeds", "0..2", "--trace", "x"], "--trace writes the events of one run"),
         (["--case", "hub-small", "--replay", "0", "--trace", "/dev/null/x"], "cannot write the trace to"),
     ],

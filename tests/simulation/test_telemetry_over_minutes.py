@@ -1,4 +1,4 @@
-"""A simulated hub read over minutes, by a reader that is away for longer than records are kept, and through a crash."""
+"""A reader of a simulated hub's telemetry over minutes, with an absence longer than the retention, and a crash."""
 
 from __future__ import annotations
 

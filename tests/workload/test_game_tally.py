@@ -1,4 +1,4 @@
-"""What observers of a game conclude from what they saw."""
+"""The tally of a game from the messages of its observers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def test_everything_seen_once_and_in_order_is_as_it_should_be() -> None:
     assert tally(3, [0, 1, 2]).verdict() == {"lost": 0, "duplicated": 0, "out_of_order": 0, "gaps": 0}
 
 
-def test_what_is_missing_doubled_or_late_is_counted() -> None:
+def test_missing_duplicated_and_late_messages_are_counted() -> None:
     assert tally(4, [0, 2, 2, 1]).verdict() == {"lost": 1, "duplicated": 1, "out_of_order": 1, "gaps": 0}
 
 
-def test_what_nobody_acknowledged_may_be_missing() -> None:
+def test_unacknowledged_messages_may_be_missing() -> None:
     assert tally(3, [0, 1], doubtful=(2,)).verdict()["lost"] == 0
 
 
-def test_what_was_sent_just_now_is_not_missed_yet() -> None:
+def test_recent_messages_are_not_missing_yet() -> None:
     made = tally(5, [0, 1, 2])
     assert made.verdict({(TILE, 7): 3})["lost"] == 0
     assert made.verdict({(TILE, 7): 4})["lost"] == 1

@@ -1,4 +1,4 @@
-"""A simulated subscriber that reads lanes from several hubs: what it takes, and what waits."""
+"""A simulated subscriber that reads lanes from several hubs: which messages it takes, and which wait."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _merge(*, is_named: bool) -> tuple[list[bytes], list[bytes]]:
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_a_lane_that_another_hub_has_named_is_waited_for_at_the_base(is_named: bool) -> None:
+def test_a_subscriber_waits_for_the_base_to_announce_a_lane_of_another_hub(is_named: bool) -> None:
     before, taken = asyncio.run(_merge(is_named=is_named))
     if is_named:
         assert (before, taken) == ([], [b"first", b"second"])

@@ -1,4 +1,4 @@
-"""The same clients that the simulator drives, on a real loop against a real hub."""
+"""The clients of the simulator on a real event loop with a real hub."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_a_workload_runs_on_a_real_loop_and_its_history_is_fair() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 10, 500])
-def test_a_payload_says_who_sent_it_and_which_one_it_is(size: int) -> None:
+def test_a_payload_has_its_publisher_and_number(size: int) -> None:
     payload = encode_payload("ann", 17, size)
     assert len(payload) >= size
     assert decode_payload(payload) == ("ann", 17)
 
 
-def test_what_is_no_payload_of_ours_is_refused() -> None:
+def test_a_payload_of_another_format_is_an_error() -> None:
     with pytest.raises(ValueError):
         decode_payload(b"hello")
 

@@ -1,6 +1,6 @@
 """Users, permissions and logins. Pure.
 
-The rules are values: a hub asks them, a file spells them, nothing here reads a file or a socket.
+The rules are values: hubs check them, the users file stores them; no code here reads a file or a socket.
 """
 
 from equipoise.access.file import parse_users, render_users

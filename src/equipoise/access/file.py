@@ -6,8 +6,8 @@
     publish = ["game.*"]
     subscribe = ["game.*", "news"]
 
-Always true of what is returned: every name, pattern and secret is within its bounds, so no caller has to check
-again. Text in, text out; opening files belongs to the caller.
+Always true of the result: every name, pattern and secret is within its bounds, so callers need not check again. Text
+in, text out; the caller opens files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from equipoise.access.users import DEFAULT_USER, Users
 from equipoise.errors import SettingsError
 from equipoise.model import Glob
 
-# 1,000 users of 1 kB each, four times over; a larger file is a mistake or an attack on the reload.
+# Four times the size of 1,000 users of 1 kB; a larger file is a mistake or an attack on the reload.
 FILE_BYTES_MAX = 4 * 1024 * 1024
 USERS_MAX = 10_000
-# Each publish outside a hub's cache tries them one by one.
+# Each publish outside a hub's cache checks them one by one.
 PATTERNS_MAX = 256
 CERTIFICATES_MAX = 64
 # The bounds of every pattern a hub accepts from a client.
@@ -47,7 +47,7 @@ _KEYS = ("secret", "nopass", "certificates", *Action)
 
 
 def parse_users(text: str) -> Users:
-    """Read the text of a users file. Raises SettingsError naming the user, the key and what to do."""
+    """Read the text of a users file. Raises SettingsError with the user, the key and the remedy."""
     if len(text.encode()) > FILE_BYTES_MAX:
         raise SettingsError(f"the users file is over {FILE_BYTES_MAX} bytes: remove users or patterns")
     try:
@@ -160,7 +160,7 @@ def _common_name(text: str) -> str:
 
 
 def _check_proof(user: User) -> None:
-    """Refuse a user that no client can log in as, and a password that is never checked."""
+    """Reject a user that no client can log in as, and a password that is never checked."""
     if user.is_anonymous and user.secret is not None:
         raise SettingsError(f"user {user.name!r}: it has both secret and nopass = true; remove one of them")
     if not user.is_anonymous and user.secret is None and not user.certificates:
@@ -189,7 +189,7 @@ def _render_list(key: str, values: Iterable[str]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A TOML basic string. JSON's escapes are TOML's, but for DEL, which JSON leaves bare."""
+    """A TOML basic string. JSON's escapes are TOML's, except for DEL, which JSON does not escape."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

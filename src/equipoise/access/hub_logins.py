@@ -1,11 +1,10 @@
 """Check that hubs can still log in to each other after a change of users.
 
 Links between hubs need a user with `link = ["*"]`. A hub reads its login once, when it starts, so a change of users
-that leaves it without one stops all messages between it and the others until it is started again. Such a change is to
-be refused before it is made. While there are no users, every client is let in: then the first of them have to be those
-that the hubs are.
+that removes its user stops all messages between it and the others until it is restarted. Such a change has to be
+rejected. Without users, every client is accepted: then the first users have to be those that the hubs log in as.
 
-Which hubs there are, and as whom each logs in, is for the caller to find out.
+The caller lists the hubs and their logins.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from equipoise.errors import SettingsError
 
 __all__ = ["check_links", "parted"]
 
-# More names than these are no help to a reader.
+# A longer list of names does not help a reader.
 _NAMED_MAX = 5
 
 
@@ -42,7 +41,7 @@ def check_links(logins: Mapping[str, str], before: Users, after: Users) -> None:
 
 
 def parted(logins: Mapping[str, str], before: Users, after: Users) -> tuple[str, ...]:
-    """The hubs that may be hubs now and would not be any more, by name."""
+    """The hubs that may link to others before the change and not after it, by name."""
     return tuple(
         hub
         for hub, login in sorted(logins.items())
@@ -58,7 +57,7 @@ def _may_link(login: str, users: Users) -> bool:
 
 
 def _is_proof_kept(login: str, before: Users, after: Users) -> bool:
-    """Whether the password that a hub was started with still is right; that of a first user is not known."""
+    """Whether the password with which a hub was started is still valid; unknown for the first users."""
     old, new = before.get(login), after.get(login)
     return before.is_open or old is None or new is None or old.secret == new.secret
 

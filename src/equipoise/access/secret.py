@@ -3,7 +3,7 @@
 The encoded form carries its own parameters, `scrypt$n$r$p$salt$hash` with salt and hash in base64, so the
 cost can be raised for new passwords while old ones still verify.
 
-Always true: verifying costs at most `COST_BYTES_MAX` of memory, whatever a file says.
+Always true: verifying needs at most `COST_BYTES_MAX` of memory, for any file.
 
 Both functions keep a core busy for some 50 ms at the default cost: a hub calls `verify_secret` off its loop.
 """
@@ -21,12 +21,12 @@ from equipoise.errors import SettingsError
 _SCHEME = "scrypt"
 _HASH_BYTES = 32
 
-# A salt must differ between users, which 8 random bytes already ensure; the rest is what others' tools write.
+# A salt must differ between users, for which 8 random bytes suffice; the rest is for hashes of other tools.
 SALT_BYTES_MIN, SALT_BYTES_MAX = 8, 64
 HASH_BYTES_MIN, HASH_BYTES_MAX = 16, 64
-# Longer than any passphrase, and below what a connection may send before it has proved who it is.
+# Longer than any passphrase, and less than the input limit of a connection without login.
 PASSWORD_BYTES_MAX = 1024
-# Four times the default: room to raise the cost, and 100 logins at once still fit a small machine.
+# Four times the default: the cost can be raised, and 100 logins at once still fit a small machine.
 COST_BYTES_MAX = 64 * 1024 * 1024
 N_MIN, N_MAX = 2**10, 2**17
 R_MAX, P_MAX = 32, 4
@@ -46,11 +46,11 @@ class ScryptCost:
 
     @property
     def memory_bytes(self) -> int:
-        """What the algorithm allocates: its n blocks, one per lane, and two of scratch."""
+        """The memory of the algorithm: its n blocks, one per lane, and two of scratch."""
         return 128 * self.r * (self.n + self.p + 2)
 
     def check(self) -> None:
-        """Raise SettingsError if no hub should be asked to pay this."""
+        """Raise SettingsError if the cost is too high for a hub."""
         if not (N_MIN <= self.n <= N_MAX and self.n & (self.n - 1) == 0):
             raise SettingsError(f"scrypt n={self.n}: use a power of two from {N_MIN} to {N_MAX}")
         if not (1 <= self.r <= R_MAX and 1 <= self.p <= P_MAX):
@@ -88,9 +88,9 @@ def hash_secret(password: bytes, *, salt: bytes, cost: ScryptCost = DEFAULT_COST
 
 
 def verify_secret(encoded: str, password: bytes) -> bool:
-    """Whether the password is the one encoded. Takes the same time for every wrong one.
+    """Whether the password is the encoded one. Takes the same time for every wrong password.
 
-    Raises SettingsError if `encoded` is malformed; what `parse_users` has accepted is not.
+    Raises SettingsError if `encoded` is malformed; secrets accepted by `parse_users` are well-formed.
     """
     secret = _decode(encoded)
     # HMAC, inside scrypt, pads a short key with NULs: "pw" and "pw\\0" would be one password.
@@ -105,7 +105,7 @@ def check_secret(encoded: str) -> None:
 
 
 def _derive(password: bytes, salt: bytes, cost: ScryptCost, length: int) -> bytes:
-    # OpenSSL refuses above 32 MiB by default; twice the need leaves it room for its own accounting.
+    # OpenSSL refuses more than 32 MiB by default; twice the need leaves room for its overhead.
     return hashlib.scrypt(
         password, salt=salt, n=cost.n, r=cost.r, p=cost.p, maxmem=2 * cost.memory_bytes, dklen=length
     )
@@ -136,7 +136,7 @@ def _decode(encoded: str) -> _Secret:
 
 
 def _number(text: str) -> int:
-    # `int` alone would take signs, spaces, underscores and other scripts' digits.
+    # `int` alone would accept signs, spaces, underscores and other scripts' digits.
     if not (text.isascii() and text.isdigit() and len(text) <= 7):
         raise SettingsError(f"{text!r} in a secret is not a small whole number: scrypt$n$r$p$salt$hash")
     return int(text)
@@ -151,6 +151,6 @@ def _blob(text: str) -> bytes:
         ) from error
 
 
-# For a login under a name that does not exist: checking against this takes as long as a wrong password does,
-# so that time does not tell which names exist. No password verifies, because no scrypt output is all zeros.
+# For a login with an unknown name: checking against this takes as long as a wrong password does, so the time does not
+# reveal which names exist. No password verifies, because no scrypt output is all zeros.
 DECOY_SECRET = _encode(_Secret(DEFAULT_COST, bytes(16), bytes(_HASH_BYTES)))

@@ -1,10 +1,10 @@
 """HTTP requests signed with the operator's token, which is not sent. Pure.
 
-The address of the leading controller comes from the store. A client that sent the token there would give it to whatever
-address the store names. So it signs instead: method, address, path and time, by the token.
+The address of the leading controller comes from the store. A client that sent the token there would reveal it to any
+server that the store names. So the client signs method, address, path and time with the token instead.
 
-Always true: a signature opens one path at one address for reading, for a while; a server that got it by posing as
-the controller cannot use it at the controller, whose address is another.
+Always true: a signature allows reading one path at one address, for a limited time; a server that poses as the
+controller cannot use it at the controller, which has another address.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hmac
 __all__ = ["SCHEME", "is_signed", "signed"]
 
 SCHEME = "Equipoise-Signature"
-# Clocks of an operator's machine and the controller's may differ by so much.
+# The clocks of an operator's machine and the controller's may differ by this much.
 HOLDS_S = 60.0
 
 
@@ -26,7 +26,7 @@ def signed(token: str, address: str, path: str, time_s: float) -> str:
 
 
 def is_signed(header: str, *, token: str, address: str, path: str, time_s: float) -> bool:
-    """Whether the header is right for this token, address and path, and was made lately."""
+    """Whether the header is valid for this token, address and path, and recent."""
     scheme, _, shown = header.partition(" ")
     moment, _, signature = shown.partition(":")
     if scheme != SCHEME or not token or not (moment.isdigit() and moment.isascii() and len(moment) <= 12):

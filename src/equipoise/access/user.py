@@ -1,15 +1,14 @@
 """Decide whether one user has a permission on a topic.
 
-A user holds grants: for each action, the patterns of topic names it is allowed on. What no grant covers is
-denied.
+A user holds grants: for each action, the patterns of topic names on which it is allowed. All else is denied.
 
 Always true:
     a name that starts with `$` belongs to the system, and only a grant that starts with `$`, or an operator,
-    reaches it;
-    a pattern subscription is allowed only if every name it can ever match is allowed one by one. Where that
-    cannot be proved cheaply the answer is no: a refusal can be mended by a plainer pattern, a leak cannot.
+    has access to it;
+    a pattern subscription is allowed only if every name that it can match is allowed. If that cannot be proved
+    cheaply, it is denied: a plainer pattern resolves a denial, but nothing undoes a leak.
 
-Proving who the user is belongs to `secret`, which users exist to `users`.
+`secret` authenticates users, `users` holds them.
 """
 
 from __future__ import annotations
@@ -27,39 +26,40 @@ _SPECIAL = frozenset(b"*?[\\")
 
 
 class Action(StrEnum):
-    """What a grant allows. The value is the word in the users file, on the command line and in errors."""
+    """The action of a grant. The value is the word in the users file, on the command line and in errors."""
 
     CREATE = "create"
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
     DURABLE = "durable"
     FILTER = "filter"
-    # Run the hub: see and disconnect clients, use system topics, record arrivals. `*` is the whole hub.
+    # Operate the hub: list and disconnect clients, use system topics, record arrivals. `*` is the whole hub.
     OPERATE = "operate"
-    # Read telemetry of these topics. Granted with `operate`, too.
+    # Read telemetry of these topics. Included in `operate`.
     OBSERVE = "observe"
-    # Be a hub: links carry messages past all other grants. Only `*` means anything, and `operate` does not include it.
+    # Act as a hub: links carry messages without other grants. The only valid value is `*`; `operate` does not include
+    # it.
     LINK = "link"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name, how its bearer proves to be it, and what it may do. Immutable."""
+    """A name, its credentials, and its grants. Immutable."""
 
     name: str
-    # None: no password opens this user; it comes by certificate, or by `is_anonymous` without any proof.
+    # None: no password; the user logs in by certificate, or is anonymous.
     secret: str | None = None
-    # Common names of client certificates that prove this user.
+    # Common names of client certificates that authenticate this user.
     certificates: tuple[str, ...] = ()
     grants: Mapping[Action, tuple[Glob, ...]] = field(
         default_factory=lambda: MappingProxyType({}), hash=False
     )
-    # `nopass = true` in the file: connections that have not said who they are act as this user.
+    # `nopass = true` in the file: connections without login act as this user.
     is_anonymous: bool = False
 
     @property
     def is_operator(self) -> bool:
-        """Whether the user may run the hub as a whole: it operates on `*`, system names included."""
+        """Whether the user may operate the hub as a whole: it has `operate` on `*`, system names included."""
         return any(_is_everything(grant) for grant in self._granted(Action.OPERATE))
 
     @property
@@ -91,7 +91,7 @@ class User:
         """Whether `action` is allowed on every name that `pattern` can match."""
         wanted = Glob(pattern)
         if wanted.wildcards == 0:
-            # It matches its own prefix, which is the whole of it, or nothing.
+            # It can match only its own prefix, if anything.
             return self.may(action, wanted.prefix)
         if any(_covers(grant, wanted) for grant in self._granted(action)):
             return True
@@ -110,8 +110,8 @@ def _is_everything(grant: Glob) -> bool:
 def _covers(grant: Glob, wanted: Glob) -> bool:
     """Whether the grant provably matches every name that a pattern with wildcards can match.
 
-    Inclusion of globs is a question about automata; two shapes answer nearly all of it: the same pattern, and
-    a literal followed by a star, which covers whatever must begin with that literal.
+    Inclusion of globs is in general a problem of automata; two cases are enough in practice: the same pattern, and a
+    literal followed by a star, which covers every pattern that begins with that literal.
     """
     if grant.pattern == wanted.pattern:
         return True
@@ -120,5 +120,5 @@ def _covers(grant: Glob, wanted: Glob) -> bool:
         return False
     if literal:
         return wanted.prefix.startswith(literal)
-    # A bare star reaches no system name. A pattern that does not start with `$` reaches none either.
+    # A bare star matches no system name. A pattern that does not start with `$` matches none either.
     return not wanted.pattern.startswith(_SYSTEM)

@@ -1,10 +1,10 @@
 """The set of users, as one immutable value.
 
-Without users the set is open: every client may do everything, and it is the hub's business to listen on loopback
-only. With users, a client that has not logged in may do nothing, or what the anonymous `default` user may if the
-file has one, and what no grant covers is denied.
+Without users the set is open: every client may do everything, and the hub has to listen on loopback only. With users, a
+client without login has the permissions of the anonymous `default` user, or none without such a user, and everything
+without a grant is denied.
 
-A reload makes a new `Users`; comparing versions tells whether live subscriptions have to be judged again.
+A reload makes a new `Users`; comparing versions shows whether live subscriptions have to be checked again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from equipoise.model import Glob
 
 DEFAULT_USER = "default"
 
-# A bare star reaches neither system names nor the empty name, so each has a grant of its own.
+# A bare star matches neither system names nor the empty name, so each has a grant of its own.
 _EVERY_NAME = (Glob(b"*"), Glob(b"$*"), Glob(b""))
 _EVERYBODY = User(
     name=DEFAULT_USER,
@@ -38,14 +38,14 @@ class Users:
         self._by_certificate: dict[str, User] = {}
         for user in users:
             self._admit(user)
-        # True only of `Users.open()`: a file that lists no users denies everything.
+        # True only for `Users.open()`: a file without users denies everything.
         self.is_open = False
-        # Equal versions mean equal users, whatever the order in which they were written.
+        # Equal versions mean equal users, in any order.
         self.version = _digest(self._by_name.values())
 
     @classmethod
     def open(cls) -> Users:
-        """No users at all: every client may do everything."""
+        """No users: every client may do everything."""
         users = cls((_EVERYBODY,))
         users.is_open = True
         users.version = "open"
@@ -53,7 +53,7 @@ class Users:
 
     @property
     def anonymous(self) -> User | None:
-        """Who a connection is before it says so; None if it must say so first."""
+        """The user of a connection before its login; None: it has to log in first."""
         user = self._by_name.get(DEFAULT_USER)
         return user if user is not None and user.is_anonymous else None
 
@@ -64,21 +64,21 @@ class Users:
         return self._by_certificate.get(common_name)
 
     def successor_of(self, user: User) -> User | None:
-        """The same user under these rules; None if it is not the same any more: gone, or with a new secret."""
+        """The same user under these rules; None if it was removed or has a new secret."""
         successor = self._by_name.get(user.name)
         if successor is None or successor.secret != user.secret:
             return self.anonymous if user.is_anonymous else None
         return successor
 
     def adding(self, user: User) -> Users:
-        """These users with `user` in the place of its namesake, or at the end."""
+        """These users with `user` added, or in place of the user of its name."""
         return Users(({other.name: other for other in self} | {user.name: user}).values())
 
     def without(self, name: str) -> Users:
         return Users(user for user in self if user.name != name)
 
     def __iter__(self) -> Iterator[User]:
-        """In the order they were written; an open set lists none."""
+        """In the given order; an open set has none."""
         return iter(() if self.is_open else tuple(self._by_name.values()))
 
     def __len__(self) -> int:

@@ -1,15 +1,15 @@
 """The bookie without sockets: requests in, groups of frames to write, answers out.
 
-Adds and fences wait in a queue. `take` places what is waiting into one group of frames; the layer above writes and
-syncs it, then `commit` makes it visible and gives the answers. Reads that fence nothing are answered at once.
+Adds and fences wait in a queue. `take` places waiting requests into one group of frames; the layer above writes and
+syncs it, then `commit` makes it visible and returns the answers. Reads without a fence are answered at once.
 
 Always true:
     an add or a fence is answered with OK only after its frame, and the ledger's key and fence, are durable;
-    a fencing read is answered after everything that was placed before it is durable, whatever the answer is;
-    an ordinary add placed after a fence is refused, and so is one to a ledger that was deleted;
-    damage is answered "unknown", never "no entry"; while a damaged region may have held anything, no ordinary add is
-    taken, for a fence may have been among what is lost;
-    memory grows with the number of ledgers and with what is in the open segment, not with what is stored.
+    a fencing read is answered after everything placed before it is durable, whatever the answer is;
+    an ordinary add placed after a fence is refused, and so is one to a deleted ledger;
+    damage is answered "unknown", never "no entry"; while a damaged region may have held any frame, ordinary adds are
+    refused, for the region may have held a fence;
+    memory grows with the number of ledgers and with the open segment, not with the stored data.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ __all__ = ["BookieEngine", "Group", "KeepMark"]
 
 Token = TypeVar("Token")
 
-# What one batch read gets at most: its turn of the loop holds up adds of other clients for some milliseconds.
+# Limits of one batch read: its turn of the loop delays adds of other clients for some milliseconds.
 BATCH_COUNT_MAX = 512
 BATCH_BYTES_MAX = 1024 * 1024
 _PRIVILEGED = Flag.RECOVERY | Flag.HIGH_PRIORITY
 
 
 class _Ledger:
-    """What is known of a ledger in memory."""
+    """The state of a ledger in memory."""
 
     __slots__ = ("is_fence_durable", "is_fenced", "key", "last")
 
@@ -70,7 +70,7 @@ class _Ledger:
 
 @dataclass(frozen=True, slots=True)
 class KeepMark:
-    """Write the key and fence of a ledger into the open segment: the segment that has them is to go."""
+    """Write the key and fence of a ledger into the open segment, before the segment that has them is removed."""
 
     ledger: int
 
@@ -84,11 +84,11 @@ class Group(Generic[Token]):
         self.offset = self.end = offset
         # Heads of frames, and bodies.
         self.parts: list[bytes | memoryview] = []
-        # What becomes visible: ledger, entry, where.
+        # Entries that become visible: ledger, entry, location.
         self.entries: list[tuple[int, int, Located]] = []
-        # Adds and fencing reads in the order in which they came, with who is answered.
+        # Adds and fencing reads in the order of arrival, with the receivers of the answers.
         self.waiting: list[tuple[Token, AddRequest | ReadRequest | KeepMark]] = []
-        # Answers of requests that were refused while the group was put together.
+        # Answers of requests that were refused while the group was assembled.
         self.refused: list[tuple[Token, bytes]] = []
 
     @property
@@ -97,18 +97,18 @@ class Group(Generic[Token]):
 
 
 class BookieEngine(Generic[Token]):
-    """One bookie's ledgers. `Token` is whatever the layer above finds the asker by."""
+    """One bookie's ledgers. `Token` identifies the receiver of an answer in the layer above."""
 
     def __init__(self, segments: Segments, deleted: array[int], settings: BookieSettings) -> None:
         self.segments = segments
         # No ordinary adds: the disk is nearly full, or damage has not been repaired.
         self.is_full = False
-        # The disk had no room for the next segment, and has none since.
+        # The disk had no room for the next segment, and still has none.
         self.lacks_segment = False
-        # What an operator asked for: no ordinary adds until the bookie is empty.
+        # Set by an operator: no ordinary adds until the bookie is empty.
         self.is_draining = False
         self.damaged_reads = 0
-        # How often everything that waited was refused for want of room.
+        # How often all waiting requests were refused because the disk was full.
         self.refusals = 0
         self.queued_bytes = 0
         self._settings = settings
@@ -126,7 +126,7 @@ class BookieEngine(Generic[Token]):
         known.is_fenced = known.is_fence_durable = known.is_fenced or is_fenced
         known.last = max(known.last, last)
 
-    # --- what can be asked of it
+    # --- facts
 
     @property
     def is_read_only(self) -> bool:
@@ -154,7 +154,7 @@ class BookieEngine(Generic[Token]):
     def submit(
         self, token: Token, request: AddRequest | ReadRequest | BatchRequest | KeepMark
     ) -> bytes | None:
-        """Take a request: its answer, or None if that comes with the commit of a group."""
+        """Accept a request. Returns its answer, or None if the answer comes with the commit of a group."""
         if isinstance(request, AddRequest):
             code = self._admissible(request)
             if code is not Code.OK:
@@ -194,7 +194,7 @@ class BookieEngine(Generic[Token]):
         return encode_read_answer(code, request.ledger, request.entry, body)
 
     def _read_batch(self, request: BatchRequest) -> bytes:
-        """Entries up to the first one that is not here, or cannot be read."""
+        """Entries up to the first one that is missing or cannot be read."""
         if request.first < 0:
             return encode_batch_answer(Code.BAD_REQUEST, request)
         code, body = self._look_up(request.ledger, request.first)
@@ -215,7 +215,7 @@ class BookieEngine(Generic[Token]):
     def _look_up(self, ledger: int, entry: int) -> tuple[Code, bytes]:
         known = self._ledgers.get(ledger)
         if known is None:
-            # A ledger that was deleted has no entries, damage or not.
+            # A deleted ledger has no entries, damage or not.
             is_certain = self.is_deleted(ledger) or not self.segments.has_doubt
             return (Code.NO_LEDGER if is_certain else Code.UNKNOWN), b""
         wanted = known.last if entry == LAST_ENTRY else entry
@@ -231,7 +231,7 @@ class BookieEngine(Generic[Token]):
     # --- groups
 
     def take(self) -> Group[Token] | None:
-        """Place what waits, as much as fits; None if the segment has to be rolled first. Call while `has_work`."""
+        """Place waiting requests, as many as fit; None if the segment has to be rolled first. Call while `has_work`."""
         segment = self.segments.open
         group: Group[Token] = Group(segment.end)
         queue, limit = self._queue, segment.end + self._settings.group_bytes_max
@@ -253,7 +253,7 @@ class BookieEngine(Generic[Token]):
             return None
         known = self._ledgers.get(request.ledger)
         if known is not None and known.key == request.key and not known.is_fenced:
-            # A ledger that is known is not deleted.
+            # A known ledger is not deleted.
             return None
         code = Code.OK
         if known is not None and known.key != request.key:
@@ -269,7 +269,7 @@ class BookieEngine(Generic[Token]):
         return encode_add_answer(code, request.ledger, request.entry)
 
     def _place(self, group: Group[Token], token: Token, request: AddRequest | ReadRequest | KeepMark) -> bool:
-        """Add the frames of a request to the group; False, with nothing done, if the segment has no room."""
+        """Add the frames of a request to the group; False, without a change, if the segment has no room."""
         segment = self.segments.open
         body = request.body if isinstance(request, AddRequest) else b""
         need = LEDGER_FRAME_BYTES + FRAME_OVERHEAD_BYTES + len(body)
@@ -281,7 +281,7 @@ class BookieEngine(Generic[Token]):
         known = self._ledgers.get(ledger)
         if known is None:
             if isinstance(request, KeepMark):
-                # Deleted since: nothing to keep.
+                # Deleted since: there is nothing to store.
                 return True
             assert request.key is not None, "reads without a key are not queued"
             known = self._ledgers[ledger] = _Ledger(request.key)
@@ -307,7 +307,7 @@ class BookieEngine(Generic[Token]):
         segment.note(ledger, size)
 
     def commit(self, group: Group[Token]) -> list[tuple[Token, bytes]]:
-        """The group is durable: make it visible, and answer."""
+        """The group is durable: make it visible, and return the answers."""
         segment = self.segments.open
         segment.end = segment.synced_to = group.end
         for ledger, entry, located in group.entries:
@@ -330,7 +330,7 @@ class BookieEngine(Generic[Token]):
         return answers
 
     def refuse_all(self) -> list[tuple[Token, bytes]]:
-        """There is no room for another segment: tell everyone who waits. A fence that is not durable is unknown."""
+        """There is no room for another segment: refuse all waiting requests. A fence that is not durable is unknown."""
         answers: list[tuple[Token, bytes]] = []
         for token, request in self._queue:
             if isinstance(request, AddRequest):
@@ -345,19 +345,19 @@ class BookieEngine(Generic[Token]):
     # --- room
 
     def forget(self, ledgers: Collection[int]) -> array[int]:
-        """These were deleted. The ids of all that ever were, to be kept on disk."""
+        """These ledgers were deleted. Returns the ids of all deleted ledgers, to be stored on disk."""
         gone = {ledger for ledger in ledgers if self._ledgers.pop(ledger, None) is not None}
         self._deleted = array("q", sorted({*self._deleted, *gone}))
         return self._deleted
 
     def live_share(self, segment: SealedSegment) -> float:
-        """How much of a sealed segment belongs to ledgers that are not deleted; 0 of an empty one."""
+        """The share of a sealed segment that belongs to ledgers that are not deleted; 0 for an empty one."""
         rows = list(segment.index.rows())
         live = sum(row.frame_bytes for row in rows if row.ledger in self._ledgers)
         return live / segment.end if segment.end else 0.0
 
     def copies(self, segment: SealedSegment) -> Iterator[AddRequest | KeepMark]:
-        """What has to be written again before the segment can go. Raises DamagedError or DiskFailedError."""
+        """The frames to write again before the segment is removed. Raises DamagedError or DiskFailedError."""
         for row in segment.index.rows():
             if row.ledger in self._ledgers:
                 yield KeepMark(row.ledger)

@@ -99,7 +99,7 @@ def render(
 
 
 def keep(result: BenchResult, folder: Path) -> Path:
-    """Write the result under the date and commit it was taken at."""
+    """Write the result under its date and commit."""
     folder.mkdir(parents=True, exist_ok=True)
     moment = re.sub(r"[^0-9T]", "", result.taken_at.partition("+")[0])
     path = folder / f"fanout-{moment}-{result.commit.rstrip('+')}.json"
@@ -117,7 +117,7 @@ def _run(
     messages: Console,
 ) -> BenchResult:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # No refreshing in the background: a thread that draws would take the driver's time amid a run.
+    # No background refresh: a drawing thread would take the driver's time during a run.
     shown = Progress(*columns, console=messages, transient=True, auto_refresh=False)
     with shown if messages.is_terminal else nullcontext():
         task = shown.add_task("starting", total=plan.size)

@@ -44,13 +44,13 @@ log = logging.getLogger("equipoise.bookie")
 
 # BookKeeper's own port.
 PORT = 3181
-# What the process ends with after a failed sync: a supervisor that starts it again finds what is really on the disk.
+# Exit status after a failed sync: a restarted process reads the true content of the disk.
 DISK_FAILED = 74
 _LOCK = "lock"
 _COLLECT_EVERY_S = BookieSettings().collection_interval_s
-# Disks with a cache that outlives a power cut sync in less; a thread for each sync would double the time of an append.
+# Disks with a cache that survives a power cut sync in less; a thread for each sync would double the time of an append.
 _LOOP_SYNC_S = 0.005
-# New objects that a young collection of garbage looks at, as in hubs.
+# New objects that trigger a young garbage collection, as in hubs.
 _YOUNG_OBJECTS = 10_000
 
 
@@ -158,7 +158,7 @@ def command(
             loop_sync_s=_LOOP_SYNC_S,
         )
         settle_allocator()
-        # An index in memory is made of long-lived objects without circles: looking at it again and again is in vain.
+        # An index in memory consists of long-lived objects without cycles: repeated garbage collections are useless.
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
         with locked(directory):
@@ -167,7 +167,7 @@ def command(
                 uvloop.run(work)
             except DiskFailedError as error:
                 log.critical("disk failure, the bookie stops: %s", error)
-                # At once: no thread that still waits for the disk holds the process up.
+                # At once: no thread that still waits for the disk delays the exit.
                 os._exit(DISK_FAILED)
 
 
@@ -236,12 +236,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def locked(directory: Path) -> AbstractContextManager[None]:
-    """Hold the directory: two bookies in one would destroy each other's segments."""
+    """Lock the directory: two bookies in one would destroy each other's segments."""
     return held(directory, lock=_LOCK, taken="another bookie uses the directory")
 
 
 def check_apache(facts: BookieFacts, host: str) -> None:
-    """Raises SettingsError for options that a bookie of Apache BookKeeper does not take from here."""
+    """Raises SettingsError for options that --apache does not support."""
     if not _is_loopback(host) or not facts.port or facts.site or facts.rack != facts.host:
         raise SettingsError(
             "--apache runs a bookie for trials: on loopback, on a port that is given, without site and rack"
@@ -257,7 +257,7 @@ async def serve_apache(
     log_mb: int,
     collect_every_s: float,
 ) -> None:
-    # Here, so that our own bookie starts sooner.
+    # Imported here, so that our own bookie starts sooner.
     from equipoise.bookie.apache import HOST, ApacheBookie, ApacheSettings
 
     stopped = _stop_signal()

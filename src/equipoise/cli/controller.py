@@ -120,7 +120,7 @@ def command(
             "config": config,
             "provision": provision,
         }
-        # Here, so that only this command loads Arrow and a web server.
+        # Imported here, so that only this command loads Arrow and a web server.
         from equipoise.cli.support.controller_process import run
 
         run(**wanted)

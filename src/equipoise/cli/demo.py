@@ -47,11 +47,11 @@ from equipoise.store import MemoryStoreServer, MemoryTree, SpecsStore, Tree, ope
 
 HUBS = 3
 HUBS_MAX = 5
-# A hub that is asked for again has another name; doors are opened for as many as the story can need.
+# A hub that is requested again has another name; the ports are enough for all hubs of the demo.
 NAMES_MAX = 12
-# Seconds on an idle machine; on a busy one the demo reports so when even this has passed.
+# Seconds on an idle machine; the demo reports a busy machine when even this has passed.
 READY_S = 180.0
-# Long enough to see that nothing happens.
+# Long enough to show that nothing else happens.
 MOVE_PAUSE_S = 2.5
 
 
@@ -99,7 +99,7 @@ def command(
 
 
 async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
-    """Start everything, play, stop everything."""
+    """Start all processes, run the game, stop all processes."""
     with tempfile.TemporaryDirectory(prefix="equipoise-demo-") as folder:
         console.print("Starting a ZooKeeper, three hubs, a controller and Spark …", highlight=False)
         async with started(Path(folder), console) as (system, region):
@@ -107,7 +107,7 @@ async def tell(console: Console, *, is_short: bool) -> tuple[Show, GameLoad]:
             load = GameLoad(
                 [system.hub_url(number + 1) for number in range(HUBS)],
                 GAME,
-                # They are as near to one site as to the other, which no place in a network is.
+                # They are equally near to both sites, which no point of a network is.
                 settings=ClientSettings(coordinate_enabled=False),
             )
             tree = Tree(system.settings.region)
@@ -171,7 +171,7 @@ async def started(folder: Path, console: Console) -> AsyncIterator[tuple[LocalSy
 
 
 async def until_ready(system: LocalSystem, console: Console) -> None:
-    """All but Spark, which the story does not wait for."""
+    """All but Spark, for which the demo does not wait."""
     console.print(f"The dashboard comes up at {system.dashboard_url}", highlight=False)
     deadline = asyncio.get_running_loop().time() + READY_S
     while late := [

@@ -195,7 +195,7 @@ async def serve_alone(settings: HubSettings, data: Path | None = None) -> None:
         async with serve_metrics(hub) as metrics, AsyncExitStack() as stack:
             stack.enter_context(quiet_collector(hub))
             if data is not None:
-                # Only for hubs that need it: it loads what writes ledgers.
+                # Imported only for hubs that need it: it loads the code that writes ledgers.
                 from equipoise.cli.support.lone_logs import lone_logs
 
                 await stack.enter_async_context(lone_logs(hub, data))
@@ -224,7 +224,7 @@ def print_ready(hub: Hub, metrics: str | None) -> None:
 
 
 def settle_descriptors(connections_max: int) -> None:
-    """Warn at start, before a client is refused."""
+    """Warn at the start, before a client is rejected."""
     fitting = ensure_descriptors(connections_max)
     if fitting < connections_max:
         log.warning(
@@ -235,7 +235,7 @@ def settle_descriptors(connections_max: int) -> None:
 
 
 def quiet_watch(core: HubCore) -> Callable[[], bool]:
-    """Tells whether no message has flowed, and no log has grown, since it was last asked."""
+    """Returns whether no message was sent, and no log has grown, since the last call."""
     metering, seen = core.metering, (0, 0)
 
     def is_quiet() -> bool:
@@ -250,7 +250,7 @@ def quiet_watch(core: HubCore) -> Callable[[], bool]:
 
 @contextlib.contextmanager
 def quiet_collector(hub: Hub) -> Iterator[None]:
-    """Have garbage collected in short pauses while the hub runs."""
+    """Run garbage collections in short pauses while the hub runs."""
     core = hub.core
     collector = Collector(core.stats, quiet_watch(core), asyncio.get_running_loop().call_later)
     collector.begin()

@@ -65,7 +65,7 @@ def command(
     After a restart it continues from its checkpoint: each record that hubs still have is read exactly once.
     """
     set_up_logs(log_format, verbose=verbose)
-    # The bridge to the JVM logs every broken connection with a traceback; the pipeline logs what matters.
+    # The bridge to the JVM logs every lost connection with a traceback; the pipeline logs the relevant ones.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with exit_on_failure():
         if bool(store) == bool(hubs):
@@ -73,7 +73,7 @@ def command(
         if hubs and not to:
             raise SettingsError("--hubs needs --to HOST:PORT: without a store the controller is unknown")
         _require_spark()
-        # Here, so that only this command loads Spark.
+        # Imported here, so that only this command loads Spark.
         from equipoise.pipeline.process import run
         from equipoise.pipeline.settings import (
             KeepingSettings,
@@ -99,7 +99,7 @@ def command(
 
 
 def _require_spark() -> None:
-    """Raise an error that names what is missing, before Spark is imported."""
+    """Raise an error with the missing part, before Spark is imported."""
     from equipoise.pipeline.spark.spark_home import require_spark
 
     require_spark()

@@ -179,7 +179,7 @@ def _ratios(parts: tuple[int, ...]) -> list[float]:
 
 
 def placement_words(placement: Placement, entry: Entry | None) -> str:
-    """Where a topic is served, by what, and who follows whom."""
+    """The homes of a topic, their origin, and the tree."""
     by_entry = "placed by a plan entry" + (", pinned" if entry is not None and entry.is_pinned else "")
     placed_by = "placed by the hash ring" if entry is None else by_entry
     homes = " ".join(placement.homes) or "none"

@@ -69,7 +69,7 @@ async def publish(
 ) -> None:
     loop = asyncio.get_running_loop()
     sent = 0
-    # Standard input may go on for ever and has its own pace; one message is soon sent.
+    # Standard input may be endless and has its own rate; one message is sent quickly.
     shown = (
         progress_bar(f"publishing to {topic}", count, "messages")
         if count > 1

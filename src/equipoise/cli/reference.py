@@ -1,4 +1,4 @@
-"""`equipoise reference`: print the pages that are made from the code, so that the two cannot drift."""
+"""`equipoise reference`: print the pages that are generated from the code, so that the two cannot differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from equipoise.pipeline.topic_settings import TopicReadSettings, TopicWriteSetti
 from equipoise.store import tree
 from equipoise.telemetry import COLUMNS, EVERY_KIND, Column, RecordKind, columns_of
 
-app = typer.Typer(help="Print reference pages made from the code.", no_args_is_help=True, hidden=True)
+app = typer.Typer(help="Print reference pages generated from the code.", no_args_is_help=True, hidden=True)
 
 
 def settings_page() -> str:
@@ -144,7 +144,7 @@ home."""
 
 
 def telemetry_page() -> str:
-    """Every column of the records that hubs make."""
+    """Every column of the hubs' records."""
     common = [column for column in COLUMNS if column.kinds == EVERY_KIND]
     parts = ["# Telemetry", _TELEMETRY, "## Every record", _columns(common)]
     for kind in RecordKind:
@@ -185,7 +185,7 @@ def write(folder: Annotated[Path, typer.Argument(help="Folder of the reference p
 
 
 def _table(kind: type[msgspec.Struct], options: Mapping[str, str] | None = None) -> str:
-    """`options`: those of the command line; what has none is in the table `[controller]` of a file."""
+    """`options`: those of the command line; other settings are in the table `[controller]` of a file."""
     rows = ["| setting | default | bounds | why |", "|---|---|---|---|"]
     if options is not None:
         rows = ["| setting | set with | default | bounds | why |", "|---|---|---|---|---|"]

@@ -103,7 +103,7 @@ def command(
 
 
 def _followed(text: str) -> dict[str, str]:
-    """By home, the one that it follows. Raises SettingsError."""
+    """The parent of each home. Raises SettingsError."""
     followed: dict[str, str] = {}
     for part in (part.strip() for part in text.split(",") if part.strip()):
         home, mark, above = (word.strip() for word in part.partition("="))

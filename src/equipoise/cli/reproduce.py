@@ -34,7 +34,7 @@ def command(
         str, typer.Argument(help="Experiment, or paper for all its experiments; --list names them.")
     ] = "",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smaller size; --list tells how long each takes.")
+        bool, typer.Option("--quick", help="Smaller size; --list shows the duration of each.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     out: Annotated[

@@ -104,7 +104,7 @@ async def remove(
 
 
 async def _ask(connection: CommandConnection, topic: str, name: str, *words: bytes) -> Any:
-    """What the hub answers. Raises SettingsError if there is no such log or subscription."""
+    """The hub's reply. Raises SettingsError if there is no such log or subscription."""
     try:
         return await connection.ask(*words)
     except RefusedError as problem:

@@ -271,7 +271,7 @@ def set_spec(
 def _shortcomings(
     spec: TopicSpec | None, hubs: Mapping[str, HubSeen], bookies: Mapping[str, BookieFacts]
 ) -> Iterator[str]:
-    """What the topics of a spec cannot have with these hubs and bookies."""
+    """Requirements of a spec that the present hubs and bookies cannot meet."""
     if spec is None:
         return
     sites = sorted({seen.facts.site for seen in hubs.values()} - {""})

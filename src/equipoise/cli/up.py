@@ -68,7 +68,7 @@ def command(
     logs of topics: `redis-cli -p 6399 xadd orders '*' item tea`.
     """
     set_up_logs(log_format, verbose=verbose, level=logging.WARNING)
-    # What it starts logs in the same way.
+    # Child processes log in the same format.
     os.environ["EQUIPOISE_LOG_FORMAT"] = log_format.value
     with exit_on_failure():
         if max_hubs and max_hubs < hubs:

@@ -171,14 +171,14 @@ class CoordinateAgent:
         self._schedule(finder.next_at)
 
     def _hears(self, peer: str) -> Answered:
-        def hear(reply: object, rtt_s: float | None) -> None:
+        def replied(reply: object, rtt_s: float | None) -> None:
             if reply is LOST:
                 self.finder.lost(peer)
             else:
                 self.finder.answered(peer, reply, rtt_s, self._loop.time())
             self.wake()
 
-        return hear
+        return replied
 
     async def _visit(self, peer: str) -> None:
         """Connect to a hub, measure some round trips, and disconnect."""
@@ -224,11 +224,11 @@ class CoordinateAgent:
         """One request, with a reply before the next would be due. Raises TimeoutError, which is an OSError."""
         answer: asyncio.Future[tuple[object, float | None]] = self._loop.create_future()
 
-        def hear(reply: object, rtt_s: float | None) -> None:
+        def replied(reply: object, rtt_s: float | None) -> None:
             if not answer.done():
                 answer.set_result((reply, rtt_s))
 
-        line.measure(frame, hear)
+        line.measure(frame, replied)
         async with asyncio.timeout(self.finder.settings.report_s):
             reply, rtt_s = await answer
         if reply is LOST:

@@ -1,5 +1,5 @@
 """Content-based topics: filters, matching and covering sets. Pure.
 
-`parsing` reads a filter, `filter` is what it means, `attributes` finds a message's attributes, `index` the filters that
-match it, and `cover_set` keeps the filters that stand for all others.
+`parsing` parses a filter, `filter` is its canonical form, `attributes` extracts a message's attributes, `index` finds
+the matching filters, and `cover_set` keeps the filters that cover all others.
 """

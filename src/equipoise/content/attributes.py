@@ -1,9 +1,10 @@
 """The attributes of a message: the JSON object in its payload or in its first line.
 
-A payload that is anything else has none, so that it matches no filter. Nor has one that is nested more deeply than 32
-levels, or has more than 20,000 opening brackets, those in strings included: decoding has to end soon for any bytes.
+Any other payload has no attributes, so it matches no filter. Neither does one nested more deeply than 32 levels, or
+with
+more than 20,000 opening brackets, including those in strings: decoding has to be fast for any bytes.
 
-A string of more than 8,192 characters only exists, as an array does: a thousand filters may have to search it.
+A string of more than 8,192 characters only exists, like an array: a thousand filters may have to search it.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from equipoise.content.filter import PATH_SEPARATOR, Compound, Truth, Value
 __all__ = ["BRACKETS_MAX", "STRING_MAX", "AttributeSource", "attributes_of", "path_of", "values_at"]
 
 DEPTH_MAX = 32
-# Arrays and objects take long to make and to look through: 350,000 in a payload of 1 MiB a tenth of a second and more.
+# Arrays and objects are slow to create and to scan: 350,000 in a payload of 1 MiB take a tenth of a second or more.
 BRACKETS_MAX = 20_000
-# Characters of a string that is compared: twice the longest filter. A search of it takes up to 13 microseconds.
+# Longest string that is compared: twice the longest filter. A search of it takes up to 13 microseconds.
 STRING_MAX = 8_192
 _decode = msgspec.json.Decoder().decode
 
 
 class AttributeSource(StrEnum):
-    """Where a topic's messages have their attributes. The value is the word in a topic's spec."""
+    """Which part of a message has the attributes. The value is the word in a topic's spec."""
 
     PAYLOAD = "payload"
     FIRST_LINE = "first-line"
 
 
 def attributes_of(payload: bytes, source: AttributeSource = AttributeSource.PAYLOAD) -> dict[str, Any] | None:
-    """The object, as JSON has it; None: the message matches no filter."""
+    """The JSON object; None: the message matches no filter."""
     if source is AttributeSource.FIRST_LINE:
         payload = payload.partition(b"\n")[0]
     brackets = payload.count(b"{") + payload.count(b"[")
@@ -54,7 +55,7 @@ def attributes_of(payload: bytes, source: AttributeSource = AttributeSource.PAYL
 def values_at(
     attributes: dict[str, Any], paths: Iterable[tuple[str, tuple[str, ...] | None]]
 ) -> dict[str, Value]:
-    """The values at these paths, each with its segments if it has several; what is null or absent is left out."""
+    """The values at these paths, each with its segments if it has several; null and absent values are omitted."""
     values: dict[str, Value] = {}
     for path, segments in paths:
         found: Any = attributes.get(path) if segments is None else _reach(attributes, segments)
@@ -76,7 +77,7 @@ def values_at(
 
 
 def path_of(path: str) -> tuple[str, tuple[str, ...] | None]:
-    """As `values_at` takes it."""
+    """The form that `values_at` takes."""
     segments = tuple(path.split(PATH_SEPARATOR))
     return path, None if len(segments) == 1 else segments
 

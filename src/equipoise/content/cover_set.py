@@ -1,15 +1,16 @@
 """The filters of a set that no other filter covers, maintained under additions and removals.
 
-Filters form trees: each stands below one that covers it, and those at the top are the covering set. A filter that comes
-and is covered goes below its cover; one that is not becomes a cover, and the covers that it covers go below it, with
-all that stands below them, when the next sweep comes to them. When a filter goes its children go below another, or are
-covers. Sweeps and orphans may concern thousands of filters, so they are dealt with in slices, by `settle`: until then
-the set is larger than it has to be, and a cover that has gone stays in it.
+Filters form trees: each is below one that covers it, and the roots are the covering set. A new filter goes below its
+cover; one without a cover becomes a root, and the next sweep moves the roots that it covers, with their trees, below
+it.
+When a filter is removed, its children go below another one, or become roots. Sweeps and orphans may concern thousands
+of filters, so `settle` processes them in slices: until then the set is larger than necessary, and a removed root stays
+in it.
 
 Always true:
     every filter that was added and not removed is covered by a member of the set;
-    when `is_settled`, no member covers another as far as `covering` knows, unless there are over `COVERS_MAX`: so many
-    are of no use to anyone who asks for them, and are left alone.
+    when `is_settled`, no member covers another, by the test in `covering`, unless there are over `COVERS_MAX`: so many
+    are useless to other hubs, and are not reduced.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from equipoise.content.index import FilterIndex
 
 __all__ = ["COVERS_MAX", "CoverSet"]
 
-# Covers that a hub asks another for at most; with more it asks for everything.
+# Maximum number of covers in a hub's request to another; with more it requests all messages.
 COVERS_MAX = 16_384
 
 
@@ -31,17 +32,17 @@ class CoverSet(Generic[N]):
     """Owned by the owner of the filters. `version` counts the changes of the set, `changes` has the latest of them."""
 
     def __init__(self) -> None:
-        # The covers that stand; and those that have gone, but whose children have no other yet.
+        # The roots; and removed ones whose children have no other cover yet.
         self._covers: FilterIndex[N] = FilterIndex()
         self._leaving: dict[N, None] = {}
-        # Filters that have gone, below a cover, and still have children.
+        # Removed filters below a cover that still have children.
         self._gone: set[N] = set()
-        # Orphans to be placed, and the sweep; and whether a cover has come since the sweep began.
+        # Orphans to be placed, and the sweep; and whether a root was added since the sweep began.
         self._work: deque[Iterator[None]] = deque()
         self._is_sweeping = False
         self._is_stale = False
         self.version = 0
-        # Filters that have come to the set or gone from it, and whether they are in it now. For the owner to clear.
+        # Filters added to or removed from the set, and whether they are in it now. The owner clears it.
         self.changes: dict[N, bool] = {}
 
     def __len__(self) -> int:
@@ -77,7 +78,7 @@ class CoverSet(Generic[N]):
             self._leave(node)
 
     def settle(self, steps: int) -> bool:
-        """Do so many steps of what is left to do, some 5 microseconds each; whether nothing is left."""
+        """Do this many pending steps, some 5 microseconds each; return whether none is left."""
         work = self._work
         while work and steps > 0:
             if next(work[0], work) is work:
@@ -86,7 +87,7 @@ class CoverSet(Generic[N]):
         return not work
 
     def _rise(self, node: N) -> None:
-        """It is a cover from now on."""
+        """It becomes a root."""
         node.cover = None
         self._covers.add(node)
         self._note(node, is_in=True)
@@ -96,7 +97,7 @@ class CoverSet(Generic[N]):
             self._work.append(self._sweep())
 
     def _sweep(self) -> Iterator[None]:
-        """Put covers that others cover below these, until a sweep has met no new cover."""
+        """Move covered roots below others, until a sweep has found no new root."""
         while self._is_stale:
             self._is_stale = False
             for node in list(self._covers) if len(self) <= COVERS_MAX else ():
@@ -110,7 +111,7 @@ class CoverSet(Generic[N]):
         self._is_sweeping = False
 
     def _lift(self, node: N) -> Iterator[None]:
-        """A filter that has a cover goes: its children go below that one."""
+        """Remove a filter that has a cover: its children go below that one."""
         while node.children and node.cover is not None:
             child = next(iter(node.children))
             cover = node.cover
@@ -122,7 +123,7 @@ class CoverSet(Generic[N]):
             self._gone.discard(node)
 
     def _leave(self, node: N) -> None:
-        """A cover goes: it stays in the set until its children have another."""
+        """Remove a root: it stays in the set until its children have another cover."""
         self._leaving[node] = None
         self._note(node, is_in=True)
         self._work.append(self._replace(node))
@@ -132,7 +133,7 @@ class CoverSet(Generic[N]):
             child = cast("N", next(iter(node.children)))
             _disown(child)
             if child in self._gone:
-                # It was to be left by its own children, and has no cover to give them to any more.
+                # Its own children were to leave it, and it has no cover for them any more.
                 self._gone.discard(child)
                 self._leave(child)
             elif (cover := self._covers.covering(child.filter)) is not None:

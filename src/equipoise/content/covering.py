@@ -1,7 +1,7 @@
 """Test whether one filter covers another: every message that matches the second matches the first.
 
-Sound, not complete: an answer of no may be wrong where strings are concerned, and costs only that a hub asks for more
-than it needs; an answer of yes is always right.
+Sound, not complete: a negative result may be wrong for strings, and then a hub only requests more messages than
+necessary; a positive result is always right.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _implies(narrow: Constraint, wide: Constraint) -> bool:
 
 
 def edges_of(constraint: Constraint) -> tuple[str | float | None, str | float | None]:
-    """The least value that a constraint may accept, and an upper bound of all: the greatest value, or beyond it."""
+    """The least value that a constraint may accept, and an upper bound: the greatest value, or beyond it."""
     if constraint.values is not None:
         return constraint.values[0], constraint.values[-1]  # type: ignore[return-value]
     low, high = constraint.low, constraint.high
@@ -64,7 +64,7 @@ def _after_prefix(prefix: str) -> str | None:
     if not prefix:
         return None
     last = ord(prefix[-1])
-    # Code points between the two are no characters; one more is as good a bound.
+    # Code points between the two are not characters; the next one is an equally good bound.
     following = 0xE000 if last == 0xD7FF else last + 1
     return None if last == 0x10FFFF else prefix[:-1] + chr(following)
 

@@ -1,13 +1,13 @@
 """A filter in canonical form.
 
-A filter is a conjunction of constraints, one for each attribute that it names, in the order of their paths. Two filters
-that a subscriber spells differently and that mean the same are equal: bounds on one attribute are merged, and every
-bound is kept as one half-open interval, since for doubles and for strings `> x` is `>=` the value that follows x.
+A filter is a conjunction of constraints, one per attribute, in the order of their paths. Two filters with different
+spelling and the same meaning are equal: bounds on one attribute are merged, and every bound is stored as one half-open
+interval, since for doubles and for strings `> x` is `>=` the value that follows x.
 
 Always true:
-    types never compare across: a number matches no constraint on strings, and true is not 1;
+    values of different types are never equal: a number matches no constraint on strings, and true is not 1;
     an attribute that is null or absent matches nothing; an array, an object or a very long string only exists;
-    a filter can match some message, as far as `parsing` can tell;
+    a filter can match some message, by the tests of `parsing`;
     the canonical text of a filter, parsed, is the same filter.
 """
 
@@ -37,10 +37,10 @@ __all__ = [
     "type_of",
 ]
 
-# Between the segments of a path in its key. No segment has this character.
+# Separates the segments of a path in its key. No segment has this character.
 PATH_SEPARATOR = "\0"
 _PLAIN_SEGMENT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-# Words of the language: a segment spelled so is quoted.
+# Keywords of the language: an equal segment is quoted.
 WORDS = frozenset({"and", "in", "prefix", "suffix", "contains", "exists", "true", "false"})
 
 
@@ -52,17 +52,17 @@ class Truth(Enum):
 
 
 class Compound(Enum):
-    """An array, an object or a very long string: it exists, and nothing else is known of it."""
+    """An array, an object or a very long string: only its existence is known."""
 
     PRESENT = "compound"
 
 
-# What an attribute of a message may be, and what a filter may name.
+# The types of an attribute in a message, and in a filter.
 Value = str | float | Truth | Compound
 
 
 class ValueType(Enum):
-    """What a constraint compares with. ANY: the attribute has to exist."""
+    """The type of a constraint's values. ANY: the attribute has to exist."""
 
     ANY = "any"
     NUMBER = "number"
@@ -97,7 +97,7 @@ def before(value: str | float) -> str | float | None:
 
 
 class Residue(NamedTuple):
-    """What a constraint asks beside values and bounds: no index orders it, so it is looked at one by one."""
+    """The part of a constraint beside values and bounds: no index orders it, so each one is tested separately."""
 
     prefix: str = ""
     suffix: str = ""
@@ -116,8 +116,8 @@ class Residue(NamedTuple):
         )
 
 
-# Characters from which on a search takes a time that grows with the length alone: `in` takes longest for a text that
-# nearly occurs everywhere, and is quicker for short strings.
+# Longer texts are searched in linear time: `in` is slowest for a text that nearly occurs everywhere, and is faster for
+# short strings.
 _LINEAR_FROM = 256
 
 
@@ -129,12 +129,12 @@ def _is_in(part: str, value: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _searcher(part: str) -> Callable[[str], re.Match[str] | None]:
-    """A regular expression without operators is searched for in linear time (Knuth, Morris, Pratt)."""
+    """A regular expression without operators: its search takes linear time (Knuth, Morris, Pratt)."""
     return re.compile(re.escape(part)).search
 
 
 class Constraint(NamedTuple):
-    """What one attribute has to be: one of `values` if there are any, else within [low, high) and the residue."""
+    """The condition on one attribute: one of `values` if there are any, else within [low, high), and the residue."""
 
     path: str
     type: ValueType
@@ -186,7 +186,7 @@ class Filter(NamedTuple):
     constraints: tuple[Constraint, ...]
 
     def matches(self, values: Mapping[str, Value]) -> bool:
-        """Whether a message with these attributes is wanted."""
+        """Whether a message with these attributes matches."""
         return all(constraint.accepts(values.get(constraint.path)) for constraint in self.constraints)
 
     def __str__(self) -> str:

@@ -1,34 +1,41 @@
 """Find the filters of a topic that match a message without visiting the others.
 
-A filter is found by the rarest of the equalities in it: messages look up their values of the attributes that filters
-are found by. A filter without an equality is found by a prefix, then by its list of values; what has none of these is
-asked about at each message. Behind that, filters of one shape with the same values are one group (`groups`).
+A filter is indexed by the rarest of its equalities: a message looks up its values of the indexed attributes. A filter
+without an equality is indexed by a prefix, then by its list of values; a filter with none of these is tested for each
+message. Below that, filters of one shape with the same values are one group (`groups`).
 
 Always true:
     a filter is in the index once, for all its subscribers; the same constraints are the same filter;
-    matches are returned as slices of groups: count them with `count_of`, walk them with `listed`. They hold until
+    matches are returned as slices of groups: count them with `count_of`, iterate with `listed`. They are valid until
     the index changes;
-    adding and removing take time that does not grow with the filters that share nothing with it, but for the
-    shifting of one sorted list.
+    adding and removing take time independent of the number of unrelated filters, except for the insertion into one
+    sorted list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from equipoise.content.attributes import path_of, values_at
 from equipoise.content.covering import covers
 from equipoise.content.filter import Constraint, Filter, Value
 from equipoise.content.groups import SCANNED_MAX, Found, Listed, N, places_of
-from equipoise.content.shapes import FilterShape, ShapeKey, access_values, shape_key
+from equipoise.content.shapes import NOTHING, FilterShape, ShapeKey, access_values, shape_key
 
-__all__ = ["SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_of", "listed"]
+__all__ = ["ATTRIBUTES_MAX", "SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_of", "listed"]
 
-# Shapes of filters of one topic: a message may have to ask each of them, at a third of a microsecond.
+# Shapes of filters of one topic: a message may have to look up each of them, a third of a microsecond each.
 SHAPES_MAX = 1_000
+# Attributes of one topic's filters: each is looked up in each message, in a fifth of a microsecond or more.
+ATTRIBUTES_MAX = 10_000
+# Filters that `covering` tests: 3 ms.
+_LOOKED_AT_MAX = 1_000
 _SHAPES = "shapes of filters"
+_ATTRIBUTES = "attributes in filters"
 _SCANNED = "filters that no index helps with (contains, suffix, != without an equality)"
+_FOUND = "filters that one message may be compared with one by one (contains, suffix, != with an equality)"
 
 
 K = TypeVar("K", str, int)
@@ -36,36 +43,37 @@ V = TypeVar("V", Value, str)
 
 
 class ScarceRoom(NamedTuple, Generic[N]):
-    """Room of which a topic has little."""
+    """A limited resource of a topic's index."""
 
     noun: str
-    # How much there may be, and how much a filter needs.
+    # The limit, and the filter's need.
     most: int
     needed: int
-    # The filters that have taken it, each as often as it has taken a place; the first of its shape for each shape.
+    # The filters that use it, each as often as the places it takes; the first filter of each shape and each attribute.
     holders: Sequence[N]
 
 
-# The shapes that are asked about one value.
+# The shapes that are looked up for one value.
 _Shapes = tuple[FilterShape[N], ...]
 
 
 class FilterIndex(Generic[N]):
-    """The filters of one topic. Its owner sees to it that nothing changes while a match is walked."""
+    """The filters of one topic. Its owner ensures that it does not change during an iteration over a match."""
 
     def __init__(self) -> None:
-        # Each with the constraint that it is found by, if there is one.
+        # Each with the constraint by which it is indexed, if there is one.
         self._nodes: dict[Filter, N | tuple[N, Constraint]] = {}
         self._shapes: dict[ShapeKey, FilterShape[N]] = {}
-        # By attribute and value; by attribute, length and prefix; and what has to be asked at each message.
+        # By attribute and value; by attribute, length and prefix; and the rest, for every message.
         self._by_value: dict[str, dict[Value, _Shapes[N]]] = {}
         self._by_prefix: dict[str, dict[int, dict[str, _Shapes[N]]]] = {}
         self._always: _Shapes[N] = ()
-        # How many filters have an equality, to know which is the rarest.
+        # How many filters have each equality, to find the rarest.
         self._frequency: dict[str, dict[Value, int]] = {}
-        # The attributes that filters name, each with its segments, and how many filters name it.
+        # The attributes of filters: the segments of each, the number of its filters, and the first of them.
+        self._paths: dict[str, tuple[str, ...] | None] = {}
         self._uses: dict[str, int] = {}
-        self._paths: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
+        self._named_by: dict[str, N] = {}
         # Equal tuples of shapes are one.
         self._tuples: dict[_Shapes[N], _Shapes[N]] = {}
 
@@ -80,46 +88,74 @@ class FilterIndex(Generic[N]):
         return known[0] if isinstance(known, tuple) else known
 
     def scarce(self, filter: Filter, least: int = 0) -> Iterator[ScarceRoom[N]]:
-        """The scarce room that the filter, which is not in the index, needs.
+        """The limited resources that the filter, which is not in the index, needs.
 
-        Left out is room of which no more than `least` would be taken.
+        Without those of which at most `least` would be used.
         """
         access = self._access(filter)
         key = shape_key(filter, access)
         shape = self._shapes.get(key)
         if shape is None and len(self._shapes) >= least:
             yield ScarceRoom(_SHAPES, SHAPES_MAX, 1, [shape.first for shape in self._shapes.values()])
-        if not key.has_residue:
-            return
+        new = sum([path not in self._uses for path, *_ in filter.constraints])
+        if new and len(self._uses) + new > least:
+            yield ScarceRoom(_ATTRIBUTES, ATTRIBUTES_MAX, new, list(self._named_by.values()))
+        if key.has_residue:
+            yield from self._scarce_places(filter, access, shape, least)
+
+    def _scarce_places(
+        self, filter: Filter, access: Constraint | None, shape: FilterShape[N] | None, least: int
+    ) -> Iterator[ScarceRoom[N]]:
+        """The room among filters that are tested one by one."""
         needed = places_of(filter)
         if access is None:
-            # Each message is compared with all of them, whatever their shapes.
-            shapes = [shape for shape in self._always if shape.key.has_residue]
+            # Each message is compared with all of them, of any shape.
+            noun = _SCANNED
             groups = [
-                group for shape in shapes for group in shape.groups.values() if isinstance(group, Listed)
+                group
+                for shape in self._always
+                for group in shape.groups.values()
+                if isinstance(group, Listed)
             ]
-            if sum([group.places for group in groups]) + needed > least:
-                holders = [node for group in groups for node in group.holders()]
-                yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, holders)
-        elif shape is not None:
-            groups = [group for value in access_values(access) for group in shape.listed(value, filter)]
-            fullest = max(groups, key=lambda group: group.places, default=None)
-            if fullest is not None and fullest.places + needed > least:
-                yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, fullest.holders())
+        else:
+            # Each message is compared with one group of each shape at most.
+            noun = _FOUND
+            own = [
+                group
+                for value in access_values(access)
+                for group in (shape.listed(value, filter) if shape else ())
+            ]
+            groups = [
+                other.fullest
+                for other in self._shapes.values()
+                if other is not shape and other.key.has_residue and other.key.prefix_length != NOTHING
+            ]
+            mine = max(own, key=lambda group: group.places, default=None)
+            if shape is not None and shape.fullest.places >= needed + (0 if mine is None else mine.places):
+                return
+            groups += [] if mine is None else [mine]
+        if sum([group.places for group in groups]) + needed > least:
+            yield ScarceRoom(
+                noun, SCANNED_MAX, needed, [node for group in groups for node in group.holders()]
+            )
 
     def objection(self, filter: Filter) -> str | None:
-        """What there are so many of that the filter has no room, or None."""
+        """The exhausted resource that the filter needs, or None."""
         for room in self.scarce(filter, min(SHAPES_MAX, SCANNED_MAX)):
             if len(room.holders) + room.needed > room.most:
                 return f"{room.most} {room.noun}"
         return None
 
     def add(self, node: N) -> None:
-        """The filter is not in it yet."""
+        """The filter must not be in it yet."""
         filter = node.filter
         assert filter not in self._nodes, "equal filters are one"
         access = self._access(filter)
         self._nodes[filter] = node if access is None else (node, access)
+        for path, *_ in filter.constraints:
+            if path not in self._named_by:
+                self._named_by[path] = node
+                self._paths[path] = path_of(path)[1]
         self._count(filter, 1)
         key = shape_key(filter, access)
         shape = self._shapes.get(key)
@@ -144,7 +180,7 @@ class FilterIndex(Generic[N]):
         self._count(filter, -1)
 
     def match(self, attributes: dict[str, Any]) -> Found[N]:
-        values = values_at(attributes, self._paths)
+        values = values_at(attributes, self._paths.items())
         found: Found[N] = []
         for path, table in self._by_value.items():
             value = values.get(path)
@@ -160,8 +196,8 @@ class FilterIndex(Generic[N]):
         return found
 
     def covering(self, narrow: Filter) -> N | None:
-        """A filter of the index that covers this one, other than itself; None if there is none."""
-        for node in self._wider(narrow):
+        """A filter of the index that covers this one, other than itself; None: none is known."""
+        for node in islice(self._wider(narrow), _LOOKED_AT_MAX // _effort(narrow)):
             if covers(node.filter, narrow) and node.filter != narrow:
                 return node
         return None
@@ -191,14 +227,14 @@ class FilterIndex(Generic[N]):
                         yield text, shapes
 
     def _access(self, filter: Filter) -> Constraint | None:
-        """The constraint that the filter is found by."""
+        """The constraint by which the filter is indexed."""
         equal: Constraint | None = None
         rarity = (0, 0)
         other: Constraint | None = None
         for constraint in filter.constraints:
             if constraint.values is not None and len(constraint.values) == 1:
                 known = self._frequency.get(constraint.path, {})
-                # Among equally rare ones, that of the attribute with more values.
+                # Among equally rare ones, the one whose attribute has more values.
                 rank = known.get(constraint.values[0], 0), -len(known)
                 if equal is None or rank < rarity:
                     equal, rarity = constraint, rank
@@ -207,14 +243,12 @@ class FilterIndex(Generic[N]):
         return equal or other
 
     def _count(self, filter: Filter, step: int) -> None:
-        is_new = False
         for path, _, values, *_ in filter.constraints:
             uses = self._uses.get(path, 0) + step
-            is_new |= uses in (0, step)
             if uses:
                 self._uses[path] = uses
             else:
-                del self._uses[path]
+                del self._uses[path], self._paths[path], self._named_by[path]
             if values is not None and len(values) == 1:
                 known = self._frequency.setdefault(path, {})
                 count = known.get(values[0], 0) + step
@@ -224,11 +258,9 @@ class FilterIndex(Generic[N]):
                     del known[values[0]]
                     if not known:
                         del self._frequency[path]
-        if is_new:
-            self._paths = tuple(map(path_of, self._uses))
 
     def _file(self, shape: FilterShape[N], value: Value | None, *, is_there: bool) -> None:
-        """Let messages with the value ask the shape, or ask it no longer."""
+        """Add the shape to the value's lookups, or remove it."""
         key = shape.key
         if value is None:
             self._always = _changed(self._always, shape, is_there=is_there)
@@ -263,12 +295,12 @@ def _refile(
 
 
 def count_of(found: Found[N]) -> int:
-    """How many filters a match has."""
+    """The number of filters in a match."""
     return sum([stop - start for _, start, stop in found])
 
 
 def listed(found: Found[N]) -> list[N]:
-    """The filters of a match: as many references as it has."""
+    """The filters of a match: a list as long as the match."""
     nodes: list[N] = []
     for group, start, stop in found:
         nodes += group[start:stop]
@@ -279,12 +311,20 @@ def _changed(shapes: _Shapes[N], shape: FilterShape[N], *, is_there: bool) -> _S
     return (*shapes, shape) if is_there else tuple(other for other in shapes if other is not shape)
 
 
+def _effort(narrow: Filter) -> int:
+    """The cost of testing whether another filter covers this one; 1 for most."""
+    return max(
+        max(len(values or ()), 0 if residue is None else len(residue.contained), 1)
+        for _, _, values, _, _, residue in narrow.constraints
+    )
+
+
 def _has_prefix(constraint: Constraint) -> bool:
     return constraint.residue is not None and constraint.residue.prefix != ""
 
 
 def _sure_prefix(constraint: Constraint) -> str:
-    """What every string that the constraint accepts begins with; empty if nothing is known."""
+    """The common prefix of all strings that the constraint accepts; empty if unknown."""
     if constraint.values is not None:
         value = constraint.values[0]
         return value if isinstance(value, str) else ""

@@ -1,11 +1,11 @@
 """The covering set of all filters that a hub needs of a topic.
 
-Filters come and go one by one, or by the hundred thousand when a hub begins to follow. The covering set is brought up
-to date in slices by `settle`; `take_changes` tells what is to be asked for, and what no longer.
+Filters are added and removed one by one, or by the hundred thousand when a hub begins to follow. `settle` updates the
+covering set in slices; `take_changes` returns which filters to request, and which to cancel.
 
 Always true:
     every filter that was added and not removed is covered by a member of `asked`, once `is_loaded`;
-    a filter leaves `asked` in the same changes, or later ones, as those come that stand for it.
+    a filter leaves `asked` in the same changes as its replacements enter it, or in later ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from equipoise.content.groups import FilterNode
 
 __all__ = ["COVER_BYTES_MAX", "CoverChanges", "InterestNode", "InterestSet"]
 
-# Text of the covers that a hub asks another for at most; with more it asks for everything.
+# Maximum text of the covers in a hub's request to another; with more it requests all messages.
 COVER_BYTES_MAX = 1 << 20
 
 
@@ -37,14 +37,14 @@ class InterestNode(FilterNode):
 
 
 class InterestSet:
-    """Owned by what asks for it. Each `add` has its `remove`."""
+    """Owned by the requesting component. Each `add` has its `remove`."""
 
     __slots__ = ("_covers", "_later", "_nodes", "asked", "text_bytes")
 
     def __init__(self) -> None:
         self._covers: CoverSet[InterestNode] = CoverSet()
         self._nodes: dict[Filter, InterestNode] = {}
-        # Filters that have not been looked at yet, and how often each was added.
+        # Filters that were not processed yet, and how often each was added.
         self._later: dict[Filter, int] = {}
         # The covering set as of the last `take_changes`, and the bytes of its texts.
         self.asked: dict[Filter, set[InterestNode]] = {}
@@ -55,7 +55,7 @@ class InterestSet:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether all filters have been looked at."""
+        """Whether all filters were processed."""
         return not self._later
 
     @property
@@ -64,11 +64,11 @@ class InterestSet:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it is better to ask for everything."""
+        """Whether it is better to request all messages."""
         return len(self.asked) > COVERS_MAX or self.text_bytes > COVER_BYTES_MAX
 
     def load(self, filters: Iterable[Filter]) -> None:
-        """Add many, to be looked at by `settle`."""
+        """Add many, for `settle` to process."""
         for filter in filters:
             self._later[filter] = self._later.get(filter, 0) + 1
 
@@ -92,7 +92,7 @@ class InterestSet:
             self._covers.remove(node)
 
     def settle(self, steps: int) -> None:
-        """Do so many steps of what is left to do, some 20 microseconds each at most."""
+        """Do this many pending steps, at most some 20 microseconds each."""
         while self._later and steps > 0:
             self.add(*self._later.popitem())
             steps -= 1
@@ -100,11 +100,11 @@ class InterestSet:
             self._covers.settle(steps)
 
     def take_changes(self) -> CoverChanges:
-        """What has come to the covering set and gone from it since the last call."""
+        """The filters added to the covering set and removed from it since the last call."""
         changes, self._covers.changes = self._covers.changes, {}
         touched = {node.filter: node.filter in self.asked for node in changes}
         for node, is_in in changes.items():
-            # A filter may be there twice: one that has gone, until others stand for it, and one that has come again.
+            # A filter may be there twice: a removed one, until others replace it, and a new one.
             nodes = self.asked.setdefault(node.filter, set())
             (nodes.add if is_in else nodes.discard)(node)
             if not nodes:
@@ -117,7 +117,7 @@ class InterestSet:
         return CoverChanges(added, removed)
 
     def cover_of(self, filter: Filter) -> Filter | None:
-        """The member of the covering set that stands for a filter that was added; None: not looked at yet."""
+        """The member of the covering set that covers an added filter; None: not processed yet."""
         node: FilterNode | None = self._nodes.get(filter)
         while node is not None and node.cover is not None:
             node = node.cover

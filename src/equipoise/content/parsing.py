@@ -8,10 +8,10 @@
     path       segment { "." segment }       a segment is a word, or a string in quotes
     value      string | number | "true" | "false"
 
-Strings stand in double or single quotes, with the escapes of JSON and an escaped single quote. Words of the language
-may be in capitals. Numbers are doubles: a whole number beyond 2^53 would be another one and is refused.
+Strings are in double or single quotes, with the escapes of JSON and an escaped single quote. Keywords may be in
+capitals. Numbers are doubles: a whole number beyond 2^53 would be rounded, and is rejected.
 
-Every error says at which byte, and what was expected there.
+Every error has the offset of the byte, and the expected syntax.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 FILTER_BYTES_MAX = 4 * 1024
-# Of a canonical text: a control character has six bytes there.
+# Length of a canonical text: a control character has six bytes there.
 CANONICAL_BYTES_MAX = 8 * FILTER_BYTES_MAX
 PREDICATES_MAX = 64
 VALUES_MAX = 256
@@ -48,9 +48,9 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _OPERATOR = re.compile(r"!=|<=|>=|=|<|>")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'", re.DOTALL)
-# JSON knows no escaped single quote, and has to be told of double quotes inside single ones.
+# JSON has no escaped single quote, and needs an escape for double quotes inside single ones.
 _SINGLE = re.compile(r"\\(.)|(\")", re.DOTALL)
-# What looks like a pattern: a filter names one topic.
+# Characters of a pattern: a filter has one topic.
 _WILDCARD = re.compile(rb"[*?\[\\]")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _TRUTHS = {"true": Truth.TRUE, "false": Truth.FALSE}
@@ -58,7 +58,7 @@ _STRING_OPERATORS = {"prefix": Operator.PREFIX, "suffix": Operator.SUFFIX, "cont
 
 
 class FilterRequest(NamedTuple):
-    """What a client asks for in one subscription."""
+    """The topic and the filter of one subscription."""
 
     topic: bytes
     filter: Filter
@@ -72,7 +72,7 @@ def parse_filter(data: bytes, offset: int = 0, *, bytes_max: int = FILTER_BYTES_
 
 
 def read_name(data: bytes, offset: int = 0) -> tuple[bytes, int]:
-    """A topic's name at the offset, in quotes if it is odd, and where what follows it begins. Raises FilterError."""
+    """The topic's name at the offset, quoted if necessary, and the index after it. Raises FilterError."""
     quote = data[offset : offset + 1]
     if quote not in (b'"', b"'"):
         end = data.find(b" ", offset)
@@ -103,7 +103,7 @@ def _characters(data: bytes, offset: int) -> int:
 
 
 class _Reader:
-    """One pass over the text. `_at` is the character that comes next."""
+    """One pass over the text. `_at` is the index of the next character."""
 
     def __init__(self, text: str, *, offset: int) -> None:
         self._text = text
@@ -211,7 +211,7 @@ class _Reader:
                 raise self._error(f"): a list has at most {VALUES_MAX} values")
             at = self._at
             values.append(self._value())
-            # Values of another type than the rest of the filter asks for match nothing.
+            # Values of another type than the filter's other predicates on the attribute match nothing.
             if type_of(values[-1]) is not type_of(values[0]):
                 self._at = at
                 raise self._error(f"a {type_of(values[0]).value}: a list has values of one type")
@@ -246,7 +246,7 @@ class _Reader:
         if value in (float("inf"), float("-inf")):
             self._at = at
             raise self._error("a number that fits a double")
-        # Zero has no sign here.
+        # -0 becomes 0.
         return value + 0.0
 
     def _word(self) -> str | None:

@@ -24,7 +24,7 @@ __all__ = ["Conjunction", "Operator"]
 
 
 class Operator(Enum):
-    """How a predicate compares an attribute. The value is the word, or the sign, of the language."""
+    """The comparison of a predicate. The value is the word, or the sign, of the language."""
 
     EQUAL = "="
     UNEQUAL = "!="
@@ -40,7 +40,7 @@ class Operator(Enum):
 
 
 class Conjunction:
-    """Predicates as they are read. `filter` gives what they are together."""
+    """Predicates as parsed. `filter` returns their conjunction."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, _Merged] = {}
@@ -122,7 +122,7 @@ def _with_text(at: int, residue: Residue, operator: Operator, text: str) -> Resi
 
 
 def _simplest(at: int, now: Constraint, residue: Residue) -> Constraint:
-    """The same in one form: values alone where there are any, and nothing that follows from the rest."""
+    """The same in canonical form: only values if there are any, and no redundant condition."""
     now = now._replace(residue=None)
     if now.type is ValueType.BOOLEAN and now.values is None:
         now = now._replace(values=(Truth.FALSE, Truth.TRUE))
@@ -146,7 +146,7 @@ def _simplest(at: int, now: Constraint, residue: Residue) -> Constraint:
         for i, part in enumerate(residue.contained)
         if part and not any(part in other for j, other in enumerate(parts) if j != i + 2)
     )
-    # An empty text is in every string, so that only the type is left of it.
+    # Every string contains the empty one, so that only the type is left.
     left = Residue(residue.prefix, residue.suffix, contained, excluded)
     narrowed = now._replace(low=low, high=high)
     if (low, high) != (now.low, now.high):
@@ -161,14 +161,14 @@ def _simplest(at: int, now: Constraint, residue: Residue) -> Constraint:
 
 @lru_cache(maxsize=16_384)
 def _one_of(path: str, kind: ValueType, values: tuple[Value, ...]) -> Constraint:
-    """Many filters have such a constraint in common: most of their memory is shared."""
+    """Many filters share such a constraint, and its memory."""
     return Constraint(path, kind, values)
 
 
 def _unexcluded(
     now: Constraint, residue: Residue
 ) -> tuple[str | float | None, str | float | None, tuple[Value, ...]]:
-    """The bounds without what `!=` takes from their ends, and the exclusions that still mean something."""
+    """The bounds without excluded values at their ends, and the exclusions that still have an effect."""
     low, high = now.low, now.high
     without = now._replace(residue=residue._replace(excluded=()))
     excluded = tuple(value for value in residue.excluded if without.accepts(value))

@@ -1,9 +1,9 @@
 """The state that a controller reads from the store, and the state it leaves for the next leader.
 
-Plan, specs and hubs are kept up to date by one task each; without the store the controller goes on with the last it
-knew. The planner's memory (what it is emptying, has asked for and has learnt) is written after a plan that changed
-something, and now and then for what was learnt: a release half done would look to a successor like an operator's drain.
-It may be lost or be older than the plan: a planner that knows nothing plans safely, only slower.
+One task each keeps plan, specs and hubs up to date; without the store the controller continues with the last state.
+The planner's memory (hubs that it is draining, requested servers, profiles) is written after each plan with changes,
+and periodically for the profiles: to a successor, an unfinished release would look like an operator's drain. It may be
+lost or older than the plan: a planner with an empty memory plans safely, only slower.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["ClusterState", "StoredMemory", "hub_views"]
 
 log = logging.getLogger("equipoise.control")
 
-# Seconds after which bookies are read again though none has come or gone: after a failure.
+# Seconds after which bookies are read again without a change: for a failed read.
 _BOOKIES_S = 30.0
 
 
 class ClusterState:
-    """Run `run` as a task; wait for `is_complete` before deciding anything."""
+    """Run `run` as a task; wait for `is_complete` before any decision."""
 
     def __init__(self, store: Store, tree: Tree, plans: PlanStore) -> None:
         self._plans = plans
@@ -43,9 +43,9 @@ class ClusterState:
         self.plan = Plan()
         self.specs = Specs()
         self.hubs: Mapping[str, HubSeen] = {}
-        # Decisions do not wait for them: without bookies there are no durable topics.
+        # Decisions do not wait for bookies: without them there are no durable topics.
         self.bookies: tuple[BookieFacts, ...] = ()
-        # Set once everything has been read; and whenever hubs or specs change: `changed`.
+        # Set once everything has been read; and, `changed`, at every change of hubs or specs.
         self.is_complete = asyncio.Event()
         self.changed = asyncio.Event()
         self._unread = {"plan", "specs", "hubs"}
@@ -58,7 +58,7 @@ class ClusterState:
             group.create_task(self._follow_bookies())
 
     def committed(self, plan: Plan) -> None:
-        """We have just made this one: no need to wait until we hear of it."""
+        """This controller has committed the plan: use it without waiting for the store's event."""
         if plan.version > self.plan.version:
             self.plan = plan
 
@@ -109,10 +109,10 @@ def hub_views(
     releasing: str = "",
     bookies: Collection[BookieFacts] = (),
 ) -> list[HubView]:
-    """The hubs that are alive, by what the store knows of them.
+    """The live hubs, by the store.
 
-    A member without weight is being drained by an operator, unless the planner itself is emptying it. One of a release
-    that keeps no rate limits, or no logs, is, too, while there are such topics.
+    A member with weight 0 is being drained by an operator, unless the planner drains it. A hub of a release without
+    rate limits, or without logs, counts as drained while there are such topics.
     """
     views = []
     needs_limits = any(spec.rate_per_s is not None for spec in specs)
@@ -145,24 +145,24 @@ def _sites(bookies: Iterable[BookieFacts]) -> Counter[str]:
 
 
 def _commit_s(bookies: Iterable[BookieFacts], site: str) -> float:
-    """How long a commit of a durable topic takes at a site; 0 if there is no bookie, or none has synced yet."""
+    """The commit time of a durable topic at a site; 0 without a bookie, or before the first sync."""
     found = sorted(bookie.sync_us_p99 for bookie in bookies if _is_usable(bookie, site))
     return found[(len(found) - 1) // 2] / 1e6 if found else 0.0
 
 
 def _is_usable(bookie: BookieFacts, site: str) -> bool:
-    """Whether a hub at this site counts the bookie as one of its own. Without a site it is at all of them."""
+    """Whether hubs at this site count the bookie as local. A bookie without a site is local everywhere."""
     return not bookie.is_read_only and (not site or bookie.site in ("", site))
 
 
-# Below what a node may hold.
+# Less than the maximum size of a node.
 _BYTES_MAX = 900_000
-# Seconds between two writes for the sake of profiles and noise, which change with every view.
+# Seconds between two writes of profiles and noise, which change with every view.
 _LEARNT_S = 60.0
 
 
 class StoredMemory:
-    """The node, and what was last written there."""
+    """The node of the memory, and its last written content."""
 
     def __init__(self, store: Store, tree: Tree) -> None:
         self._store = store
@@ -171,7 +171,7 @@ class StoredMemory:
         self._kept_s = float("-inf")
 
     async def recall(self) -> Memory:
-        """What was kept; an empty memory if nothing was, or nothing that can be read. Raises StoreError."""
+        """The stored memory; an empty one if there is none, or it is unreadable. Raises StoreError."""
         node = await self._store.find(self._path)
         if node is None or not node.data:
             return Memory()
@@ -183,12 +183,12 @@ class StoredMemory:
         return self._kept
 
     async def keep(self, memory: Memory, now: float) -> None:
-        """Write it if a successor would miss something. Raises StoreError."""
+        """Write it if it has relevant changes. Raises StoreError."""
         if _intentions(memory) == _intentions(self._kept) and now - self._kept_s < _LEARNT_S:
             return
         data = encode_memory(memory)
         if len(data) > _BYTES_MAX:
-            # When topics moved is all that can get so large, and rests for a minute.
+            # Only the times of topics' moves can become so large, and these expire after a minute.
             data = encode_memory(msgspec.structs.replace(memory, moved_s={}, replicated_s={}, absent_s={}))
         try:
             await self._store.set(self._path, data, version=None)
@@ -199,5 +199,5 @@ class StoredMemory:
 
 
 def _intentions(memory: Memory) -> tuple[object, ...]:
-    """What was begun and has to be ended."""
+    """The actions in progress, which a successor has to finish."""
     return memory.releasing, memory.released, memory.servers_wanted, memory.plan_s

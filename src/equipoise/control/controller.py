@@ -1,6 +1,6 @@
 """The control loop: read, decide, commit, request servers; lead or stand by.
 
-Never on the data path: hubs carry out plans by themselves, and without a controller they go on with the last one. A
+Never on the data path: hubs execute plans by themselves, and without a controller they continue with the last one. A
 controller that dies in the middle of a round leaves either a committed plan or none; the next one decides anew.
 """
 
@@ -40,12 +40,12 @@ __all__ = ["Controller", "ControllerStatus", "Round", "ViewSource"]
 
 log = logging.getLogger("equipoise.control")
 
-# For people who look at it later: an hour at the usual period.
+# History of rounds for display: an hour at the usual period.
 ROUNDS_KEPT = 720
 
 
 class ViewSource(Protocol):
-    """Where views come from."""
+    """The source of views."""
 
     @property
     def latest(self) -> View | None:
@@ -60,7 +60,7 @@ class ViewSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What came of one round, for people."""
+    """The result of one round, for display."""
 
     at_s: float
     state: ControllerState
@@ -74,7 +74,7 @@ class Round:
 
 @dataclass(slots=True)
 class ControllerStatus:
-    """How the controller is; read by dashboard and metrics."""
+    """The controller's state, for dashboard and metrics."""
 
     state: ControllerState = ControllerState.STANDBY
     # Why the plan is frozen.
@@ -87,7 +87,7 @@ class ControllerStatus:
 
 
 class Controller:
-    """One process's worth of control. Run `run` as a task."""
+    """The controller of one process. Run `run` as a task."""
 
     def __init__(
         self,
@@ -103,7 +103,9 @@ class Controller:
         interested: Callable[[Interest], None] | None = None,
         find_split: FindSplit | None = None,
     ) -> None:
-        """`interested` receives after each round what views are to name. Without `find_split` no topic is fitted."""
+        """`interested` gets, after each round, the topics for the next views. Without `find_split` no topic is
+        fitted.
+        """
         self.settings = settings
         self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
@@ -120,20 +122,20 @@ class Controller:
         # None while it does not lead.
         self._memory: Memory | None = None
         self._is_pressing = False
-        # Hubs that were asked for and are not alive, and since when; a leader's patience begins with it.
+        # Requested hubs that are not alive, and since when; the time-out of a new leader begins with its term.
         self._absent_s: Mapping[str, float] = {}
-        # What was last logged about servers, since rounds repeat it until it is so.
+        # The last log text about servers: rounds repeat a request until it is fulfilled.
         self._said = ""
-        # What the policy raised last, by what was asked of it: logged once and not each second.
+        # The last exception of the policy, by method: logged once and not each second.
         self._problems: dict[str, str] = {}
 
     @property
     def provisioner_problem(self) -> str:
-        """The command to start or stop a hub that failed last and has not worked since; empty if none."""
+        """The start or stop command that failed last and has not succeeded since; empty if none."""
         return self._provisioner.problem
 
     def loads(self, view: View) -> list[float]:
-        """The load of each hub of a view, as the planner has it."""
+        """The load of each hub of a view, as computed by the planner."""
         profiles = {} if self._memory is None else self._memory.profiles
         return [float(load) for load in hub_loads(view, profiles, self._planner_settings)]
 
@@ -143,7 +145,7 @@ class Controller:
         return settings if isinstance(settings, PlannerSettings) else PlannerSettings()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.knowledge.run())
             group.create_task(self.leadership.run())
@@ -157,12 +159,14 @@ class Controller:
             if self.leadership.is_leading:
                 await self.round()
             else:
-                # Another one may plan meanwhile: what we remember is no longer how things came about.
+                # Another controller may plan meanwhile: the memory is outdated.
                 self.status.state, self._memory, self._absent_s = ControllerState.STANDBY, None, {}
             await self._pause()
 
     async def _pause(self) -> None:
-        """A period; less if something presses, none if hubs or the leader change or a view cannot wait."""
+        """Wait for a period; less for urgent evidence, not at all after a change of hubs or leader or an urgent
+        view.
+        """
         settings = self.settings
         facts = (self.knowledge.changed, self.leadership.changed)
         is_woken = await self._wait(
@@ -174,7 +178,7 @@ class Controller:
             event.clear()
 
     async def _wait(self, patience_s: float, facts: tuple[asyncio.Event, ...]) -> bool:
-        """Until that time is over, or one of the facts is news; whether a view ended it that cannot wait."""
+        """Wait until that time, or a change; return whether an urgent view ended the wait."""
         loop = asyncio.get_running_loop()
         until = loop.time() + patience_s
         while loop.time() < until and not any(event.is_set() for event in facts):
@@ -187,13 +191,13 @@ class Controller:
 
     @property
     def _has_newcomers(self) -> bool:
-        """Whether hubs have come that are to join others."""
+        """Whether new hubs have to join the plan."""
         known, released = self.knowledge.plan.by_hub, {} if self._memory is None else self._memory.released
         alive = [name for name, seen in self.knowledge.hubs.items() if seen.alive is not None]
         return bool(known) and any(name not in known and name not in released for name in alive)
 
     def _is_woken(self) -> bool:
-        """Whether the newest view is not to wait for the end of the period."""
+        """Whether the newest view needs a round before the end of the period."""
         view = self.views.latest
         if view is None or self._memory is None:
             return False
@@ -202,7 +206,7 @@ class Controller:
             hub_views(known.hubs, known.plan, known.specs, releasable=set(), bookies=known.bookies)
         )
         if self.status.state is ControllerState.FROZEN:
-            # For want of a view, which is here; a policy that fails gets its next chance in time.
+            # The plan was frozen without a view, and here is one; a failing policy waits for its period.
             return "decide" not in self._problems
         try:
             is_woken = self._policy.wakes(seen, known.specs, self._memory)
@@ -213,7 +217,7 @@ class Controller:
         return is_woken
 
     async def round(self) -> None:
-        """Decide once and do it. What the world refuses is tried again in the next round."""
+        """Decide once and execute. The next round repeats failed actions."""
         began_s = self._clock()
         try:
             outcome = await self._decide(began_s)
@@ -243,11 +247,11 @@ class Controller:
             bookies=self.knowledge.bookies,
         )
         self._absent_s = absent_since(known)
-        # A second's work at 100,000 topics: beside the loop, which keeps the session alive.
+        # A second's work for 100,000 topics: in a thread, while the loop keeps the session alive.
         return await asyncio.to_thread(decide, known, self._policy, self.settings)
 
     def _fit(self) -> None:
-        """Take what fits have found, and have the next topic fitted that needs it."""
+        """Add the results of fits to the memory, and start the next fit if a topic needs one."""
         if self._fits is None or self._memory is None:
             return
         self._memory = self._fits.merged(self._memory)
@@ -262,11 +266,11 @@ class Controller:
             )
 
     def split_fit(self, topic: bytes) -> SplitFit | None:
-        """What is known of the number of hubs that a limited topic needs; None if it was not asked for."""
+        """The known number of hubs for a limited topic; None if there was no fit."""
         return None if self._memory is None else self._memory.fits.get(topic)
 
     def split_doubt(self, topic: bytes) -> str:
-        """Why no better split of a limited topic is known than the present one; empty if a fit has found one."""
+        """Why there is no better split of a limited topic than the present one; empty if a fit has found one."""
         if self._memory is None:
             return "this controller does not lead; shares stay"
         if self.status.state is ControllerState.FROZEN:
@@ -280,7 +284,7 @@ class Controller:
         return self._fits.doubt(topic, fit)
 
     async def _commit(self, outcome: RoundOutcome) -> int | None:
-        """The version in force if the decision stands; None if another writer was faster."""
+        """Commit; return the version in force; None if another writer was faster."""
         change = outcome.decision.change
         if not change.is_empty:
             try:
@@ -289,7 +293,7 @@ class Controller:
                 self.status.races += 1
                 return None
             except PlanError as problem:
-                # A policy's mistake: nothing was changed, and it will say so again.
+                # An error of the policy: nothing was changed, and it will repeat.
                 self.status.failures += 1
                 log.error("the policy %s made no plan: %s", self._policy.name, problem)
                 return None
@@ -298,7 +302,7 @@ class Controller:
         return self.knowledge.plan.version
 
     async def _provide(self, outcome: RoundOutcome) -> None:
-        """Say what is missing and what is too much, in every round; raises StoreError."""
+        """Request missing servers and release surplus ones, in every round; raises StoreError."""
         if outcome.state is not ControllerState.LEADING:
             return
         asked = [server.hub for server in outcome.start]
@@ -318,7 +322,7 @@ class Controller:
             log.warning("%s", problem)
 
     def _judge(self, asked: str, problem: Exception | None) -> None:
-        """Log what a policy raises, with all details, once."""
+        """Log an exception of the policy, with all details, once."""
         if problem is None:
             self._problems.pop(asked, None)
             return

@@ -1,7 +1,7 @@
 """Lead if no other controller does, stand by otherwise.
 
-Always true: `is_leading` is False from the moment the session is known to be lost. A leader that does not know it yet
-can do no harm: a plan is committed on the version right before it, by one writer only.
+Always true: `is_leading` is False as soon as the session is known to be lost. A leader that does not know that yet is
+harmless: each version of the plan is committed by one writer only, on the version right before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Leadership"]
 
 log = logging.getLogger("equipoise.control")
 
-# The store tells of changes; this is for what it may fail to tell, and for a claim that found it away.
+# Watches report changes of the store; this interval is for lost events, and for a claim that failed.
 CLAIM_S = 2.0
 
 
@@ -27,7 +27,7 @@ class Leadership:
     def __init__(self, store: Store, facts: LeaderFacts, tree: Tree, *, may_lead: bool = True) -> None:
         self._store = store
         self._leaders = LeaderStore(store, tree)
-        # What the leader announces; set before `run`.
+        # The leader's facts; set before `run`.
         self.facts = facts
         self._may_lead = may_lead
         self.is_leading = False
@@ -35,7 +35,7 @@ class Leadership:
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is cancelled; then a standby may lead at once."""
+        """Runs until it is cancelled; then a standby may lead at once."""
         stop_listening = self._store.listen(self._on_session)
         try:
             async with asyncio.TaskGroup() as group:
@@ -49,7 +49,7 @@ class Leadership:
             self._set(False)
 
     async def resign(self) -> None:
-        """Give it up on purpose, so that standbys need not wait for the session to end."""
+        """Resign, so that standbys need not wait for the session to end."""
         was_leading, self.is_leading = self.is_leading, False
         if was_leading:
             try:

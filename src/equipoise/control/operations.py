@@ -51,14 +51,14 @@ __all__ = [
     "weigh",
 ]
 
-# Plans are committed every few seconds at most; losing this often has another cause.
+# Plans are committed every few seconds at most; repeated races have another cause.
 _RACES_MAX = 20
-# How often hubs are looked at while an operation waits for them: a hub takes some round trips to the store.
+# Interval of reading the hubs while an operation waits for them: a hub takes some round trips to the store.
 _LOOK_S = 0.1
 
 
 async def change_plan(plans: PlanStore, make: Callable[[Plan], PlanChange | None]) -> Plan:
-    """Commit what `make` makes of the latest plan; None leaves it. The plan as it is then."""
+    """Commit the change that `make` makes on the latest plan; None: no change. Returns the plan after that."""
     for attempt in range(_RACES_MAX):
         plan = await plans.load()
         change = make(plan)
@@ -86,12 +86,12 @@ async def place(
     specs: Specs | None = None,
     note: str = "",
 ) -> Plan:
-    """Have a topic live at these hubs; if it is pinned, until an operator says otherwise or one of them is taken out.
+    """Place a topic at these hubs; a pin lasts until an operator removes it or one of the homes leaves the plan.
 
-    `shares`: of its rate envelope, in millionths, one per home; none: equal ones. `followed`: of a content topic, by
-    home, the one that it follows if that is not the first. `unable`: live hubs that know no content topics. `specs`:
-    those in force; an envelope that is less deep than there are homes cannot be split. Raises PlanError for that, for
-    what is no tree, and if a home is no member, dead, or drained.
+    `shares`: of its rate envelope, in millionths, one per home; none: equal ones. `followed`: of a content topic, the
+    parent of each home whose parent is not the first. `unable`: live hubs without content topics. `specs`: those in
+    force; an envelope with a smaller burst than homes cannot be split. Raises PlanError for that, for an invalid tree,
+    and if a home is not a member, dead, or drained.
     """
     if mode is Mode.CONTENT and unable:
         raise PlanError(
@@ -124,7 +124,7 @@ async def place(
 
 
 async def deal_by(plans: PlanStore, topic: bytes, order: int, *, note: str = "") -> Plan:
-    """Have the publishers of a topic dealt by the stored order of this number. One that is not split is left alone."""
+    """Let hubs assign the publishers of a topic by the stored order of this number. No effect if it is not split."""
 
     def make(plan: Plan) -> PlanChange | None:
         entry = plan.entries.get(topic)
@@ -137,7 +137,7 @@ async def deal_by(plans: PlanStore, topic: bytes, order: int, *, note: str = "")
 
 
 def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
-    """Why the topic cannot have the homes that its entry gives it: its log, or its envelope, cannot be split so."""
+    """Why the topic cannot have the homes of its entry: its log, or its envelope, does not allow that."""
     if spec.durability is not None and entry.mode is Mode.CONTENT:
         return (
             f"{shown(entry.topic)} is durable: durable subscribers have no filters, so it cannot be a content topic; "
@@ -158,7 +158,7 @@ def _undividable(spec: TopicSpec, entry: Entry) -> str | None:
 
 
 async def unplace(plans: PlanStore, topic: bytes, *, note: str = "") -> Plan:
-    """Have a topic follow the ring again."""
+    """Remove the entry of a topic: the ring places it."""
 
     def make(plan: Plan) -> PlanChange | None:
         if topic not in plan.entries:
@@ -169,9 +169,9 @@ async def unplace(plans: PlanStore, topic: bytes, *, note: str = "") -> Plan:
 
 
 async def drain(plans: PlanStore, hub: str, *, alive: Collection[str] | None = None, note: str = "") -> Plan:
-    """Give a hub no topics any more: no share of the ring, and no entry. It stays a member.
+    """Assign no more topics to a hub: no share of the ring, and no entry. It stays a member.
 
-    `alive` as for `Plan.home_of`. Raises PlanError if no other hub that lives takes topics.
+    `alive` as for `Plan.home_of`. Raises PlanError if no other live hub takes topics.
     """
 
     def make(plan: Plan) -> PlanChange | None:
@@ -192,7 +192,7 @@ async def drain(plans: PlanStore, hub: str, *, alive: Collection[str] | None = N
 async def weigh(
     plans: PlanStore, hub: str, weight: int, *, alive: Collection[str] | None = None, note: str = ""
 ) -> Plan:
-    """Give a hub another share of the ring; one that was drained takes topics again. Raises as `drain` does."""
+    """Set the weight of a hub; a drained one takes topics again. Raises as `drain` does."""
 
     def make(plan: Plan) -> PlanChange | None:
         member = _require(plan, hub)
@@ -207,7 +207,7 @@ async def weigh(
 
 
 async def forget(plans: PlanStore, hubs: HubsStore, hub: str, *, note: str = "") -> Plan:
-    """Take a dead hub out of the plan and forget its facts. Raises PlanError if it is alive, or unknown."""
+    """Remove a dead hub from the plan and delete its facts. Raises PlanError if it is alive, or unknown."""
     seen = await hubs.look(hub)
     if seen is not None and seen.alive is not None:
         raise PlanError(f"hub {hub} is alive: drain it and stop it first")
@@ -242,10 +242,10 @@ async def change_spec(
     hubs: Mapping[str, HubSeen] | None = None,
     bookies: Mapping[str, BookieFacts] | None = None,
 ) -> TopicSpec | None:
-    """Change these fields of a pattern's spec and no others; None takes one back, and a rate takes its burst along.
+    """Change only these fields of a pattern's spec; None removes one, and removing a rate removes its burst.
 
-    `plan`, `hubs` and `bookies`: as they are, for what limits and durability need of them. Returns the spec as it is
-    then; None if nothing is left of it and it was removed. Raises SettingsError, also for what no hub enforces yet.
+    `plan`, `hubs` and `bookies`: the present ones, for the requirements of limits and durability. Returns the new spec;
+    None if it was removed because no field is left. Raises SettingsError, also for fields that no hub enforces yet.
     """
     if not given:
         raise SettingsError(
@@ -284,14 +284,14 @@ async def change_spec(
         for entry in (Plan() if plan is None else plan).replicated:
             if after.of(entry.topic) is made and (problem := _undividable(made, entry)):
                 raise SettingsError(problem)
-        # A quantile says nothing without a latency.
+        # A quantile has no meaning without a latency.
         return None if made == TopicSpec(pattern=pattern, quantile=made.quantile) else made
 
     return await specs.change(pattern, make)
 
 
 def _check_bookies(durability: Durability, bookies: Mapping[str, BookieFacts]) -> None:
-    """Raises SettingsError if no ledger of such topics could be made."""
+    """Raises SettingsError if no ledger of such topics could be created."""
     writable = [name for name, facts in sorted(bookies.items()) if not facts.is_read_only]
     if len(writable) >= durability.ensemble:
         return
@@ -306,7 +306,7 @@ def _check_bookies(durability: Durability, bookies: Mapping[str, BookieFacts]) -
 
 
 def durability_compromises(spec: TopicSpec, bookies: Mapping[str, BookieFacts]) -> tuple[str, ...]:
-    """What the ledgers of such topics cannot have with these bookies: bookies at the site, or on racks of their own."""
+    """Which properties ledgers of such topics lack with these bookies: bookies at the site, or on distinct racks."""
     if spec.durability is None:
         return ()
     found = place_ensemble(bookies, spec.durability.ensemble, site=spec.site or "", draw=lambda: 0.0)
@@ -318,29 +318,29 @@ def _spelled(durability: Durability) -> str:
 
 
 def hubs_without_logs(hubs: Mapping[str, HubSeen]) -> list[str]:
-    """Live hubs of a release that owns no logs."""
+    """Live hubs of a release without logs."""
     return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.keeps_logs]
 
 
 def hubs_without_limits(hubs: Mapping[str, HubSeen]) -> list[str]:
-    """Live hubs of a release that keeps no rate envelopes."""
+    """Live hubs of a release without rate envelopes."""
     return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.keeps_limits]
 
 
 def hubs_without_content(hubs: Mapping[str, HubSeen]) -> list[str]:
-    """Live hubs of a release that knows no topics in mode `content`."""
+    """Live hubs of a release without topics in mode `content`."""
     return [hub for hub, seen in hubs.items() if seen.alive is not None and not seen.facts.carries_content]
 
 
 async def publish_specs(specs: SpecsStore, plans: PlanStore) -> int:
-    """Have the plan ask for the specs as they are now, so that every hub has to have them; their version.
+    """Commit a plan with the present version of the specs, so that every hub fetches them; return the version.
 
-    Safe to break off: the plan then follows with the next change, and hubs that watch the specs have them already.
+    Safe to interrupt: the next change brings the plan up to date, and hubs that watch the specs have them already.
     """
     version = await specs.version()
 
     def make(plan: Plan) -> PlanChange | None:
-        # Before the first plan there is no hub to tell: the first one reads the specs when it starts.
+        # Before the first plan there is no hub to inform: the first one reads the specs when it starts.
         if plan.version == 0 or plan.specs_version >= version:
             return None
         return PlanChange.on(plan, Why(Reason.OPERATOR), specs_version=version)
@@ -350,7 +350,7 @@ async def publish_specs(specs: SpecsStore, plans: PlanStore) -> int:
 
 
 async def hubs_without_specs(hubs: HubsStore, version: int, *, timeout_s: float) -> list[str]:
-    """Wait until every live hub serves under specs of this version; those that do not when time is up."""
+    """Wait until every live hub has specs of this version; return those that do not when time is up."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
         seen = await hubs.load()
@@ -363,7 +363,7 @@ async def hubs_without_specs(hubs: HubsStore, version: int, *, timeout_s: float)
 
 
 def _takers(plan: Plan, hub: str, alive: Collection[str] | None) -> list[Member]:
-    """The other hubs that live and have a share of the ring, of which there must be one."""
+    """The other live hubs with a share of the ring; there must be at least one."""
     others = [
         member
         for member in plan.members
@@ -375,7 +375,7 @@ def _takers(plan: Plan, hub: str, alive: Collection[str] | None) -> list[Member]
 
 
 def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list[Entry]:
-    """The entries that name the hub, with others in its place: those of its own site first."""
+    """The entries that name the hub, with replacements for it: hubs of its own site first."""
     named = [entry for entry in plan.entries.values() if hub in entry.homes]
     others = _takers(plan, hub, alive)
     site = plan.by_hub[hub].site
@@ -383,7 +383,7 @@ def _without(plan: Plan, hub: str, alive: Collection[str] | None = None) -> list
     ring = ring_over(tuple((member.hub, member.weight) for member in near))
     changed: list[Entry] = []
     for entry in named:
-        # A new home was not chosen by an operator.
+        # An operator has not chosen the new home.
         changed.append(entry.without(hub) or Entry(entry.topic, (ring.owner(entry.topic) or "",)))
     return changed
 

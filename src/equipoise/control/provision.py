@@ -1,13 +1,12 @@
 """Servers on demand: start hubs on machines, stop hubs that are empty.
 
-The controller says how many; a provisioner finds machines. Every round repeats what is missing and what is too much,
-until it is so: a provisioner's work has to be harmless when repeated. No call waits for a machine; rounds go on.
+The controller decides how many; a provisioner finds machines. Every round repeats missing and surplus servers until the
+request is fulfilled: a provisioner's actions have to be idempotent. No call waits for a machine; rounds continue.
 
-`CommandProvisioner` runs a command of the user's, for any cloud: `COMMAND start NAME`, `COMMAND stop NAME`. Always
-true: what was asked for is in the store before the command is called, so no hub is forgotten if this process dies in
-between; at most one command runs for a hub, and a bounded number in all; only a round starts one, so a controller that
-leads no longer begins nothing. Commands run beside the rounds. One that fails or takes too long is repeated by a later
-round.
+`CommandProvisioner` runs a configured command, for any cloud: `COMMAND start NAME`, `COMMAND stop NAME`. Always true: a
+request is in the store before the command runs, so no hub is forgotten if this process dies in between; at most one
+command runs for a hub, and a bounded number in all; only a round starts one, so a controller that no longer leads
+starts none. Commands run in parallel to rounds. A later round repeats one that fails or takes too long.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ class Provisioner(Protocol):
 
     @property
     def problem(self) -> str:
-        """What failed last and has not worked since, for people; empty if nothing has."""
+        """The last failure without a later success, for display; empty if there is none."""
         ...
 
     async def wanted(self) -> Mapping[str, WantedServer]:
-        """The hubs that were asked for and not given back. Raises StoreError."""
+        """The requested hubs that were not released. Raises StoreError."""
         ...
 
     async def start(self, servers: Sequence[WantedServer]) -> None:
-        """See that these hubs run. Raises StoreError, or ProvisionError."""
+        """Request these hubs. Raises StoreError, or ProvisionError."""
         ...
 
     async def remind(self, hubs: Sequence[str]) -> None:
-        """What was asked for and is not alive, in every round: do again what has not worked. Raises like `start`."""
+        """Called in every round with requested hubs that are not alive: repeat failed requests. Raises like `start`."""
         ...
 
     async def stop(self, hubs: Sequence[str]) -> None:
-        """See that these, which nothing lives at any more, run no longer. Raises like `start`."""
+        """Stop these hubs, which serve no clients any more. Raises like `start`."""
         ...
 
 
@@ -79,7 +78,7 @@ class NoProvisioner:
 
 
 class StoreProvisioner:
-    """Write what is wanted into the store; `equipoise up` reads it and starts and stops processes."""
+    """Write the wanted hubs into the store; `equipoise up` reads them and starts and stops processes."""
 
     problem = ""
 
@@ -93,14 +92,14 @@ class StoreProvisioner:
         await self._servers.change(add=servers)
 
     async def remind(self, hubs: Sequence[str]) -> None:
-        """The reader of the store keeps what it has started running."""
+        """The reader of the store keeps its processes running."""
 
     async def stop(self, hubs: Sequence[str]) -> None:
         await self._servers.change(remove=hubs)
 
 
 def fresh_names(taken: set[str], count: int, *, prefix: str = "hub") -> list[str]:
-    """Names that were never used: hub-1, hub-2 and so on, the lowest free ones."""
+    """Unused names: hub-1, hub-2 and so on, the lowest free ones."""
     names: list[str] = []
     number = 1
     while len(names) < count:
@@ -113,11 +112,11 @@ def fresh_names(taken: set[str], count: int, *, prefix: str = "hub") -> list[str
 
 log = logging.getLogger("equipoise.control")
 
-# Starting a machine may take minutes; the command is to ask for it, not to wait for it.
+# Starting a machine may take minutes; the command has to request it without waiting.
 COMMAND_S_MAX = 60.0
-# Enough to double a small system at once; providers begin to refuse more requests at a time.
+# Enough to double a small system at once; providers begin to reject more concurrent requests.
 COMMANDS_MAX = 8
-# Pauses after failures: from a round's length, doubled, up to what an operator who mends it is willing to wait.
+# Pauses after failures: from a round's length, doubled, up to a delay that is acceptable after a repair.
 RETRY_S = 5.0
 RETRY_S_MAX = 60.0
 _OUTPUT_SHOWN = 300
@@ -127,12 +126,12 @@ START, STOP = "start", "stop"
 
 @dataclass(slots=True)
 class _Errand:
-    """What is to be done about one hub, until it is alive or gone."""
+    """The pending action for one hub, until it is alive or gone."""
 
     verb: str
     task: asyncio.Task[None] | None = None
     has_worked: bool = False
-    # Not before this, by the loop's clock.
+    # Not before this time of the loop's clock.
     due_s: float = 0.0
     pause_s: float = RETRY_S
 
@@ -142,7 +141,7 @@ class _Errand:
 
 
 class CommandProvisioner:
-    """Owned by one controller; `close` ends the commands that still run."""
+    """Owned by one controller; `close` ends running commands."""
 
     def __init__(
         self,
@@ -157,7 +156,7 @@ class CommandProvisioner:
         self._call = call or run_command
         self._slots = asyncio.Semaphore(COMMANDS_MAX)
         self._errands: dict[str, _Errand] = {}
-        # Commands that did not work, and the last problem of each hub that is still to be started or stopped.
+        # Failed commands, and the last problem of each hub with a pending action.
         self.failures = 0
         self._problems: dict[str, str] = {}
 
@@ -171,17 +170,17 @@ class CommandProvisioner:
     async def start(self, servers: Sequence[WantedServer]) -> None:
         await self._servers.change(add=servers)
         for server in servers:
-            # What was once to be done about a hub of that name is over.
+            # Earlier actions for a hub of that name are void.
             self._forget(server.hub)
             self._pursue(server.hub, START)
 
     async def remind(self, hubs: Sequence[str]) -> None:
-        # A hub that is missing no longer has come; should it go away, it is to be started again.
+        # A hub that is no longer missing is alive; if it disappears, it is to be started again.
         for hub in [hub for hub, errand in self._errands.items() if errand.verb == START and hub not in hubs]:
             self._forget(hub)
         wanted = await self._servers.load() if hubs else {}
         for hub in hubs:
-            # What was stopped since the round began is not asked for again.
+            # A hub stopped since the round began is not requested again.
             if hub in wanted:
                 self._pursue(hub, START)
 
@@ -190,7 +189,7 @@ class CommandProvisioner:
             self._pursue(hub, STOP)
 
     async def close(self) -> None:
-        """What is cut off here, the next leader calls again."""
+        """The next leader repeats interrupted commands."""
         tasks = [errand.task for errand in self._errands.values() if errand.task is not None]
         for task in tasks:
             task.cancel()
@@ -206,7 +205,7 @@ class CommandProvisioner:
         if errand is None or (errand.verb, verb) == (START, STOP):
             before = None if errand is None else errand.task
             errand = self._errands[hub] = _Errand(verb)
-        # One that is being given back stays so until that has worked, though it is missing meanwhile.
+        # A pending stop stays until it succeeds, though the hub is missing meanwhile.
         is_early = asyncio.get_running_loop().time() < errand.due_s
         if not (errand.is_running or errand.has_worked or is_early):
             errand.task = asyncio.create_task(self._run(hub, errand, before), name=f"{errand.verb} {hub}")
@@ -233,7 +232,7 @@ class CommandProvisioner:
 
 
 async def run_command(words: Sequence[str], *, patience_s: float = COMMAND_S_MAX) -> None:
-    """Run it to its end. Raises ProvisionError with the end of what it printed; cancelled, it ends the command too."""
+    """Run it to its end. Raises ProvisionError with the end of its output; cancelled, it ends the command, too."""
     shown = shlex.join(words)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -241,7 +240,7 @@ async def run_command(words: Sequence[str], *, patience_s: float = COMMAND_S_MAX
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            # So that what a script has started ends with it.
+            # So that child processes of a script end with it.
             start_new_session=True,
         )
     except OSError as problem:

@@ -1,7 +1,7 @@
 """One round of control: inputs to actions. Pure.
 
-A view that is missing or old, or a policy that fails, freezes the plan: nothing is moved for load, no server is asked
-for or given back. Who takes part is still decided, by the store's word alone.
+A view that is missing or old, or a policy that fails, freezes the plan: no topic is moved for load, no server is
+requested or released. Membership is still updated, from the store alone.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class ControllerState(StrEnum):
     # Another controller leads, or none can.
     STANDBY = "standby"
     LEADING = "leading"
-    # It leads, and moves nothing, since it cannot see, or its policy fails.
+    # It leads, and moves nothing, because it has no recent view, or its policy fails.
     FROZEN = "frozen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundInput:
-    """Everything a round is decided on."""
+    """The input of a round."""
 
     now: float
     view: View | None
     plan: Plan
     specs: Specs
     hubs: Mapping[str, HubSeen]
-    # Hubs that were asked for.
+    # Requested hubs.
     wanted: Mapping[str, WantedServer]
     memory: Memory
-    # Since when each of those that are not alive has been asked for, or gone.
+    # Since when each of those that are not alive was requested, or has been missing.
     absent_s: Mapping[str, float] = field(default_factory=dict)
     bookies: Collection[BookieFacts] = ()
 
@@ -62,9 +62,9 @@ class RoundOutcome:
     decision: Decision
     # Why the plan is frozen; empty if it is not.
     frozen: str = ""
-    # What the policy raised, if it did.
+    # The exception of the policy, if there was one.
     problem: Exception | None = None
-    # Hubs to ask for; those that were asked for and have not come; those that nothing lives at; those given up.
+    # Hubs to request; requested ones that are not alive; hubs to stop; hubs that were given up.
     start: Sequence[WantedServer] = ()
     missing: Sequence[str] = ()
     stop: Sequence[str] = ()
@@ -72,7 +72,7 @@ class RoundOutcome:
 
 
 def absent_since(known: RoundInput) -> dict[str, float]:
-    """The same for the next round, without hubs that came or are no longer wanted."""
+    """The same for the next round, without hubs that are alive or no longer wanted."""
     missing = known.wanted.keys() - {name for name, seen in known.hubs.items() if seen.alive is not None}
     return {name: known.absent_s.get(name, known.now) for name in sorted(missing)}
 
@@ -93,7 +93,7 @@ def decide(known: RoundInput, policy: Policy, settings: ControllerSettings) -> R
     try:
         decision = _decision(policy, known.view.with_store(alive), known)
     except Exception as problem:
-        # Whatever it is, it is a mistake in the policy: others must not suffer more than standing still.
+        # Any exception is an error of the policy: its only effect is a frozen plan.
         why = f"the policy {policy.name} fails: {type(problem).__name__}: {problem}"
         return _freeze(known, policy, alive, why, problem)
     absent = absent_since(known)
@@ -109,9 +109,9 @@ def decide(known: RoundInput, policy: Policy, settings: ControllerSettings) -> R
 
 
 def interest_of(plan: Plan, specs: Specs, decision: Decision) -> Interest:
-    """What the next views are to name, whatever it weighs.
+    """The topics that the next views should name, whatever their load.
 
-    A pattern that begins with a wildcard names nothing in advance: of its topics, the heaviest are judged.
+    A pattern that begins with a wildcard adds no names: of its topics, only the heaviest are checked.
     """
     prefixes = {
         Glob(spec.pattern).prefix for spec in specs if spec.latency_ms is not None or spec.site is not None
@@ -133,7 +133,7 @@ def _decision(policy: Policy, view: View, known: RoundInput) -> Decision:
 def _freeze(
     known: RoundInput, policy: Policy, alive: Sequence[HubView], why: str, problem: Exception | None = None
 ) -> RoundOutcome:
-    # An old view still tells which topics have limits that the ring must not break when a hub joins.
+    # An old view still shows which topics have limits that the ring must not break when a hub joins.
     blind = View.of(known.memory.view_s, hubs=alive) if known.view is None else known.view.with_store(alive)
     decision = policy_without_view(policy).decide(blind, known.plan, known.specs, known.now, known.memory)
     return RoundOutcome(ControllerState.FROZEN, decision, why, problem)
@@ -156,11 +156,11 @@ def _to_start(
     *,
     late: Collection[str],
 ) -> list[WantedServer]:
-    """The hubs to ask for so that there are as many as the policy wants, within the bounds.
+    """The hubs to request for the number that the policy wants, within the bounds.
 
-    What the policy lacks is counted as it counts; the bounds are on machines, whatever they are good for. A hub that an
-    operator drains is about to go and counts for neither. One that is given up is waited for no longer; but until it
-    has been stopped it may be a machine that is paid for.
+    The policy's count decides how many it lacks; the bounds are on machines, whatever their use. A hub that an operator
+    drains is about to go and counts for neither. One that was given up is no longer waited for; but until it has been
+    stopped it may be a machine with costs.
     """
     if not settings.hubs_max:
         return []

@@ -11,8 +11,8 @@ from equipoise.errors import SettingsError
 
 __all__ = ["POLICIES", "ControllerSettings", "policy_lines"]
 
-# Every policy and baseline by name, with one line each; `plan.registry` makes them. Here, so that help texts need no
-# planner.
+# Every policy and baseline by name, with one line each; `plan.registry` creates them. Defined here, so that help texts
+# need not import the planner.
 POLICIES = {
     "load": "moves, replicates and scales by load and latency limits (Dynamoth and ePulsar together)",
     "epulsar": "ePulsar's topic manager as published: latency limits and resource thresholds, no replication",
@@ -28,7 +28,7 @@ def policy_lines(separator: str = "; ") -> str:
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One controller. The constants of planning itself are the policy's."""
+    """One controller. The policy has the constants of planning."""
 
     name: Annotated[str, Meta(description="Name of the controller, unique among the controllers.")] = (
         "controller"

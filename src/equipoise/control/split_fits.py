@@ -1,10 +1,10 @@
 """Start fits for limited topics whose latency limit does not hold, one at a time, beside the rounds.
 
 A fit records a topic's arrivals and replays them for every number of hubs (`limits.split_fit`); that takes some ten
-seconds and runs elsewhere. What it finds goes into the planner's memory, is tried, and confirmed by what the topic then
-measures (`plan/steps/envelopes.py`). Of a fit that fails the reason is kept, and the last shares hold.
+seconds in another process. The result goes into the planner's memory, is tried, and confirmed by the topic's measured
+latency (`plan/steps/envelopes.py`). A fit that fails leaves its reason, and the last shares stay.
 
-Always true: at most one fit is under way; a topic is fitted again only when the last fit has been judged, and not soon.
+Always true: at most one fit is in progress; a topic is fitted again only after the last fit was judged, and a pause.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ __all__ = ["FindSplit", "SplitFits", "SplitQuestion"]
 
 log = logging.getLogger("equipoise.control")
 
-# Views in a row that show a limit broken, before its topic is looked at: moves and bursts pass.
+# Consecutive views with a broken limit before its topic is fitted: moves and bursts pass.
 BROKEN_VIEWS = 5
-# After a fit that failed, and after one that was judged, if the limit is still broken.
+# Pause after a failed fit, and after a judged one if the limit is still broken.
 RETRY_S = 120.0
 REFIT_S = 600.0
 
 
 class SplitQuestion(NamedTuple):
-    """Over how many hubs, up to so many, should the topic be split; a message and its deliveries cost a hub so much."""
+    """Over how many hubs, up to a maximum, the topic should be split; with the cost of a message and its deliveries."""
 
     topic: bytes
     hubs_max: int
     message_us: float
 
 
-# Raises EquipoiseError if it cannot be found out.
+# Raises EquipoiseError if the fit fails.
 FindSplit = Callable[[SplitQuestion], Awaitable[SplitFit]]
 
 
@@ -53,15 +53,15 @@ class SplitFits:
         self._find = find
         self._clock = clock
         self._questions: asyncio.Queue[SplitQuestion] = asyncio.Queue(1)
-        # The topic that is being fitted.
+        # The topic of the present fit.
         self.asked: bytes | None = None
-        # By topic, views in a row in which its limit was broken; and the time of the last view.
+        # By topic, consecutive views with its limit broken; and the time of the last view.
         self._broken: dict[bytes, int] = {}
         self._seen_s = 0.0
         self._found: dict[bytes, SplitFit] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until it is cancelled."""
         while True:
             question = await self._questions.get()
             try:
@@ -74,7 +74,7 @@ class SplitFits:
             self.asked = None
 
     def merged(self, memory: Memory) -> Memory:
-        """The memory with what was found since."""
+        """The memory with the results since then."""
         if not self._found:
             return memory
         found, self._found = self._found, {}
@@ -88,7 +88,7 @@ class SplitFits:
     def look(
         self, view: View, specs: Specs, memory: Memory, *, publication_us: float, delivery_us: float
     ) -> None:
-        """Ask about the topic that has been above its limit for longest, if none is being fitted."""
+        """Start a fit for the topic that has been above its limit for longest, if none is in progress."""
         if view.time_s <= self._seen_s:
             return
         self._seen_s = view.time_s

@@ -2,9 +2,9 @@
 
 Always true:
     `latest` never goes back in time, and one connection holds at most one view's bytes;
-    a sender without the token is not read any further;
-    connections that have not shown it keep no sender out: they end after 2 s, and before that when their address opens
-    more of them.
+    nothing more is read from a sender without the token;
+    connections without the token block no sender: they end after 2 s, or earlier when their address opens more of
+    them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = ["ViewReceiver"]
 
 log = logging.getLogger("equipoise.control")
 
-# Senders with the token: a pipeline, and the one that follows it; more are a mistake.
+# Senders with the token: a pipeline, and its successor; more are an error.
 SENDERS_MAX = 8
-# Connections of one address, and of all, that have not shown it yet; the oldest gives way to the next.
+# Connections without the token, per address and in all; a new one replaces the oldest.
 STRANGERS_PER_PEER_MAX = 4
 STRANGERS_MAX = 64
 GREETING_S = 2.0
 GREETING_BYTES_MAX = 1_024
-# A view comes each second; a sender that is silent for so long is gone.
+# A view arrives each second; a sender that is silent for this long is gone.
 SILENCE_S = 60.0
-# Clocks differ; a view from further in the future is a forgery or a broken clock, and would outlive all honest ones.
+# Clocks differ; a view from further in the future is forged or from a wrong clock, and would outlast all valid ones.
 FUTURE_S_MAX = 5.0
 
 
 class ViewReceiver:
-    """Owned by one controller. `views` counts those taken; `refused` the others."""
+    """Owned by one controller. `views` counts accepted views; `refused` the others."""
 
     def __init__(self, *, token: str = "", clock: Callable[[], float] = time.time) -> None:
         self._token = token
@@ -47,14 +47,14 @@ class ViewReceiver:
         self._server: asyncio.Server | None = None
         # The task of each connection, and its sending end.
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        # Those that have not shown the token yet, the oldest first, each with its address.
+        # Connections without the token, the oldest first, each with its address.
         self._strangers: dict[asyncio.StreamWriter, str] = {}
-        # What the next views are to name; the controller says it after each round.
+        # The topics that the next views should name; set by the controller after each round.
         self.interest = Interest()
         self._latest: View | None = None
         self.views = 0
         self.refused = 0
-        # Set with every view that is taken.
+        # Set with every accepted view.
         self.news = asyncio.Event()
 
     @property
@@ -67,7 +67,7 @@ class ViewReceiver:
         return None if self._latest is None else self._clock() - self._latest.time_s
 
     async def start(self, host: str, port: int) -> str:
-        """Listen; the address, as it was given. Raises SettingsError if it cannot be had."""
+        """Listen; return the address. Raises SettingsError if it is not available."""
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=GREETING_BYTES_MAX)
         except OSError as problem:
@@ -84,11 +84,11 @@ class ViewReceiver:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def want(self, interest: Interest) -> None:
-        """Say what the next views are to name."""
+        """Set the topics that the next views should name."""
         self.interest = interest
 
     def take(self, view: View) -> None:
-        """Raises ViewError if it is no newer than the present one, or of a time to come."""
+        """Raises ViewError if it is not newer than the present one, or is from the future."""
         if view.time_s > self._clock() + FUTURE_S_MAX:
             raise ViewError(f"it is {view.time_s - self._clock():.0f} s ahead of this clock")
         if self._latest is not None and view.time_s <= self._latest.time_s:
@@ -127,7 +127,7 @@ class ViewReceiver:
             writer.transport.abort()
 
     def _receive_stranger(self, writer: asyncio.StreamWriter) -> None:
-        """Let the oldest stranger go where there are too many, of the same address first."""
+        """Close the oldest connection without the token if there are too many, of the same address first."""
         peer = str((writer.get_extra_info("peername") or ("",))[0])
         alike = [other for other, address in self._strangers.items() if address == peer]
         self._strangers[writer] = peer
@@ -142,7 +142,7 @@ class ViewReceiver:
 
     async def _answer(self, header: Header, data: bytes) -> bytes:
         try:
-            # Half a second for 100,000 topics: beside the loop.
+            # Half a second for 100,000 topics: in a thread.
             self.take(await asyncio.to_thread(decode_view, header, data))
         except ViewError as problem:
             self.refused += 1

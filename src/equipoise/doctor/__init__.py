@@ -1,6 +1,6 @@
 """Check a machine before Equipoise runs on it: what is missing, what limits it, and the remedy.
 
-`checks` decides, from plain values; `looking` finds these values out.
+`checks` evaluates plain values; `probes` collects these values.
 """
 
 from equipoise.doctor.checks import CheckResult, CheckStatus

@@ -1,7 +1,7 @@
 """Checks of a machine: plain values in, one finding each. Pure.
 
-Always true: a finding that is not ok says what to do next. A failure keeps a part of the system from running at all;
-a warning is something to know before relying on it.
+Always true: a finding that is not ok has the next step. A failure prevents a part of the system from running; a warning
+is a limitation.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ MEMORY_BYTES_WANTED = 2 * GIB
 MEMORY_BYTES_MIN = GIB // 4
 # A lake of two days on a small system; ZooKeeper keeps a few snapshots.
 DISK_BYTES_WANTED = GIB
-# A view older than ten seconds is not believed, by any clock.
+# Hubs and controllers reject a view older than ten seconds, by their clocks.
 CLOCK_S_MAX = 5.0
 CLOCK_S_WANTED = 0.5
-# A session lives by answers within a few seconds; in one network they take milliseconds.
+# A session needs replies within a few seconds; in one network they take milliseconds.
 ANSWER_S_WANTED = 0.5
-# What is open beside connections.
+# Open files beside connections.
 DESCRIPTORS_RESERVED = 128
 
 
@@ -57,9 +57,9 @@ class CheckStatus(StrEnum):
 class CheckResult:
     name: str
     status: CheckStatus
-    # What was found.
+    # The result.
     fact: str
-    # What to do; empty if it is ok.
+    # The next step; empty if the result is ok.
     next_step: str = ""
 
 
@@ -86,7 +86,7 @@ def check_java(path: str | None, version: int | None) -> CheckResult:
 
 
 def check_spark(version: str | None) -> CheckResult:
-    """`version` as its package says; None if it cannot be imported."""
+    """`version` by the package's metadata; None if it cannot be imported."""
     step = "pip install 'equipoise[pipeline]'"
     if version is None:
         return CheckResult("spark", CheckStatus.FAILURE, "PySpark is not installed", step)
@@ -100,7 +100,7 @@ def check_spark(version: str | None) -> CheckResult:
 
 
 def check_port(port: int, purpose: str, *, is_free: bool) -> CheckResult:
-    """A port that is taken may be taken by what is to be examined."""
+    """A port may be in use by the system to be checked."""
     name = f"port {port}"
     if is_free:
         return CheckResult(name, CheckStatus.OK, f"free, for {purpose}")
@@ -125,7 +125,7 @@ def check_open_files(hard: int | None, connections_max: int) -> CheckResult:
 
 
 def check_memory(available_bytes: int | None) -> CheckResult:
-    """`available_bytes`: what could be had without swapping; None where it is unknown."""
+    """`available_bytes`: memory available without swapping; None if unknown."""
     if available_bytes is None:
         return CheckResult(
             "memory", CheckStatus.WARNING, "unknown", "see that 2 GiB are free before `equipoise up`"
@@ -151,7 +151,7 @@ def check_processors(count: int) -> CheckResult:
 
 
 def check_directory(directory: str, *, is_writable: bool, free_bytes: int) -> CheckResult:
-    """Where `equipoise up` keeps its state."""
+    """The directory for the state of `equipoise up`."""
     if not is_writable:
         return CheckResult(
             "directory", CheckStatus.FAILURE, f"{directory} cannot be written to", "give --dir another"
@@ -164,7 +164,7 @@ def check_directory(directory: str, *, is_writable: bool, free_bytes: int) -> Ch
 
 
 def check_store(url: str, *, answer_s: float | None, problem: str = "") -> CheckResult:
-    """`answer_s`: how long it took to answer; None if it did not, for the reason given."""
+    """`answer_s`: the time of the reply; None without one, for the given reason."""
     if answer_s is None:
         step = "start one with `equipoise store`, or check the address and that its port is open from here"
         return CheckResult("store", CheckStatus.FAILURE, f"{url} does not answer: {problem}", step)
@@ -191,7 +191,7 @@ def check_bookies(region: str, bookies: Mapping[str, bool]) -> CheckResult:
 def check_durability(
     region: str, *, writable: int, needed: int, lost: Sequence[str], full: Sequence[str]
 ) -> CheckResult:
-    """Whether the bookies of a region keep what its specs promise. `needed`: the largest ensemble of a spec."""
+    """Whether the bookies of a region meet the durability of its specs. `needed`: the largest ensemble of a spec."""
     name = "durability"
     if writable < needed:
         step = "start more: `equipoise bookie --dir DIR --store URL`; until then durable topics are rejected"
@@ -210,7 +210,7 @@ def check_durability(
 
 
 def check_limits(region: str, limited: Sequence[str], unable: Sequence[str]) -> CheckResult:
-    """`limited`: the patterns with a rate limit. `unable`: live hubs of a release that keeps none."""
+    """`limited`: the patterns with a rate limit. `unable`: live hubs of a release without rate limits."""
     topics = f"region {region}: {len(limited)} {'pattern has' if len(limited) == 1 else 'patterns have'} a rate limit"
     if not unable:
         return CheckResult("rate limits", CheckStatus.OK, f"{topics}, and every live hub enforces it")
@@ -223,7 +223,7 @@ def check_limits(region: str, limited: Sequence[str], unable: Sequence[str]) -> 
 
 
 def check_clock(offset_s: float, uncertainty_s: float) -> CheckResult:
-    """Against the store's. What the round trip leaves uncertain does not count."""
+    """Compared with the store's clock. The uncertainty of the round trip does not count."""
     least_s = max(0.0, abs(offset_s) - uncertainty_s)
     direction = "behind" if offset_s > 0 else "ahead of"
     fact = f"{abs(offset_s):.3f} s {direction} the store's, give or take {uncertainty_s:.3f} s"

@@ -36,15 +36,15 @@ __all__ = ["PORTS", "CheckOptions", "ClockReading", "examine", "read_clock"]
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    # The store's time less ours; positive if it is ahead.
+    # The store's time minus the local time; positive if the store is ahead.
     offset_s: float
-    # The truth lies no further from it than this: half the round trip.
+    # The maximum error: half the round trip.
     uncertainty_s: float
 
 
 def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
-    """Make a node that goes with its session, and look at its time. Blocks; raises StoreUnavailableError."""
-    # Here, so that the doctor also runs where the client of ZooKeeper is missing.
+    """Create an ephemeral node, and read its time. Blocks; raises StoreUnavailableError."""
+    # Imported here, so that the doctor also runs without the client of ZooKeeper.
     from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
     from kazoo.exceptions import KazooException  # type: ignore[import-untyped]  # kazoo has no types
     from kazoo.handlers.threading import (  # type: ignore[import-untyped]  # kazoo has no types
@@ -67,26 +67,26 @@ def read_clock(address: ZooKeeperAddress, timeout_s: float) -> ClockReading:
     return ClockReading(stat.ctime / 1_000 - (before_s + after_s) / 2, (after_s - before_s) / 2)
 
 
-# What listens where by default.
+# Default ports.
 PORTS = {6399: "a hub", 6398: "the dashboard", 2181: "ZooKeeper"}
 _PATIENCE_S = 5.0
-# Share of a bookie's disk that is to be free.
+# The share of a bookie's disk that should be free.
 _ROOM_WANTED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """What the machine is to be examined for."""
+    """The subjects of the checks."""
 
-    # Port and what it is for.
+    # Port and its purpose.
     ports: dict[int, str] = field(default_factory=lambda: dict(PORTS))
     directory: Path = Path()
-    # Empty: none is to be asked.
+    # Empty: no store is checked.
     store_url: str = ""
 
 
 async def examine(wanted: CheckOptions) -> AsyncIterator[CheckResult]:
-    """One finding after the other, as they are made."""
+    """Findings, one after the other."""
     yield checks.check_python((sys.version_info.major, sys.version_info.minor))
     java = locate_java()
     yield checks.check_java(java, None if java is None else await asyncio.to_thread(java_version, java))
@@ -134,7 +134,7 @@ def hard_limit() -> int | None:
 
 
 def available_bytes(path: Path = Path("/proc/meminfo")) -> int | None:
-    """As the kernel estimates it; None where there is no such file."""
+    """The kernel's estimate; None if there is no such file."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
@@ -144,7 +144,7 @@ def available_bytes(path: Path = Path("/proc/meminfo")) -> int | None:
 
 
 def look_at(directory: Path) -> CheckResult:
-    """The directory, or the nearest one above that is there."""
+    """The directory, or its nearest existing parent."""
     there = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     is_writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     return checks.check_directory(
@@ -239,7 +239,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def ask_clock(url: str) -> CheckResult | None:
-    """None where the store has no clock of its own."""
+    """None if the store has no clock of its own."""
     address = parse_zookeeper(url)
     if address is None:
         return None

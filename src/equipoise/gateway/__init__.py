@@ -1,6 +1,6 @@
 """The gateway: a small process that measures its coordinate and gives it to mobile clients nearby.
 
-ePulsar's coordinate proxy. Read `session` (what it answers; pure), `hubs` (whom it measures), `server` (the shell).
+ePulsar's coordinate proxy. Read `session` (its replies; pure), `hubs` (the hubs it probes), `server` (the shell).
 """
 
 from equipoise.gateway.server import Gateway

@@ -1,9 +1,9 @@
-"""The server of a gateway: answers clients and probes hubs. Runs on uvloop, asyncio and the simulated loop.
+"""The server of a gateway: serves clients and probes hubs. Runs on uvloop, asyncio and the simulated loop.
 
-`GatewaySession` answers one client, bytes in, bytes out: EQ.WHERE, PING, HELLO, CLIENT and QUIT. Always true: what is
-kept of a client is at most one unfinished request, of some kilobytes. One lasting connection leads to each hub and is
-made again when it is lost: a hub that refuses, falls silent or is not there is tried again after a growing pause; the
-others go on being measured.
+`GatewaySession` serves one client, bytes in, bytes out: EQ.WHERE, PING, HELLO, CLIENT and QUIT. Always true: a client
+holds at most one unfinished request in memory, of some kilobytes. The gateway keeps one connection to each hub and
+reconnects after a loss; it retries a hub that refuses, is silent or unreachable after a growing delay, and continues to
+probe the others.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from equipoise.resp.replies import error as error_reply
 
 __all__ = ["Gateway", "GatewayHubs", "GatewaySession"]
 
-# EQ.WHERE with both arguments is the longest that makes sense, HELLO with a login what stock clients begin with.
+# EQ.WHERE with both arguments is the longest useful request; stock clients begin with HELLO and a login.
 _LIMITS = RequestLimits(args_max=16, payload_bytes_max=512, header_bytes_max=64, inline_bytes_max=512)
-# As many words of that length.
+# The number of words of that length.
 _INPUT_BYTES_MAX = 16 * 1024
 _KNOWN = "a gateway has EQ.WHERE, PING, HELLO and QUIT only; publish and subscribe at a hub"
 
 
 class GatewaySession:
-    """Owned by one connection. `is_over`: nothing more is answered, the connection is to be closed."""
+    """Owned by one connection. `is_over`: no more replies; the connection is to be closed."""
 
     __slots__ = ("_proto", "_reader", "_where", "is_over")
 
     def __init__(self, where: Callable[[], Coordinate | None]) -> None:
-        """`where` says where the gateway is, if it knows."""
+        """`where` returns the gateway's coordinate, if known."""
         self._where = where
         self._reader = RequestReader(_LIMITS)
         self._proto = 2
         self.is_over = False
 
     def receive(self, data: bytes) -> bytes:
-        """What to answer to the bytes that have come."""
+        """The replies to the received bytes."""
         reader, answers = self._reader, []
         while True:
             for words in _commands(reader.feed(data)):
@@ -82,7 +82,7 @@ class GatewaySession:
             case [b"HELLO", *rest]:
                 return self._hello(rest)
             case [b"CLIENT", *_]:
-                # Names of clients and libraries: they are ignored here, and stock clients want an answer.
+                # Names of clients and libraries: ignored here, but stock clients need a reply.
                 return OK
             case [b"QUIT", *_]:
                 self.is_over = True
@@ -109,13 +109,13 @@ def _commands(fed: Publishes | list[Command]) -> list[Command]:
 log = logging.getLogger("equipoise.gateway")
 
 _FIRST_S = 0.5
-# A hub that is back is measured again at most so late.
+# The longest delay until a restarted hub is probed again.
 _LONGEST_S = 30.0
 _LINK_NAME_BYTES = 16
 
 
 class GatewayHubs:
-    """Owned by one gateway: its surroundings, as finding its place needs them. `keep` runs until cancelled."""
+    """The finder's transport of one gateway. `keep` runs until cancelled."""
 
     def __init__(self, dialer: ClientDialer, hubs_max: int, rng: random.Random) -> None:
         self._dialer = dialer
@@ -124,7 +124,7 @@ class GatewayHubs:
         self._connections: dict[Endpoint, Connection] = {}
 
     def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
-        """Hubs hear where the gateway is: among themselves they cannot tell which of them is near to what."""
+        """Hubs receive the gateway's coordinate: they need it to know which of them are near."""
         return {
             str(hub): (connection, True)
             for hub, connection in self._connections.items()
@@ -138,7 +138,7 @@ class GatewayHubs:
         raise MisuseError("a gateway makes no visits and has no gateway")
 
     async def keep(self, changed: Callable[[], None]) -> None:
-        """Stay connected to all; `changed` is called whenever a connection has come about."""
+        """Stay connected to all hubs; `changed` is called after each new connection."""
         try:
             async with asyncio.TaskGroup() as group:
                 for hub in self._hubs:
@@ -167,7 +167,7 @@ class GatewayHubs:
                 log.info("lost the hub at %s: %s", hub, loss)
             await asyncio.sleep(backoff.next_s())
 
-    # What connections tell: nothing is subscribed to, and `lost` is waited for.
+    # Events of connections: there are no subscriptions, and `keep` waits for `lost`.
 
     def on_push(self, connection: Connection, push: list[object]) -> None: ...
 
@@ -176,16 +176,17 @@ class GatewayHubs:
     def on_lost(self, connection: Connection, error: EquipoiseError) -> None: ...
 
 
-# Between two probes while its place is sought: a gateway speaks for many clients, so it asks more often than one.
+# Interval of probes until the coordinate is found: a gateway serves many clients, so it probes more often than a
+# client.
 _PROBE_S = 0.25
-# Looked for idle clients so many times within the time they may be.
+# Checks for idle clients per idle time-out.
 _SWEEPS = 4
-# Output that a client has not taken: hundreds of answers.
+# Output that a client has not read: hundreds of replies.
 _UNREAD_BYTES_MAX = 64 * 1024
 
 
 class Gateway:
-    """One gateway. `start`, then `port` says where it listens and `coordinate` where it is; `stop` ends it."""
+    """One gateway. After `start`, `port` is its port and `coordinate` its coordinate; `stop` ends it."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class Gateway:
         tls: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`url` names the hubs, as for `connect`; `client`: how they are connected to. Raises AddressError."""
+        """`url` names the hubs, as for `connect`; `client`: the settings of connections. Raises AddressError."""
         self.settings = settings or GatewaySettings()
         self.port = 0
         self._rng = rng or random.SystemRandom()
@@ -208,16 +209,16 @@ class Gateway:
         self._server: asyncio.AbstractServer | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self.clients: set[_Client] = set()
-        # Clients turned away because there were too many.
+        # Clients rejected because of the limit.
         self.refused = 0
 
     @property
     def coordinate(self) -> Coordinate | None:
-        """None until it is known."""
+        """None until it is found."""
         return None if self._finding is None else self._finding.coordinate
 
     async def start(self) -> None:
-        """Listen, and begin to look for its place. Raises SettingsError if the port is taken."""
+        """Listen, and begin to estimate the coordinate. Raises SettingsError if the port is in use."""
         loop, settings = asyncio.get_running_loop(), self.settings
         try:
             self._server = await loop.create_server(lambda: _Client(self), settings.host, settings.port)
@@ -231,7 +232,7 @@ class Gateway:
             report_s=settings.report_interval_s,
             probe_s=_PROBE_S,
             visit_s=0.0,
-            # A gateway has no gateway.
+            # A gateway does not use another gateway.
             gateway_patience_s=0.0,
         )
         self._finding = CoordinateAgent(Finder(self._rng.random, finding), self._hubs)
@@ -239,7 +240,7 @@ class Gateway:
         self._sweep()
 
     async def stop(self) -> None:
-        """Stop listening, measuring and answering."""
+        """Stop listening, probing and replying."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         if self._server is not None:
@@ -253,11 +254,11 @@ class Gateway:
         await asyncio.gather(*ending, return_exceptions=True)
 
     def _sweep(self) -> None:
-        """Close connections that have asked nothing for a while."""
+        """Close connections without recent requests."""
         loop, idle_timeout_s = asyncio.get_running_loop(), self.settings.idle_timeout_s
         self._sweeping = loop.call_later(idle_timeout_s / _SWEEPS, self._sweep)
         before = loop.time() - idle_timeout_s
-        for client in [client for client in self.clients if client.heard_at < before]:
+        for client in [client for client in self.clients if client.received_at < before]:
             client.close()
 
 
@@ -269,7 +270,7 @@ class _Client(asyncio.Protocol):
         self._session = GatewaySession(lambda: gateway.coordinate)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self.heard_at = self._loop.time()
+        self.received_at = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A cast, not a check: uvloop's transports do not derive from asyncio's.
@@ -286,12 +287,12 @@ class _Client(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self.heard_at = self._loop.time()
+        self.received_at = self._loop.time()
         transport.write(self._session.receive(data))
         if self._session.is_over:
             transport.close()
         elif transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
-            # A client that asks and does not read.
+            # A client that sends requests and does not read.
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

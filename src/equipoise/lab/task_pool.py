@@ -1,11 +1,10 @@
 """Run many independent calls: in this process, in several, or as jobs of Spark.
 
-A task is a function and one argument, both picklable. Its result follows from the argument alone, so a pool never
-changes a result: it changes the order in which results arrive and how long they take. A task that a lost worker was
-running is run again by Spark.
+A task is a function and one argument, both picklable. Its result depends on the argument alone, so the kind of pool
+changes only the order and the duration of results. Spark reruns the tasks of a lost worker.
 
-Always true: each argument has one result; while a task runs, the current pool is serial and Spark is out of reach, in
-every pool alike, so that a task that makes tasks of its own gives the same result everywhere.
+Always true: each argument has one result; while a task runs, the current pool is serial and Spark is unavailable, in
+every kind of pool, so that a task that runs further tasks gives the same result everywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["ProcessPool", "SerialPool", "SparkPool", "TaskPool", "current_pool",
 
 T = TypeVar("T")
 R = TypeVar("R")
-# Jobs that Spark has at one time: one for each core of a cluster of so many, and a thread of the driver each.
+# Concurrent Spark jobs: one per core for clusters of up to this many cores, with a driver thread each.
 JOBS_IN_FLIGHT = 64
 
 
@@ -64,7 +63,7 @@ class ProcessPool:
 
 
 class SparkPool:
-    """On the executors of a Spark session, each task a job of its own: its result arrives when it is there."""
+    """On the executors of a Spark session. Each task is a job, so its result arrives as soon as it is done."""
 
     def __init__(self, driver: SparkDriver) -> None:
         self.driver = driver
@@ -101,7 +100,7 @@ def task_pool(*, master: str = "", jobs: int = 1) -> Iterator[TaskPool]:
         with _used(SerialPool() if jobs == 1 else ProcessPool(jobs)) as pool:
             yield pool
         return
-    # Here, so that only what runs on Spark loads it.
+    # Imported here, so that only runs on Spark load it.
     from equipoise.pipeline.settings import SessionSettings
     from equipoise.pipeline.spark.session import SparkDriver, address_towards
 
@@ -114,17 +113,17 @@ def task_pool(*, master: str = "", jobs: int = 1) -> Iterator[TaskPool]:
 
 
 def current_pool() -> TaskPool:
-    """The innermost pool that is open; a serial one inside a task or where there is none."""
+    """The innermost open pool; a serial pool inside a task or without an open pool."""
     return _current.get()
 
 
 def is_task() -> bool:
-    """Whether this is called by a task."""
+    """Whether a task is the caller."""
     return _is_task.get()
 
 
 def settle_collector() -> None:
-    """Spare the garbage collector all that is there already: it would traverse it again and again."""
+    """Exclude all present objects from garbage collection, which would traverse them again and again."""
     gc.collect()
     gc.freeze()
 
@@ -166,7 +165,7 @@ def _result(done: Future[tuple[int, R]]) -> tuple[int, R]:
 
 
 def _last_line(text: str) -> str:
-    """Of a Python traceback inside a Java one, the line that names the error."""
+    """The line that names the error in a Python traceback inside a Java one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if "Error" in line and not line.startswith("at ")]
     return named[-1] if named else (lines[0] if lines else "no reason given")

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class FailureReason(StrEnum):
-    """Why a ledger takes no more entries, or could not be recovered."""
+    """Why a ledger accepts no more entries, or could not be recovered."""
 
     # Another writer recovers, or has closed, the ledger. Roll to a new ledger.
     FENCED = "fenced"
@@ -30,36 +30,36 @@ class FailureReason(StrEnum):
     WRONG_KEY = "wrong key"
     # The owner closed the ledger.
     CLOSED = "closed"
-    # The node of the ledger is not as this writer left it.
+    # The node of the ledger differs from this writer's last version.
     METADATA = "metadata changed"
-    # Fewer bookies answer than are needed to tell what was acknowledged.
+    # Too few bookies reply to determine which entries were acknowledged.
     TOO_FEW = "too few bookies"
-    # The ledger's node is gone.
+    # The ledger's node was deleted.
     DELETED = "deleted"
 
 
 class Add(NamedTuple):
-    """Send an entry to a bookie; its answer comes back as `add_answered`."""
+    """Send an entry to a bookie; its reply is the event `add_answered`."""
 
     bookie: str
     entry: int
     # The stored entry.
     body: bytes
     is_recovery: bool = False
-    # Not before this long: the bookie is busy.
+    # Delay of the request: the bookie is busy.
     delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Ask a bookie for its last entry of the ledger, and fence the ledger there."""
+    """Read a bookie's last entry of the ledger, and fence the ledger there."""
 
     bookie: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRead:
-    """Ask a bookie for an entry by a recovery read, which fences too."""
+    """Read an entry by a recovery read, which fences, too."""
 
     bookie: str
     entry: int
@@ -80,7 +80,7 @@ class Acknowledge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerFailed:
-    """No further effect comes. Entries from `first` on may or may not be stored: recovery decides."""
+    """No further effects follow. Entries from `first` on may or may not be stored: recovery decides."""
 
     reason: FailureReason
     # The first entry without an acknowledgement.
@@ -89,7 +89,7 @@ class LedgerFailed:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The ledger is closed, by this recovery or by another: its last entry is known for good."""
+    """The ledger is closed, by this recovery or by another: its last entry is final."""
 
     metadata: LedgerMetadata
 

@@ -1,7 +1,7 @@
-"""One stored entry of a ledger, as BookKeeper lays it out: four numbers, a CRC32, the payload.
+"""One stored entry of a ledger, in BookKeeper's layout: four numbers, a CRC32, the payload.
 
-A bookie keeps these bytes as they are and checks nothing. A reader checks the digest, so damage on a bookie's disk or
-on the way is never taken for data.
+A bookie stores these bytes without checking them. A reader checks the digest, so it detects damage on a bookie's disk
+or on the network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "stored_bytes",
 ]
 
-# Entry number of "none yet": the last confirmed entry of an empty ledger.
+# Entry number for "none yet": the last confirmed entry of an empty ledger.
 NO_ENTRY = -1
 
 # Ledger, entry, last confirmed entry, payload bytes of the ledger up to and with this entry.
@@ -57,9 +57,9 @@ def stored_bytes(ledger: int, entry: int, confirmed: int, length: int, payload: 
 
 
 def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> LedgerEntry:
-    """Check and read a stored entry. `entry` is None where the last one was asked for.
+    """Check and decode a stored entry. `entry` is None if the last one was requested.
 
-    Raises DamagedError if the bytes are not the entry that was asked for.
+    Raises DamagedError if the bytes are not the requested entry.
     """
     where = f"entry {entry if entry is not None else 'last'} of ledger {ledger}"
     if len(data) < OVERHEAD_BYTES:
@@ -76,5 +76,5 @@ def decode_entry(data: bytes, *, ledger: int, entry: int | None = None) -> Ledge
 
 
 def ledger_key(password: bytes) -> bytes:
-    """The master key that a bookie remembers of a ledger; another key is refused."""
+    """The master key that a bookie stores for a ledger; it rejects another key."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()

@@ -1,8 +1,8 @@
 """Ledgers in memory, with the fencing of real ones, for the simulator and tests.
 
-One `MemoryLedgers` is what all bookies of a region hold together: hubs that share it share the ledgers. Nothing is
-durable beyond it. An entry is stored when it is appended and acknowledged when `schedule` runs the acknowledgement, so
-that crashes and recoveries fall between the two; what a recovery finds of the entries in between is up to `keep`.
+One `MemoryLedgers` is the content of all bookies of a region: hubs that share it share the ledgers. Nothing is durable
+beyond it. An entry is stored when it is appended and acknowledged when `schedule` runs the acknowledgement, so crashes
+and recoveries may fall between the two; `keep` decides which of the entries in between a recovery finds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["MemoryLedgers"]
 
 
 class _Stored:
-    """What the bookies have of one ledger."""
+    """The stored state of one ledger."""
 
     __slots__ = ("confirmed", "entries", "is_fenced", "metadata")
 
@@ -52,7 +52,7 @@ class MemoryLedgers:
         first_ledger: int = 1,
     ) -> None:
         self._schedule = schedule
-        # Of so many entries without an acknowledgement a recovery finds this many.
+        # Given the number of entries without an acknowledgement: how many of them a recovery finds.
         self._keep = keep
         self._next = first_ledger
         self._stored: dict[int, _Stored] = {}

@@ -1,8 +1,8 @@
-"""The node of a ledger in the store, in BookKeeper's own layout and format, so that its tools read our ledgers.
+"""The node of a ledger in the store, in BookKeeper's own layout and format, so that its tools can read our ledgers.
 
-Bookies of the Java kind drop every ledger whose node they cannot find or read: the format is followed to the byte.
+Bookies in Java drop every ledger whose node they cannot find or read: the format is exact to the byte.
 
-Always true of valid metadata: there is a segment; first entries rise; each segment has E members.
+Always true of valid metadata: there is a segment; first entries increase; each segment has E members.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LedgerMetadata:
     last: int = NO_ENTRY
     length: int = 0
     created_ms: int = 0
-    # Tells a node of our own making from another's, where the reply to the creation was lost.
+    # Identifies the creator of the node, if the reply to the creation was lost.
     token: int = 0
     custom: tuple[tuple[str, bytes], ...] = field(default=())
 
@@ -71,7 +71,7 @@ class LedgerMetadata:
         return next(segment.members for segment in reversed(self.segments) if segment.first <= entry)
 
     def with_members(self, first: int, members: tuple[str, ...]) -> LedgerMetadata:
-        """Other bookies from an entry on. A last segment that begins there is replaced."""
+        """Set other bookies from an entry on. Replaces a last segment that begins there."""
         kept = self.segments[:-1] if self.current.first >= first else self.segments
         return replace(self, segments=(*kept, Segment(first, members)))
 
@@ -106,7 +106,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, ledger: int) -> LedgerMetadata:
-    """Read a ledger's node. Raises DamagedError for what is no valid metadata; nothing is guessed."""
+    """Decode a ledger's node. Raises DamagedError for invalid metadata."""
     path = ledger_path(ledger)
     if not data.startswith(_MAGIC):
         raise DamagedError(path, "it does not begin as ledger metadata of version 3 does")
@@ -185,7 +185,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def ledger_path(ledger: int) -> str:
-    """Where the ledger's node is, below the root of ledgers: `00/0000/L0007`, or five parts for large ids."""
+    """The path of the ledger's node, below the root of ledgers: `00/0000/L0007`, or five parts for large ids."""
     if ledger < _SHORT_ID_MAX:
         digits, cuts = f"{ledger:010d}", [2, 6]
     else:

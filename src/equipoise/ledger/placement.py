@@ -1,8 +1,8 @@
-"""Choose bookies for a ledger: at the owner's site, on distinct racks, the roomiest first.
+"""Choose bookies for a ledger: at the owner's site, on distinct racks, those with most free space first.
 
-A placement that had to take a second bookie of a rack, or one of another site, says so.
-Chance, `draw` between 0 and 1, spreads ledgers over bookies that are alike. A bookie of Java's that names no site
-counts as being at every site.
+A placement with two bookies of one rack, or with one of another site, reports that as a compromise. Random numbers,
+`draw` between 0 and 1, spread ledgers over equal bookies. A bookie in Java without a site counts as being at every
+site.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from equipoise.ledger.registration import BookieFacts
 
 __all__ = ["EnsemblePlacement", "place_ensemble", "replacement_for"]
 
-# Bookies whose free shares lie in the same step count as equally roomy: chance spreads ledgers over them.
+# Bookies whose free shares lie in the same step count as equal: random numbers spread ledgers over them.
 _ROOM_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class EnsemblePlacement:
     members: tuple[str, ...]
-    # What could not be had, in words for the log.
+    # Compromises, as text for the log.
     compromises: tuple[str, ...] = ()
 
 
 def place_ensemble(
     bookies: Mapping[str, BookieFacts], count: int, *, site: str, draw: Callable[[], float]
 ) -> EnsemblePlacement | None:
-    """So many bookies that take entries; None if there are fewer."""
+    """This many writable bookies; None if there are fewer."""
     chosen: list[BookieFacts] = []
     while len(chosen) < count:
         found = _best(bookies, chosen, site=site, excluded=(), draw=draw)
@@ -41,7 +41,7 @@ def place_ensemble(
 def replacement_for(
     bookies: Mapping[str, BookieFacts], excluded: Collection[str], *, site: str, draw: Callable[[], float]
 ) -> str | None:
-    """One more bookie, none of those given, apart from their racks if possible; None if there is none."""
+    """One more bookie, outside the given ones and their racks if possible; None if there is none."""
     others = [bookies[name] for name in sorted(excluded) if name in bookies]
     found = _best(bookies, others, site=site, excluded=excluded, draw=draw)
     return None if found is None else found.name

@@ -1,6 +1,6 @@
 """The few parts of the protobuf wire format that BookKeeper's metadata needs: varints, bytes, nested messages.
 
-Written here because the messages are three, and the generated code would bring a dependency as large as the hub.
+Implemented here because there are only three messages, and generated code would need a dependency as large as the hub.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["MalformedError", "bytes_field", "fields", "varint", "varint_field"]
 
 _VARINT = 0
 _BYTES = 2
-# What a field of another wire type takes; such fields are passed over.
+# The sizes of fields of other wire types, which are skipped.
 _FIXED = {1: 8, 5: 4}
 _VARINT_BYTES_MAX = 10
 
@@ -21,7 +21,7 @@ class MalformedError(ValueError):
 
 
 def varint(number: int) -> bytes:
-    """Unsigned, seven bits a byte. A negative number takes ten bytes, as an int64 field has it."""
+    """Unsigned, seven bits per byte. A negative number takes ten bytes, as in an int64 field."""
     number &= (1 << 64) - 1
     out = bytearray()
     while number > 0x7F:
@@ -40,7 +40,7 @@ def bytes_field(field: int, data: bytes) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, signed as an int64 is, and where it ends."""
+    """A number, signed as an int64, and the index after it."""
     number = 0
     for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
         if at >= len(data):
@@ -55,7 +55,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field, value) in their order: a number for a varint, bytes for everything with a length."""
+    """(field, value) in order: a number for a varint, bytes for every type with a length."""
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)

@@ -10,7 +10,7 @@ from equipoise.errors import MisuseError
 
 __all__ = ["Quorum", "parse_quorum"]
 
-# More than any cluster of bookies that a hub is given; a bound for what an operator types.
+# More than any cluster of bookies of a hub; a bound for typed values.
 _ENSEMBLE_MAX = 64
 
 
@@ -21,7 +21,7 @@ class Quorum:
     ensemble: int
     write: int
     ack: int
-    # Every write set there is: they repeat after E entries.
+    # All write sets: they repeat after E entries.
     write_sets: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -39,18 +39,18 @@ class Quorum:
         return f"{self.ensemble}/{self.write}/{self.ack}"
 
     def write_set(self, entry: int) -> tuple[int, ...]:
-        """Indices in the ensemble of the bookies that keep the entry."""
+        """Indices in the ensemble of the bookies that store the entry."""
         return self.write_sets[entry % self.ensemble]
 
     def is_fenced_by(self, answered: Collection[int]) -> bool:
-        """Whether a writer can reach the ack quorum of no entry any more, once these members are fenced."""
+        """Whether a writer can no longer reach the ack quorum of any entry, once these members are fenced."""
         return all(
             sum(member not in answered for member in members) < self.ack for members in self.write_sets
         )
 
     @property
     def absent(self) -> int:
-        """Members that must say that they do not have an entry, for it cannot have been acknowledged then."""
+        """The number of members without an entry that proves that it was not acknowledged."""
         return self.write - self.ack + 1
 
 

@@ -1,12 +1,12 @@
 """Close a ledger after the loss of its writer, so that all readers agree on its end.
 
-Fence the bookies of the last segment, find the last entry that may have been acknowledged, write every entry up to it
-to a full quorum again, then close the node by compare-and-set. Two recoveries may run at once: the node decides.
+It fences the bookies of the last segment, finds the last entry that may have been acknowledged, writes every entry up
+to it to a full quorum again, then closes the node by compare-and-set. Two recoveries may run at once: the node decides.
 
 Pure: events in, effects out. Always true:
     nothing is written before enough members are fenced that no write set can reach an ack quorum any more;
-    an entry counts as absent only if so many members say so that it cannot have been acknowledged: silence, damage
-    and errors are never "absent";
+    an entry counts as absent only if enough members report that to exclude an acknowledgement: silence, damage
+    and errors never mean absent;
     a failed recovery changes nothing but the state of the node.
 """
 
@@ -37,23 +37,23 @@ _ABSENT = frozenset({Code.NO_ENTRY, Code.NO_LEDGER})
 
 
 class LedgerRecovery:
-    """One attempt. Begin with `start`; it is over with `Recovered` or `LedgerFailed`."""
+    """One attempt. Begin with `start`; it ends with `Recovered` or `LedgerFailed`."""
 
     def __init__(self, metadata: LedgerMetadata, replacement: Replacement) -> None:
-        # The node as it was read: reads go to the ensembles that the writer used.
+        # The node as read: reads go to the ensembles that the writer used.
         self.metadata = metadata
         self.is_over = False
         self._replacement = replacement
-        # The node as it will be closed: with members replaced that could not take entries again.
+        # The node as it will be closed: with replacements for members that failed to store entries again.
         self._draft = metadata
         self._proposed: LedgerMetadata | None = None
         self._is_fencing = False
-        # Indices of the last segment's members by what they said.
+        # Indices of the last segment's members, by their replies.
         self._fenced: set[int] = set()
         self._lost: set[str] = set()
         self._confirmed = metadata.current.first - 1
         self._length = 0
-        # The entry that is read or written again now; None before and after.
+        # The entry that is being read or written again; None before and after.
         self._entry: int | None = None
         self._absent: set[int] = set()
         self._silent: set[int] = set()
@@ -94,7 +94,7 @@ class LedgerRecovery:
         if found.state is LedgerState.CLOSED:
             return self._end(Recovered(found))
         if proposed.state is LedgerState.CLOSED:
-            # The segments that were read are not those that count now: begin again with what was found.
+            # The segments that were read are outdated: begin again with the present ones.
             return self._end(LedgerFailed(FailureReason.METADATA, self._confirmed + 1))
         # The writer changed its ensemble, or another recovery has begun.
         self.metadata = self._draft = found
@@ -169,7 +169,7 @@ class LedgerRecovery:
         return self._next()
 
     def bookie_lost(self, bookie: str) -> list[Effect]:
-        """No answer will come of this bookie: what it has is unknown."""
+        """The bookie will not reply: its entries are unknown."""
         if self.is_over or bookie in self._lost:
             return []
         self._lost.add(bookie)
@@ -198,11 +198,11 @@ class LedgerRecovery:
         return [Fence(member) for member in self.metadata.current.members]
 
     def _members_read(self) -> tuple[str, ...]:
-        """Where the writer put the entry that is read now."""
+        """The bookies to which the writer sent the present entry."""
         return () if self._entry is None else self.metadata.members_at(self._entry)
 
     def _next(self) -> list[Effect]:
-        """Read the entry behind the last one that is known."""
+        """Read the entry after the last known one."""
         entry = self._entry = self._confirmed + 1
         self._body = None
         self._absent, self._silent, self._acks = set(), set(), set()
@@ -220,7 +220,7 @@ class LedgerRecovery:
         return self._fail_if_undecidable()
 
     def _fail_if_undecidable(self) -> list[Effect]:
-        """Give up once the members left can neither bring a copy nor show that there is none."""
+        """Fail once the remaining members can neither provide a copy nor prove that there is none."""
         quorum = self.metadata.quorum
         waiting = quorum.write - len(self._absent) - len(self._silent)
         if waiting > 0 or len(self._absent) >= quorum.absent:
@@ -244,7 +244,7 @@ class LedgerRecovery:
         return [Add(members[index], self._entry, self._body, is_recovery=True) for index in indices]
 
     def _replace(self, bookie: str) -> list[Effect]:
-        """A member cannot take the entry: another takes its place in the node that will be closed."""
+        """A member cannot store the entry: another takes its place in the node that will be closed."""
         assert self._entry is not None, "an entry is being written"
         members = self._draft.current.members
         if bookie not in members:

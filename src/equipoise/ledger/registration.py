@@ -1,7 +1,7 @@
 """Registration nodes and cookies of a bookie in the store, in BookKeeper's format.
 
-Our bookies add properties that Java's pass over: site, rack, room, and the identity of their directory. A bookie that
-says none of them is one of Java's; its identity is that of its cookie.
+Our bookies add properties that Java's ignore: site, rack, free space, and the identity of their directory. A bookie
+without them is one in Java; its identity is that of its cookie.
 """
 
 from __future__ import annotations
@@ -35,29 +35,30 @@ class BookieFacts:
     host: str
     port: int
     site: str = ""
-    # Its failure domain inside the site; the host where none is given.
+    # Its failure domain inside the site; default: the host.
     rack: str = ""
     free_bytes: int = 0
     total_bytes: int = 0
-    # How long 99 of 100 of its last syncs took at most; 0: it has not synced yet.
+    # The 99th percentile of recent syncs; 0: no sync yet.
     sync_us_p99: int = 0
-    # Identity of what it has stored: the same after a restart, another for an emptied disk.
+    # Identity of its stored data: unchanged by a restart, another for an emptied disk.
     directory: str = ""
     is_read_only: bool = False
-    # Whether it speaks TLS and asks for a login.
+    # Whether it uses TLS and requires a login.
     is_secured: bool = False
-    # Whether it answers batch reads. Earlier releases close the connection.
+    # Whether it supports batch reads. Earlier releases close the connection.
     has_batches: bool = False
 
 
-# Where a bookie has a Unix socket beside its port: the same clients as by TCP reach it there, at less CPU.
+# A bookie may have a Unix socket beside its port: clients on its machine use that with less CPU.
 _LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 
 def local_socket(host: str, directory: str) -> str:
     """The name, in Linux's abstract namespace, of the Unix socket of a bookie that listens on this host; empty: none.
 
-    Anybody on the machine can read such names, and the identity of a directory goes into its checksums: so a digest.
+    Every user of the machine can list such names, and checksums contain the directory's identity: so the name is a
+    digest.
     """
     if host not in _LOOPBACK:
         return ""
@@ -97,7 +98,7 @@ def decode_facts(name: str, data: bytes, *, is_read_only: bool) -> BookieFacts:
         for number, value in fields(data):
             if number == 6 and isinstance(value, bytes):
                 endpoint = dict(fields(value))
-                # Java's bookies name the endpoint otherwise; the protocol counts.
+                # Java's bookies use another name for the endpoint; the protocol decides.
                 if _RPC in (endpoint.get(4), endpoint.get(1)):
                     host, port = _text(endpoint.get(3, b"")), str(endpoint.get(2, ""))
             elif number == 7 and isinstance(value, bytes):
@@ -127,16 +128,16 @@ def _text(value: int | bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cookie:
-    """That a bookie of this name is part of the cluster. It lies in the store for as long as the bookie counts."""
+    """A bookie of this name is part of the cluster. It is in the store while the bookie counts as one."""
 
     bookie: str
-    # What it stores to: the identity of the directory in the place of Java's path.
+    # Its data: the identity of the directory in the place of Java's path.
     directory: str
     instance: str
 
     @property
     def is_ours(self) -> bool:
-        """Java's bookies name the path of their journal."""
+        """Java's bookies set the path of their journal."""
         return not self.directory.startswith("/")
 
 

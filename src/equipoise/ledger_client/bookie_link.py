@@ -55,7 +55,7 @@ class BookieLink(asyncio.Protocol):
         self._out: list[bytes] = []
         self._loop = asyncio.get_running_loop()
         self._sends_at_once = is_uvloop(self._loop)
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     # --- requests
@@ -129,7 +129,7 @@ class BookieLink(asyncio.Protocol):
             self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
+        self._received_at = self._loop.time()
         stored = None if self._reader.buffered_bytes else stored_entry(data)
         if stored is not None:
             self._added(stored, Code.OK)
@@ -202,7 +202,7 @@ class BookieLink(asyncio.Protocol):
                 self._loop.call_soon(self._flush)
             self._out += pieces
         if self._timer is None:
-            self._heard_at = self._loop.time()
+            self._received_at = self._loop.time()
             self._timer = self._loop.call_later(self._timeout_s, self._check_silence)
 
     def _flush(self) -> None:
@@ -215,7 +215,7 @@ class BookieLink(asyncio.Protocol):
         self._timer = None
         if not self._adds and not self._reads and not self._batches:
             return
-        left_s = self._heard_at + self._timeout_s - self._loop.time()
+        left_s = self._received_at + self._timeout_s - self._loop.time()
         if left_s <= 0:
             self.abort()
         else:
@@ -223,5 +223,5 @@ class BookieLink(asyncio.Protocol):
 
 
 def _unknown(request: BatchRequest) -> BatchAnswer:
-    """The answer on behalf of a bookie that does not answer."""
+    """The answer in place of a bookie that does not answer."""
     return BatchAnswer(Code.UNKNOWN, request.ledger, request.first, request.ticket, [])

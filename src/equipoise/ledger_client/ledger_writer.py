@@ -45,7 +45,7 @@ class BookieLedger:
         self._version = version
         self._writer = LedgerWriter(metadata, replacement)
         self._completions: dict[int, Completion] = {}
-        # Members whose last answer was a failure, and what each member stores to, by name.
+        # Members whose last reply was a failure, and the identity of each member's data, by name.
         self._lost: set[str] = set()
         self._directories: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,7 +128,7 @@ class BookieLedger:
             self._spawn(self._connect_and_add(effect))
             return
         if not self._is_same(bookie):
-            # A stranger under the name of the member: what the member had is not there.
+            # Another bookie under the name of the member: it does not have the member's entries.
             self._loop.call_soon(self._bookie_lost, bookie)
             return
         link.add(self.ledger, entry, self._key, effect.body, partial(self._answered, bookie, entry))
@@ -160,7 +160,7 @@ class BookieLedger:
             self._carry_out(self._writer.bookie_lost(bookie))
 
     async def _set(self, metadata: LedgerMetadata) -> None:
-        """Write the node until it is known what became of it."""
+        """Write the node until the outcome is known."""
         while self.failed is None:
             try:
                 self._version = await self._ledgers.set(metadata, self._version)
@@ -188,7 +188,7 @@ class BookieLedger:
     # --- members
 
     def _remember_members(self) -> None:
-        """What each member stores to, from when it became one."""
+        """The identity of each member's data, from when it became a member."""
         for member in self._writer.members:
             facts = self._pool.known.get(member)
             if member not in self._directories and facts is not None:
@@ -199,7 +199,7 @@ class BookieLedger:
         return facts is not None and self._directories.setdefault(bookie, facts.directory) == facts.directory
 
     def _look_after(self) -> None:
-        """Try lost members again, and give up once nothing has moved for too long."""
+        """Try lost members again, and fail after a time without progress."""
         self._tick = None
         if self.failed is not None:
             return
@@ -233,7 +233,7 @@ class BookieLedger:
         self._over.set()
 
     async def abandon(self) -> None:
-        """Do nothing more: the process ends. What was in flight is for recovery to settle."""
+        """Stop: the process ends. Recovery settles the entries in flight."""
         self._end(FailureReason.CLOSED)
         if self._tick is not None:
             self._tick.cancel()

@@ -38,7 +38,7 @@ _PASSWORD_BYTES = 16
 class BookieLedgers:
     """Implements `Ledgers`. One per process. Call `start` before use and `close` at the end."""
 
-    # What an operator does where there are too few.
+    # The remedy for too few bookies.
     more_bookies = "start more with `equipoise bookie`"
 
     def __init__(
@@ -102,7 +102,7 @@ class BookieLedgers:
         return ledger
 
     def _shortage(self) -> str:
-        """Which bookies take no entries, and what can be done about it."""
+        """Which bookies accept no entries, and the remedy."""
         refusing = [
             f"{name} is read-only with {facts.free_bytes / 1e9:.1f} GB free"
             for name, facts in sorted(self.pool.known.items())

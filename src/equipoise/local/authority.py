@@ -1,10 +1,10 @@
 """A small certificate authority for the hubs of one machine, for `equipoise up --tls`.
 
-    DIR/tls/ca.pem   the authority, for clients to trust; ca.key signs and is read by its owner alone
+    DIR/tls/ca.pem   the authority, for clients; ca.key signs and is readable by its owner only
     DIR/tls/hub.pem  the certificate of all hubs of this machine, with hub.key
 
-Always true: what is there and holds for another month is kept, so that clients that trust the authority go on doing so;
-the hubs' certificate is made anew when it does not, or when another authority has signed it.
+Always true: certificates that are valid for another month are kept, so that clients keep trusting the authority; the
+hubs' certificate is replaced when it is not, or when another authority has signed it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["HubCertificate", "hub_certificate"]
 
 _AUTHORITY_DAYS = 3_650
 _HUB_DAYS = 365
-# What ends sooner is made anew: a system that runs for a month does not outlive its certificate.
+# A certificate that expires sooner is replaced: a system that runs for a month does not outlive its certificate.
 _LEFT_DAYS_MIN = 30
-# Clocks of other machines may be behind.
+# Clocks of other machines may be slow.
 _BEFORE = datetime.timedelta(days=1)
 
 
@@ -42,7 +42,7 @@ class HubCertificate(NamedTuple):
 
 
 def hub_certificate(folder: Path, names: tuple[str, ...], now: datetime.datetime) -> HubCertificate:
-    """The certificate for hubs that clients reach by these names or addresses; made where it is missing.
+    """The certificate for hubs with these names or addresses; created if it is missing.
 
     Raises SettingsError if the files cannot be read or written.
     """
@@ -85,7 +85,7 @@ def _sign(
     issuer: x509.Certificate | None = None,
     names: tuple[str, ...] = (),
 ) -> x509.Certificate:
-    """Without an issuer, an authority that has signed itself."""
+    """Without an issuer: a self-signed authority."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     signer = issuer_key or key
     made = (
@@ -134,7 +134,7 @@ def _general(name: str) -> x509.GeneralName:
 def _is_good(
     files: HubCertificate, ca: x509.Certificate, names: tuple[str, ...], now: datetime.datetime
 ) -> bool:
-    """Whether the certificate that is there is this authority's, for these names, and holds for another while."""
+    """Whether the existing certificate is this authority's, for these names, and valid for long enough."""
     if not files.certificate.exists() or not files.key.exists():
         return False
     known = x509.load_pem_x509_certificate(files.certificate.read_bytes())

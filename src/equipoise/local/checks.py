@@ -1,7 +1,7 @@
 """Health checks of the parts of a local cluster.
 
-A hub answers PING, a controller its health page, a bookie accepts connections, and the pipeline finishes batches. Each
-is asked over what its users use, so that whatever keeps it from answering us keeps it from answering them.
+A hub replies to PING, a controller serves its health page, a bookie accepts connections, and the pipeline finishes
+batches. Each check uses the interface of clients, so that it fails when they would fail.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ __all__ = [
     "pipeline_works",
 ]
 
-# A batch takes a second, and tens of them on a machine that has far too much to do.
+# A batch takes a second, and tens of seconds on an overloaded machine.
 BATCH_S_MAX = 60.0
-# From its start on. A pipeline that has finished none by then is not let in, or has nothing to read: no restart helps.
+# From its start on. A pipeline without a finished batch by then was rejected, or has no input: a restart does not help.
 FIRST_BATCH_S_MAX = 150.0
 _ANSWER_BYTES_MAX = 4096
 
 
 def hub_answers(host: str, port: int) -> Check:
     async def check(lived_s: float) -> bool:
-        # A refusal is an answer as well: who we are is not the question.
+        # A refusal is a reply, too: the login is not checked here.
         return (await _said(host, port, b"PING\r\n"))[:1] in (b"+", b"-")
 
     return check
 
 
 def accepts(host: str, port: int) -> Check:
-    """Whether connections are accepted: a bookie has no question that needs no ledger."""
+    """Whether connections are accepted: every request to a bookie needs a ledger."""
 
     async def check(lived_s: float) -> bool:
         try:
@@ -54,7 +54,7 @@ def accepts(host: str, port: int) -> Check:
 
 
 def controller_answers(host: str, port: int, *, tls_ca: Path | None = None) -> Check:
-    """`tls_ca`: the authority of its certificate, where its pages are served over HTTPS."""
+    """`tls_ca`: the authority of its certificate, if its pages are served over HTTPS."""
     context = None if tls_ca is None else ssl.create_default_context(cafile=tls_ca)
     request = f"GET /healthz HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
 
@@ -65,7 +65,7 @@ def controller_answers(host: str, port: int, *, tls_ca: Path | None = None) -> C
 
 
 def pipeline_works(checkpoint: Path, *, is_fed: Callable[[], bool]) -> Check:
-    """By what Spark writes down of each batch that is done. `is_fed`: whether there is a hub to read from."""
+    """By Spark's record of each finished batch. `is_fed`: whether there is a hub to read from."""
 
     async def check(lived_s: float) -> bool | None:
         if not is_fed():
@@ -82,13 +82,13 @@ def pipeline_works(checkpoint: Path, *, is_fed: Callable[[], bool]) -> Check:
 
 
 async def _said(host: str, port: int, request: bytes, context: ssl.SSLContext | None = None) -> bytes:
-    """The first line of the answer. Raises OSError."""
+    """The first line of the reply. Raises OSError."""
     reader, writer = await asyncio.open_connection(host, port, limit=_ANSWER_BYTES_MAX, ssl=context)
     try:
         writer.write(request)
         return await reader.readline()
     except ValueError:
-        # A line longer than any that we know.
+        # The line is longer than any valid one.
         return b""
     finally:
         writer.close()

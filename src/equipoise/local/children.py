@@ -30,7 +30,7 @@ __all__ = [
 # The pages have a port of their own, beside the controller's for views.
 DASHBOARD = "dashboard"
 DASHBOARD_PORT = 6398
-# Who hubs and the pipeline are at the hubs once there are users.
+# The user of hubs and the pipeline for logins at hubs, once there are users.
 HUBS_USER = "hubs"
 
 _HUB_READY = re.compile(r"^equipoise hub \S+ ready on \S+:(?P<port>\d+)", re.MULTILINE)
@@ -38,25 +38,24 @@ _BOOKIE_READY = re.compile(r"^equipoise bookie \S+ ready on", re.MULTILINE)
 _CONTROLLER_READY = re.compile(r"^equipoise controller \S+ ready on (?P<intake>\S+)", re.MULTILINE)
 _PIPELINE_READY = re.compile(r"^equipoise pipeline ready", re.MULTILINE)
 
-# Both take a second or two. On a machine that has far too much to do they take a minute, and starting them again and
-# again before that is what it can do without.
+# Both take a second or two. On an overloaded machine they take a minute, and restarts before that would only add load.
 _READY_S_MAX = 120.0
-# Spark takes a quarter of a minute, and many of them there.
+# Spark takes a quarter of a minute, and many times that on an overloaded machine.
 _SPARK_READY_S_MAX = 240.0
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """What every part has to know."""
+    """The common parameters of all parts."""
 
     store_url: str
     region: str = "default"
-    # The file with the password of the hubs at each other; None: they have none, or settings of their own say so.
+    # The file with the password for logins among hubs; None: no login, or one in their own settings.
     hubs_password: Path | None = None
 
 
 def _program(*words: str) -> list[str]:
-    # The interpreter's own: the command may not be on PATH.
+    # The interpreter's own command: it may not be on PATH.
     return [sys.executable, "-m", "equipoise.cli.main", *words]
 
 
@@ -104,7 +103,7 @@ def hub(
     ]
     place = ["--site", site] if site else []
     login = _login(addresses, "--cluster-user", "--cluster-password-file")
-    # A system on one machine is looked at rather than loaded: the dashboard shows measured latency of all topics.
+    # A system on one machine is for trials: the dashboard shows measured latency of all topics.
     measured = ["--tcp-rtt-for", "all"]
     tls = [] if certificate is None else _tls(certificate, layout.port(tls_port_name(name)))
     words = ["hub", "--name", name, *where, *place, *login, *measured, *tls, *extra]
@@ -112,7 +111,7 @@ def hub(
 
 
 def tls_port_name(hub: str) -> str:
-    """What the port of a hub for TLS is called in the layout."""
+    """The name of a hub's TLS port in the layout."""
     return f"{hub}-tls"
 
 
@@ -178,7 +177,7 @@ def pipeline(
 
 
 def _login(addresses: Addresses, user_option: str, file_option: str) -> list[str]:
-    """Given from the start on: so that users can be added while everything runs."""
+    """Set from the start on, so that users can be added while the system runs."""
     if addresses.hubs_password is None:
         return []
     return [user_option, HUBS_USER, file_option, str(addresses.hubs_password)]

@@ -1,14 +1,14 @@
 """Directories and ports of a local cluster, stable between runs.
 
     DIR/store/      ZooKeeper's state
-    DIR/bookies/    what each bookie has stored, with `--bookies`
+    DIR/bookies/    the data of each bookie, with `--bookies`
     DIR/logs/       one file for each process
     DIR/pipeline/   checkpoints and the lake
-    DIR/token       what an operator shows the dashboard, made at the first start
+    DIR/token       the token of operators for the dashboard, generated at the first start
     DIR/tls/        the authority and certificates of `--tls` (`authority`)
-    DIR/hubs.password  what hubs and the pipeline log in with once there are users, made likewise
+    DIR/hubs.password  the password of hubs and the pipeline once there are users, generated likewise
     DIR/ports.json  the ports in use, kept so that clients find their hubs again
-    DIR/lock        held by the one supervisor that uses the directory
+    DIR/lock        locked by the supervisor that uses the directory
 
 Always true: a directory is used by one supervisor at a time.
 """
@@ -36,7 +36,7 @@ class Layout:
         self.root = root.resolve()
         self._lock: int | None = None
         self._ports: dict[str, int] = {}
-        # Ports that were to be had and belong to another process, by process.
+        # Available ports that belong to another process, by process.
         self.taken: dict[str, int] = {}
 
     @property
@@ -58,15 +58,15 @@ class Layout:
         return self.root / "logs" / f"{name}.log"
 
     def token(self) -> Path:
-        """The file with the token; made if it is not there."""
+        """The file with the token; created if necessary."""
         return self._secret("token")
 
     def hubs_password(self) -> Path:
-        """The file with the password of the hubs at each other; made if it is not there."""
+        """The file with the password for logins among hubs; created if necessary."""
         return self._secret("hubs.password")
 
     def lock(self) -> None:
-        """Make the directory ours. Raises SettingsError if it cannot be had."""
+        """Lock the directory. Raises SettingsError if that fails."""
         try:
             (self.root / "logs").mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -86,14 +86,14 @@ class Layout:
             self._lock = None
 
     def port(self, name: str, preferred: int = 0) -> int:
-        """The port of a process: the one it had, else the preferred, else a free one; what is taken is passed over."""
+        """The port of a process: its former one, else the preferred, else a free one; ports in use are skipped."""
         taken = set(self._ports.values()) - {self._ports.get(name)}
         for candidate in (self._ports.get(name, 0), preferred):
             if not candidate or candidate in taken:
                 continue
             if is_port_free(HOST, candidate):
                 break
-            # Of several the first: the one it had.
+            # The first available one: the former port comes first.
             self.taken.setdefault(name, candidate)
         else:
             candidate = free_port(HOST, taken)
@@ -103,7 +103,7 @@ class Layout:
         return candidate
 
     def known_port(self, name: str) -> int:
-        """The port that was chosen for a process. Raises KeyError before that."""
+        """The assigned port of a process. Raises KeyError before the assignment."""
         return self._ports[name]
 
     def _secret(self, name: str) -> Path:
@@ -114,7 +114,7 @@ class Layout:
         return path
 
     def _read_ports(self) -> dict[str, int]:
-        """What cannot be read is chosen anew: nothing is lost but the ports."""
+        """If the file is unreadable, ports are assigned anew: nothing else is lost."""
         try:
             found = json.loads((self.root / "ports.json").read_text())
         except (OSError, ValueError):

@@ -1,7 +1,8 @@
 """Supervise the store of a local cluster: its state is on disk, and hubs continue without it.
 
-Always true: as long as `run` runs, a store that has ended, hangs or does not start is started again, after pauses that
-grow until it has run well for a while.
+Always true: while `run` runs, a store that has ended, hangs or does not start is restarted, after pauses that grow
+until
+it has run without a failure for a while.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class StoreServer(Protocol):
 
 
 class StoreKeeper:
-    """Of one server that was started once. Owned by the task that runs it."""
+    """Supervises one server, which was started before. Owned by the task that runs it."""
 
     def __init__(
         self,
@@ -50,9 +51,9 @@ class StoreKeeper:
         self._health = health or HealthSettings()
 
     async def run(self) -> None:
-        """Until cancelled; the server is then stopped by the process that started it."""
+        """Runs until it is cancelled; the process that started the server then stops it."""
         loop = asyncio.get_running_loop()
-        # It has been started with all the others, whose message says so.
+        # Its first start is reported together with those of the other parts.
         started_at, reason = loop.time(), await self._life()
         while True:
             pause_s = self._backoff.pause_s(loop.time() - started_at)
@@ -63,14 +64,14 @@ class StoreKeeper:
             try:
                 await self._server.start()
             except Exception as problem:
-                # Whatever it is, a full disk or a port that is taken: it may be over with the next try.
+                # Any cause, such as a full disk or a port in use, may be gone at the next attempt.
                 reason = f"does not start: {problem}"
                 continue
             self._on_change(PhaseChange(self._name, Phase.READY))
             reason = await self._life()
 
     async def _life(self) -> str:
-        """Wait for the end of a server that runs, or until it hangs and is stopped; how it was."""
+        """Wait for the end of a running server, or until it hangs and is stopped; return which."""
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         ending = asyncio.create_task(self._server.wait())

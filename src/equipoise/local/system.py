@@ -1,11 +1,11 @@
 """Run and supervise a local cluster: store and first hub, then the other parts.
 
-The store and the first hub start side by side and have the machine to themselves; everything else begins once that hub
-can be used. So no message waits for Spark. A hub serves no client before it has read from the store who
-may use it, which is why it does not do without.
+The store and the first hub start concurrently and have the machine to themselves; all other parts start once that hub
+is ready. So no message waits for Spark. A hub serves no client before it has read the users from the store, so it
+waits for the store.
 
-The hubs that a controller asks for, through the store, are started and stopped here: so they outlive the controller,
-and end with this process at the latest.
+This process starts and stops the hubs that a controller requests in the store: so they outlive the controller, and end
+with this process at the latest.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["LocalSystem", "SystemSettings"]
 
 log = logging.getLogger("equipoise.local")
 
-# Redis's port belongs to Redis; the next hubs follow where they are free.
+# Redis's port belongs to Redis; the next hubs follow where ports are free.
 PORT = 6399
 STORE = "store"
 _HUB = "hub-"
 _BOOKIE = "bookie-"
-# Of the five seconds in which everything ends: hubs and the rest have three.
+# Of the five seconds for a complete stop: hubs and other parts have three.
 STORE_STOP_S = 1.0
 GOODBYE_S = 0.5
 
@@ -55,30 +55,30 @@ class SystemSettings:
     """What is run."""
 
     hubs: int = 2
-    # Hubs that the controller may ask for in all; 0: it asks for none.
+    # Maximum number of hubs that the controller may request; 0: none.
     hubs_max: int = 0
-    # Bookies, which keep the logs of topics; 0: topics have none.
+    # Bookies, which store the logs of topics; 0: no logs.
     bookies: int = 0
-    # Named sites that hubs and bookies are spread over in turn.
+    # Sites, over which hubs and bookies are distributed in turn.
     sites: tuple[str, ...] = ()
     region: str = "default"
-    # A store that is there already; empty: one of our own.
+    # An existing store; empty: start one.
     store_url: str = ""
-    # Whether hubs are given a login at each other; False if their settings file has one.
+    # Whether hubs get a login for each other; False if their settings file has one.
     has_login: bool = True
-    # Whether hubs serve TLS as well, and use it among themselves, and the dashboard HTTPS, with certificates of an
-    # authority made here.
+    # Whether hubs also serve TLS, and use it among themselves, and the dashboard HTTPS, with certificates of an
+    # authority generated here.
     has_tls: bool = False
     has_pipeline: bool = True
     has_controller: bool = True
-    # Further words for each command, by its name: hub, controller, pipeline; for one hub, by the hub's own.
+    # Further arguments of each command, by its name: hub, controller, pipeline; for one hub, by the hub's own name.
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # How processes are asked whether they are well.
+    # The health checks of processes.
     health: HealthSettings = field(default_factory=HealthSettings)
 
 
 class LocalSystem:
-    """One machine's worth. Use as an async context manager; it is up when the first hub is."""
+    """The system on one machine. Use as an async context manager; it is up when the first hub is."""
 
     def __init__(
         self,
@@ -91,30 +91,30 @@ class LocalSystem:
         self.settings = settings
         self.supervisor = Supervisor(on_change=self._see)
         self.store_url = settings.store_url
-        # Where the pages are once the controller is up; known from the start on, empty without a controller.
+        # The address of the pages once the controller is up; known from the start on, empty without a controller.
         self.dashboard_url = ""
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._certificate: HubCertificate | None = None
         self._store: Store | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        # The hubs that were asked for, as far as they are running.
+        # The requested hubs that are running.
         self._asked: dict[str, WantedServer] = {}
         self._on_change = on_change
-        # Whether all parts have been begun, and whether all have run at once.
+        # Whether all parts were started, and whether all have run at the same time.
         self._has_begun = False
         self._was_ready = False
         self._refusal: asyncio.Future[SettingsError] | None = None
 
     @property
     def addresses(self) -> Addresses:
-        # In a store of others there may be users already, and who hubs are there is not ours to say.
+        # An existing store may have users already, and hubs of others.
         is_own = self.settings.has_login and not self.settings.store_url
         password = self.layout.hubs_password() if is_own else None
         return Addresses(self.store_url, self.settings.region, password)
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything that was asked for runs."""
+        """Whether all requested parts run."""
         phases = self.supervisor.phases
         return self._has_begun and all(phase is Phase.READY for phase in phases.values())
 
@@ -129,12 +129,12 @@ class LocalSystem:
         return f"equipoise://{HOST}:{self.layout.known_port(_name(number))}"
 
     async def start(self) -> None:
-        """Returns when the first hub can be used. Raises SettingsError, StoreUnavailableError."""
+        """Returns when the first hub is ready. Raises SettingsError, StoreUnavailableError."""
         self._refusal = asyncio.get_running_loop().create_future()
         self.layout.lock()
         try:
             if self.settings.has_tls:
-                # Here, so that only a system with TLS loads what makes certificates.
+                # Imported here, so that only a system with TLS loads the code for certificates.
                 from equipoise.local.authority import hub_certificate
 
                 now = datetime.now(UTC)
@@ -157,9 +157,9 @@ class LocalSystem:
             raise
 
     async def _start_first(self) -> None:
-        """The store, if it is to be ours, and a hub; one that fails ends the other's start."""
+        """Start the store, unless it exists, and a hub; a failure of one ends the other's start."""
         if not self.store_url:
-            # Before anything is started: without them there is nothing to clean up, and one line to read.
+            # Before any start: without Java there is nothing to clean up, and one line of output.
             await asyncio.to_thread(find_java)
             find_jars()
             self._zookeeper = self._make_store()
@@ -178,22 +178,22 @@ class LocalSystem:
             self._tasks.append(asyncio.create_task(keeper.run()))
 
     async def refused(self) -> SettingsError:
-        """Wait until one of the parts says that it cannot run with the settings it was given; what it says.
+        """Wait until a part reports that it cannot run with its settings; return its message.
 
-        Only as long as not everything has run yet: later a failure is logged, retried, and ends no other process.
+        Only until all parts have run: a later failure is logged and retried, and ends no other process.
         """
         assert self._refusal is not None, "started before"
         return await asyncio.shield(self._refusal)
 
     async def stop(self) -> None:
-        """End everything, the store last. May be called twice."""
+        """Stop all parts, the store last. May be called twice."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.supervisor.stop()
         if self._store is not None:
-            # A store that does not answer is not waited for: our session ends with it, or by time.
+            # No wait for a store that does not respond: the session ends with it, or by time-out.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
                     await self._store.close()
@@ -229,7 +229,7 @@ class LocalSystem:
         self._on_change(change)
 
     def _refuse(self, refusal: SettingsError) -> None:
-        assert self._refusal is not None, "made before anything is started"
+        assert self._refusal is not None, "set before the first start"
         if not self._refusal.done():
             self._refusal.set_result(refusal)
 

@@ -33,9 +33,9 @@ __all__ = [
     "xtrim",
 ]
 
-# How many entries `~` removes at most without LIMIT, so that one command does not take long.
+# The number of entries that `~` removes at most without LIMIT, so that one command does not take long.
 _TRIMMED_MAX = 10_000
-# The bounds of XCFGSET, and of what a producer may call itself and its entries.
+# The bounds of XCFGSET, and of the names of producers and tokens.
 _DURATION_S_MAX = 86_400
 _TOKENS_MAX = 10_000
 _TOKEN_BYTES_MAX = 1_024
@@ -47,7 +47,7 @@ _TWO_STRATEGIES = "ERR syntax error, MAXLEN and MINID options at the same time a
 
 @dataclass(slots=True)
 class _Trim:
-    """MAXLEN or MINID and what goes with it. No strategy: neither `maxlen` nor `minid`."""
+    """MAXLEN or MINID and its options. No strategy: neither `maxlen` nor `minid`."""
 
     maxlen: int | None = None
     minid: EntryId | None = None
@@ -66,9 +66,9 @@ class _Addition:
     trim: _Trim
     makes_log: bool = True
     producer: bytes = b""
-    # None: made of the fields (IDMPAUTO).
+    # None: computed from the fields (IDMPAUTO).
     token: bytes | None = b""
-    # The producer, run and number that SEQUENCE gives the entry.
+    # The producer, run and number of the entry, from SEQUENCE.
     sequence: ProducerAdvanced | None = None
 
 
@@ -114,7 +114,7 @@ def xadd(log: TopicLog, call: LogCall) -> bytes:
 
 
 def add_entry(log: TopicLog, body: bytes, now_ms: int) -> EntryId:
-    """Add an entry whose fields are spelled already, under the next id. Raises LogCommandError if there is none."""
+    """Add an entry with encoded fields, under the next id. Raises LogCommandError if there is no next id."""
     at = next_id(log, now_ms, None)
     log.change(EntryAdded(*at, body))
     return at
@@ -134,8 +134,8 @@ def add_run(log: TopicLog, bodies: list[bytes], now_ms: int) -> bytes:
 
 
 def add_plain(log: TopicLog, bodies: list[bytes], now_ms: int) -> list[bytes] | None:
-    """Add several entries under ids of one millisecond; return the replies, or None, with nothing added, if there are
-    no such ids."""
+    """Add several entries under ids of one millisecond; return the replies, or None, without a change, if there are no
+    such ids."""
     try:
         ms, seq = next_id(log, now_ms, None)
     except LogCommandError:
@@ -146,7 +146,7 @@ def add_plain(log: TopicLog, bodies: list[bytes], now_ms: int) -> list[bytes] | 
 
 
 def next_id(log: TopicLog, now_ms: int, wanted: tuple[int, int | None] | None) -> EntryId:
-    """The id of the next entry: the one wanted, or made of the time if none is."""
+    """The id of the next entry: the given one, or one from the time."""
     last = log.last
     if wanted is None:
         if now_ms > last[0]:
@@ -164,7 +164,7 @@ def next_id(log: TopicLog, now_ms: int, wanted: tuple[int, int | None] | None) -
 
 
 def _known(log: TopicLog, producer: bytes, token: bytes, now_ms: int) -> EntryId | None:
-    """The id of the entry that the producer gave this token, if that is not too long ago."""
+    """The id of the producer's entry with this token, if it is recent enough."""
     tokens = log.producers.get(producer)
     at = None if tokens is None else tokens.get(token)
     if at is None or now_ms - at[0] > log.token_duration_s * 1_000:
@@ -173,7 +173,7 @@ def _known(log: TopicLog, producer: bytes, token: bytes, now_ms: int) -> EntryId
 
 
 def _parse_addition(words: list[bytes]) -> tuple[_Addition, int, bool]:
-    """The options, where the id stands, and whether it is `*`."""
+    """The options, the index of the id, and whether the id is `*`."""
     options = _Addition(_Trim())
     i = 2
     while i < len(words):
@@ -238,7 +238,7 @@ def xtrim(log: TopicLog, call: LogCall) -> bytes:
 
 
 def _parse_trim_option(trim: _Trim, words: list[bytes], i: int) -> int:
-    """Read MAXLEN, MINID or LIMIT at `i`; where the next option stands."""
+    """Parse MAXLEN, MINID or LIMIT at `i`; return the index of the next option."""
     option = words[i].lower()
     if option == b"limit":
         trim.limit = integer_of(words[i + 1])
@@ -270,7 +270,7 @@ def _finish_trim(trim: _Trim) -> None:
 
 
 def _trim(log: TopicLog, trim: _Trim) -> int:
-    """Remove entries from the front; how many."""
+    """Remove entries from the front; return how many."""
     entries = log.entries
     before = entries.count
     if trim.is_approximate:
@@ -347,9 +347,9 @@ def _parse_setid(words: list[bytes], last: EntryId) -> tuple[int | None, EntryId
 
 
 def xcfgset(log: TopicLog, call: LogCall) -> bytes:
-    """How long, and how many of, a producer's tokens are remembered. A change forgets those that are.
+    """Retention time and maximum number of a producer's tokens. A change drops the present tokens.
 
-    MKSTREAM, which is not of Redis, makes the log if there is none.
+    MKSTREAM, which Redis does not have, creates the log if it does not exist.
     """
     words, makes_log = call.words, call.words[-1].lower() == b"mkstream"
     if makes_log:

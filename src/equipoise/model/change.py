@@ -67,7 +67,7 @@ class Reason(StrEnum):
     # Without a leading controller: the home is dead and another hub has room; a busy hub gives a topic away.
     STAND_IN = "stand-in"
     GIVEN_AWAY = "given-away"
-    # Entries that say what the ring says, or that were not used for long.
+    # Entries that equal the ring's placement, or that are long unused.
     AS_RING = "as-ring"
     IDLE = "idle"
     # A reason of a newer controller, unknown to this program. It does not invalidate the plan.

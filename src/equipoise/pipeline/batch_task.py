@@ -1,15 +1,15 @@
 """Work of executors: `task_results` turns pieces into results, `batch_result` sums them.
 
-A task works on all pieces of its hubs in one pass, in Arrow: each more pass would move the records between the JVM and
-Python once more. The steps of the pass are functions of their own:
+A task processes all pieces of its hubs in one pass, in Arrow: each additional pass would move the records between the
+JVM and Python again. The steps of the pass are separate functions:
 
     unpacked   pieces → judged records         source/unpack.py
     sampled    judged records → samples        samples.py
     written    judged records → files          lake/writer.py
     _summed    samples → sums of hubs          hub_state.py, hub_sums.py
 
-Spark expects as many rows as it gave: the first row of a task has the result, the others are null. (`mapInArrow` does
-not, but needs pandas.)
+Spark expects as many output rows as input rows: the first row of a task has the result, the others are null.
+(`mapInArrow` has no such rule, but needs pandas.)
 
 Always true: all records of a hub in a batch are in one task, since the source has one partition per hub.
 """
@@ -41,7 +41,7 @@ __all__ = ["BatchResult", "SumTask", "TaskWork", "batch_result", "task_results"]
 
 _COUNT = pa.struct([("hub", pa.string()), ("reason", pa.string()), ("records", pa.int64())])
 _FILE = pa.struct([("name", pa.string()), ("records", pa.int64())])
-# Tables are packed as Arrow streams, that of topics first, then that of hubs; an empty list: none was asked for.
+# Tables are packed as Arrow streams, that of topics first, then that of hubs; an empty list: none was requested.
 _RESULT = pa.struct(
     [
         ("samples", pa.list_(pa.binary())),
@@ -58,18 +58,18 @@ class SumTask(NamedTuple):
     """How tasks keep and sum the windows of their hubs."""
 
     state: HubState
-    # The start of the view's window so far: samples from before it are late.
+    # The start of the view's window so far: earlier samples are late.
     since_us: int
-    # Which topics of each hub keep their names in the sums; None: all.
+    # The topics of each hub that keep their names in the sums; None: all.
     bound: ViewBound | None = None
 
 
 class TaskWork(NamedTuple):
-    """What tasks do with the pieces of a batch; the same for all of them."""
+    """The instructions for the tasks of a batch; the same for all of them."""
 
     now_us: int
     plausible: Plausible
-    # Where records are written; None: nowhere.
+    # The directory for records; None: they are not stored.
     lake: Path | None = None
     # Executors sum; None: they do not.
     sums: SumTask | None = None
@@ -78,7 +78,7 @@ class TaskWork(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What all tasks of a batch returned, on the driver."""
+    """The results of all tasks of a batch, on the driver."""
 
     samples: Sampled
     sums: list[HubSums]
@@ -104,7 +104,7 @@ def task_results(pieces: DataFrame, work: TaskWork) -> DataFrame:
 
 
 def batch_result(rows: pa.Table) -> BatchResult:
-    """Of the collected `task_results`."""
+    """From the collected `task_results`."""
     topics, hubs = [TOPIC_SAMPLES.empty_table()], [HUB_SAMPLES.empty_table()]
     rejected: Counter[tuple[str, str]] = Counter()
     sums: list[HubSums] = []

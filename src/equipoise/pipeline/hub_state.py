@@ -1,11 +1,10 @@
-"""The window of each hub beside its task: one file per hub and batch, in a folder that executors share.
+"""The window of each hub, stored for its tasks: one file per hub and batch, in a folder that executors share.
 
-A task reads a hub's new records, adds them here, and sums what the window holds of that hub. Which executor does so
-changes from batch to batch; the files, mapped into memory, are all that it needs to have in common with the last one.
+A task reads a hub's new records, adds them here, and sums the window of that hub. The executor of a hub changes from
+batch to batch; the files, mapped into memory, are the only shared state.
 
-Always true: a batch that is run again writes the same files again; a file is there whole or not at all; files from
-before a hub's window are deleted by the task that has the hub. A file that cannot be read costs its records: sums are
-over what is covered.
+Always true: a repeated batch writes the same files again; a file is complete or does not exist; the task that has a hub
+deletes the files from before its window. An unreadable file loses its records: sums are over the remaining ones.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ __all__ = ["HubState"]
 
 log = logging.getLogger("equipoise.pipeline")
 
-# Under which a file of topics' samples has those of the hub itself, and when its last record was made.
+# In a file of topics' samples: the keys of the hub's own samples, and of the time of its last record.
 _HUBS, _UNTIL = b"hubs", b"until_us"
 
 
 class HubState(NamedTuple):
-    """One batch's look at the state of the query. Sent to tasks."""
+    """The state for one batch. Sent to tasks."""
 
     folder: Path
     batch: int
     over_us: int
 
     def updated(self, found: Sampled) -> Sampled:
-        """Keep the samples, and return all that the window holds of their hubs, in order of time."""
+        """Store the samples, and return all samples in the windows of their hubs, in order of time."""
         topics, hubs = [TOPIC_SAMPLES.empty_table()], [HUB_SAMPLES.empty_table()]
         names = [pc.unique(samples.column("hub")).to_pylist() for samples in (found.hubs, found.topics)]
         for hub in dict.fromkeys([*names[0], *names[1]]):
@@ -61,7 +60,7 @@ class HubState(NamedTuple):
         unfinished.rename(path)
 
     def _window(self, folder: Path) -> list[tuple[pa.Table, pa.Table]]:
-        """From the newest file back, until one lies before the hub's window; that and older ones are deleted."""
+        """From the newest file back, until one is before the hub's window; that and older ones are deleted."""
         found: list[tuple[pa.Table, pa.Table]] = []
         newest_us = 0
         paths = sorted(folder.glob("*.arrow"), reverse=True)

@@ -1,15 +1,15 @@
 """Sum the samples of a window into one row per hub and one per topic and hub, in Arrow and numpy. Pure.
 
-A hub's sums follow from its own records alone, whatever other hubs reported: so hubs can be summed anywhere, in any
-grouping, and `sliding_window` puts them together. The driver sums all hubs at once, executors those of their task.
+A hub's sums depend only on its own records: so hubs can be summed anywhere, in any grouping, and `sliding_window` joins
+them. The driver sums all hubs at once, executors those of their task.
 
 Always true of the sums of a hub, over its window (newest − over, newest], newest being its own last record:
-    its topics count up to that record, which is what closes each of its windows;
-    rates are over the time that its records in the window cover, so a hub that has just come, or was silent for some
-    seconds, is not taken for an idle one;
-    a trend counts seconds without a record as nothing sent, and is 0 of fewer than three points.
+    its topics count up to that record, which ends each of its windows;
+    rates are over the time that its records in the window cover, so a hub that has just joined, or was silent for some
+    seconds, does not count as idle;
+    a trend counts a second without a record as 0, and is 0 for fewer than three points.
 
-What is summed, and how, is `view.schema`'s to say.
+`view.schema` defines the sums.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _US = 1e6
 
 
 class HubSums(NamedTuple):
-    """What some hubs' records come to."""
+    """The sums of some hubs' records."""
 
-    # One row per topic and hub: `code` (a row of `hubs`), `topic`, the numbers of a topic, when its last record was
-    # made (`time_us`), and that record's `role` and `where`.
+    # One row per topic and hub: `code` (a row of `hubs`), `topic`, the numbers of a topic, the time of its last record
+    # (`time_us`), and that record's `role` and `where`.
     topics: pa.Table
-    # One row per hub: `hub`, its own numbers, when its last record was made, and the last `coordinate` reported.
+    # One row per hub: `hub`, its own numbers, the time of its last record, and the last `coordinate`.
     hubs: pa.Table
 
 
 class _Spans(NamedTuple):
-    """What each hub's records in its window cover; one row per hub, times in seconds from its newest record."""
+    """The times covered by each hub's records in its window; one row per hub, in seconds from its newest record."""
 
     covered_s: Floats
     newest_us: Indices
-    # Of the times of its records, for trends: their mean, and the sum of squares about it, 0 where there is no line.
+    # For trends: the mean of its records' times, and the sum of squares about it, 0 without a line.
     mean_s: Floats
     spread: Floats
 
@@ -62,7 +62,7 @@ class _Spans(NamedTuple):
 
 
 def hub_sums(topics: pa.Table, hubs: pa.Table, *, over_us: int) -> HubSums:
-    """Of samples, each hub's in the order of time; samples from before a hub's window are passed over."""
+    """From samples, each hub's in the order of time; samples from before a hub's window are skipped."""
     names = sorted(pc.unique(hubs.column("hub")).to_pylist())
     code = _codes(hubs, names)
     time_us = hubs.column("time_us").to_numpy()
@@ -79,7 +79,7 @@ def hub_sums(topics: pa.Table, hubs: pa.Table, *, over_us: int) -> HubSums:
 
 
 def joined_sums(parts: Sequence[HubSums]) -> HubSums:
-    """Sums of different hubs, together. At least one."""
+    """Join the sums of different hubs. At least one."""
     topics, first = [], 0
     for part in parts:
         code = pa.array(part.topics.column("code").to_numpy() + np.int32(first), pa.int32())
@@ -89,7 +89,7 @@ def joined_sums(parts: Sequence[HubSums]) -> HubSums:
 
 
 def _codes(samples: pa.Table, names: list[str]) -> Indices:
-    """Which hub each sample is of; −1 of a hub without a record of its own."""
+    """The hub of each sample; −1 for a hub without a record of its own."""
     code = pc.index_in(samples.column("hub"), pa.array(names, pa.string())).fill_null(-1)
     return np.asarray(code.to_numpy(), np.int64)
 
@@ -135,14 +135,14 @@ def _hubs(own: pa.Table, names: list[str], code: Indices, at_s: Floats, spans: _
     coordinate = own.column("coordinate")
     latest_row = np.full(count, -1)
     rows = np.flatnonzero(coordinate.is_valid().to_numpy())
-    # Of several values for one index the last one stays.
+    # Of several values for one index the last one is kept.
     latest_row[code[rows]] = rows
     made["coordinate"] = coordinate.take(pa.array(latest_row, mask=latest_row < 0))
     return pa.table(made)
 
 
 def _topics(samples: pa.Table, code: Indices, spans: _Spans, over_us: int) -> pa.Table:
-    # A hub without a record of its own has no window: what it reported of topics waits.
+    # A hub without a record of its own has no window: its topics' samples wait.
     ago_us = np.append(spans.newest_us, -1)[code] - samples.column("time_us").to_numpy()
     is_within = (ago_us >= 0) & (ago_us < over_us)
     row = np.flatnonzero(is_within)
@@ -191,7 +191,7 @@ _AGGREGATES = [
 
 
 def _grouped(samples: pa.Table, row: Indices, code: Indices, at_s: Floats) -> pa.Table:
-    """One row per topic and hub: sums and worst cases, and which row of `samples` was the last."""
+    """One row per topic and hub: sums and worst cases, and the row of `samples` that was the last."""
     wanted = samples.select(["topic", "window_us", *dict.fromkeys([*_PLAIN, *_PER_S])])
     if len(row) < len(samples):
         wanted = wanted.take(pa.array(row))
@@ -205,7 +205,7 @@ def _grouped(samples: pa.Table, row: Indices, code: Indices, at_s: Floats) -> pa
     return (
         made.append_column("row", pa.array(row))
         .append_column("code", pa.array(code, pa.int32()))
-        # In one thread rows keep their order, which `last` goes by; and it is faster.
+        # In one thread rows keep their order, which `last` needs; and it is faster.
         .group_by(["topic", "code"], use_threads=False)
         .aggregate(_AGGREGATES)
     )
@@ -223,5 +223,5 @@ def _largest(code: Indices, values: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def _in_unit(values: NDArray[Any], scale: float) -> NDArray[Any]:
-    # Dividing by a million is exact where multiplying by a millionth is not.
+    # Dividing by a million is exact; multiplying by a millionth is not.
     return values if scale == 1.0 else values / (1.0 / scale)

@@ -1,15 +1,15 @@
 """The pipeline's streaming query, from hubs to the view and the lake.
 
-    telemetry_pieces   what hubs recorded since the last batch        source/source.py
+    telemetry_pieces   records of hubs since the last batch        source/source.py
     task_results       validated, sampled, summed, written, by hub    batch_task.py, on executors
     batch_result       the results of all tasks                       batch_task.py, from here on the driver
     ViewMaker          the view of the last ten seconds               view_maker.py
     ViewSender, Lake   the view to the controller, files to the lake  sender.py, lake/
 
-Spark runs a batch each second, calls `_process` with its pieces, and notes in the checkpoint that it is done.
+Spark runs a batch each second, calls `_process` with its pieces, and records its completion in the checkpoint.
 
-Always true: the view of a batch is sent before the lake waits for its disk; a batch that is run again after a crash
-adds nothing to the lake that is there; when `stop` returns, no batch is half done.
+Always true: the view of a batch is sent before the lake waits for its disk; a batch that is repeated after a crash adds
+no record to the lake twice; when `stop` returns, no batch is unfinished.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ __all__ = ["Pipeline", "Status"]
 log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.2
-# A batch that was begun is finished within this, or given up: Spark runs it again.
+# A batch that has begun is finished within this, or abandoned: Spark runs it again.
 _STOP_TIMEOUT_S = 30.0
-# A process that has been killed is gone within a moment.
+# A killed process ends within a moment.
 _JVM_END_S = 5.0
 
 
 class Status(msgspec.Struct):
-    """What has come of it so far, for people and tests."""
+    """Progress of the pipeline, for status lines and tests."""
 
     batches: int = 0
     records: int = 0
-    # Records that did not count, by reason.
+    # Rejected records, by reason.
     rejected: Counter[str] = msgspec.field(default_factory=Counter)
-    # When the last view's window ended, and how long after that it was handed to the sender; in seconds.
+    # The end of the last view's window, and how long after that it was passed to the sender; in seconds.
     view_time_s: float = 0.0
     view_lag_s: float = 0.0
     view_topics: int = 0
-    # Where the last view was summed.
+    # Where the last view was summed: driver or executors.
     sums_at: SumsAt = SumsAt.DRIVER
     # How long each part of the last batch took, in seconds.
     took_s: dict[str, float] = msgspec.field(default_factory=dict)
@@ -88,7 +88,7 @@ class Pipeline:
         self._views = ViewMaker(settings)
         self._lake = Lake(settings.lake) if settings.lake_enabled else None
         self._query: Any = None
-        # What ended the query, if it was a batch.
+        # The problem that ended the query, if it was in a batch.
         self._problem: Exception | None = None
         self._name = ""
         self._tasks = driver.session.sparkContext.defaultParallelism
@@ -96,7 +96,7 @@ class Pipeline:
         self._keeper = threading.Thread(target=self._keep, name="equipoise-keeper", daemon=True)
 
     def start(self) -> None:
-        """Begin, or go on where the checkpoint says. Raises PipelineError."""
+        """Start, or resume from the checkpoint. Raises PipelineError."""
         try:
             self._query = (
                 telemetry_pieces(self._driver.session, self.settings.source)
@@ -117,7 +117,7 @@ class Pipeline:
         try:
             is_active = self._query.isActive
         except Exception as failure:
-            # It ends between the two questions as well; what asking raises then is Py4J's business.
+            # It may end between the two calls; the error of the call is Py4J's.
             raise self._without_jvm() from failure
         if not is_active:
             problem = self._problem or self._query.exception()
@@ -132,13 +132,13 @@ class Pipeline:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has come so far as to ask the hubs."""
+        """Whether it has begun to query the hubs."""
         return self._query is not None and (
             self.status.batches > 0 or bool(self._query.status["message"].startswith("Waiting"))
         )
 
     def stop(self) -> None:
-        """Finish the batch that is under way, and end the query. May be called twice, and after the JVM has died."""
+        """Finish the present batch, and end the query. May be called twice, and after the JVM has died."""
         self._stopping.set()
         if self._query is None or not self._driver.is_alive:
             return
@@ -150,21 +150,21 @@ class Pipeline:
             self._keeper.join(_STOP_TIMEOUT_S)
 
     def _process(self, pieces: DataFrame, batch: int) -> None:
-        """One batch, in a thread of Spark's. What it raises ends the query."""
+        """One batch, in a thread of Spark's. An exception ends the query."""
         try:
             self._work(pieces, batch)
         except Exception as problem:
-            # Spark would tell it wrapped in two pages of its own.
+            # Spark would wrap it in two pages of its own text.
             self._problem = problem
             raise
 
     def _work(self, pieces: DataFrame, batch: int) -> None:
         lake = self._lake
         if lake is not None and lake.is_finished(self._query_name(), batch):
-            # It crashed behind the lake: only the view has to see it again.
+            # The crash was after the lake's commit: only the view needs the batch again.
             lake = None
         began_at = time.monotonic()
-        # A task for each core: each costs some 10 ms whatever it does, and writes a file.
+        # A task for each core: each has a fixed cost of some 10 ms, and writes a file.
         results = task_results(pieces.coalesce(self._tasks), self._task_work(batch, lake)).toArrow()
         worked_at = time.monotonic()
         result = batch_result(results)
@@ -198,7 +198,7 @@ class Pipeline:
         return SumTask(HubState(folder, batch, views.over_us), views.since_us, views.bound(self._interest))
 
     def _show(self, result: BatchResult) -> None:
-        """Send the view with this batch, and count."""
+        """Send the view with this batch, and update the counters."""
         status, views = self.status, self._views
         view, late = views.add(result, self._directory.hubs(0.0), self._interest)
         status.records += result.records
@@ -214,20 +214,20 @@ class Pipeline:
 
     @property
     def _interest(self) -> Interest:
-        """What the controller wants by name."""
+        """The topics that the controller requests by name."""
         return Interest() if self._sender is None else self._sender.interest
 
     @property
     def newest_us(self) -> dict[str, int]:
-        """When each hub's newest record in the view was made."""
+        """The time of each hub's newest record in the view."""
         return self._views.newest_us
 
     def spark_progress(self) -> list[dict[str, int]]:
-        """Of the latest batches, what each step took in milliseconds, in Spark's own words."""
+        """Of the latest batches, the milliseconds of each step, with Spark's names."""
         return [dict(each["durationMs"]) for each in self._query.recentProgress]
 
     def _query_name(self) -> str:
-        """Of the query, the same after each restart from its checkpoint: batches are numbered within it."""
+        """The query's id, the same after each restart from its checkpoint: batches are numbered within it."""
         if not self._name:
             kept = json.loads((self.settings.checkpoint / "metadata").read_text())
             self._name = str(kept["id"]).replace("-", "")[:16]
@@ -240,12 +240,12 @@ class Pipeline:
             try:
                 kept = keep(self._driver.session, self._lake, settings)
             except Exception as problem:
-                # Nothing is lost by leaving it for the next round, and no problem of it may end the pipeline.
+                # The next round repeats it, and its problems must not end the pipeline.
                 log.warning("compaction of the lake failed: %s", _first_words(problem))
             else:
                 log.debug("lake: %s", kept)
 
 
 def _first_words(problem: object) -> str:
-    """Spark's errors go on for pages."""
+    """The first line: Spark's errors have pages."""
     return str(problem).strip().partition("\n")[0][:500]

@@ -1,15 +1,16 @@
 """Latency of a topic's messages from measurements at its hubs, without comparing clocks of two machines.
 
-Of each side a hub has quantiles over its clients, half of each client's round trip. A message's way adds up:
+For each side a hub has quantiles over its clients, of half of each client's round trip. A message's latency is the sum
+of:
 
     half the round trip between the publisher and its hub, and between that hub and the home;
     the time in the home's event loop, in which the message waits for its turn;
     half the round trip between the home and the subscriber's hub, and between that hub and the subscriber;
-    of a subscriber that lags, the time that messages waited in its backlog.
+    for a slow subscriber, the time that messages waited in its backlog.
 
-Always true: a quantile of a side over several hubs is rounded up to a quantile of one of them; the sides add up
-quantile by quantile, which is exact where one side is a single client, and for the largest. A hub that has clients and
-measured none of them makes the latency of the topic unknown (NaN), never shorter.
+Always true: a quantile of a side over several hubs is rounded up to a quantile of one of them; the sides are added
+quantile by quantile, which is exact if one side is a single client, and for the largest. A hub with clients and without
+measurements makes the latency of the topic unknown (NaN), never shorter.
 """
 
 from __future__ import annotations
@@ -27,36 +28,36 @@ __all__ = ["MeasuredRows", "measured_latency"]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# How much of its clients each quantile that a hub tells stands for.
+# The share of clients that each reported quantile of a hub stands for.
 _WEIGHTS = np.diff(MEASURED_QUANTILES, prepend=0.0)
-# What sums of weights differ by.
+# Rounding difference between sums of weights.
 _ROUNDING = 1e-9
 
 
 class MeasuredRows(NamedTuple):
-    """One row per topic and hub that carries it now."""
+    """One row per topic and hub that carries it at present."""
 
-    # Which topic it is about.
+    # The topic.
     topic: Indices
-    # Whether messages get their positions here: then there is no way to the home.
+    # Whether the hub numbers the messages: then there is no way to the home.
     is_numbering: NDArray[np.bool_]
-    # As `samples` has it.
+    # The rows of `samples`.
     where: Floats
-    # How many clients the hub has: a column for each of `SIDES`.
+    # The number of clients at the hub: a column for each of `SIDES`.
     clients: Floats
-    # How late the hub's event loop is: a column for each of `MEASURED_QUANTILES`.
+    # The lag of the hub's event loop: a column for each of `MEASURED_QUANTILES`.
     lag_s: Floats
-    # The longest wait in a backlog, and of how many subscribers.
+    # The longest wait in a backlog, and the number of such subscribers.
     queue_s: Floats
     queued: Floats
-    # The longest time that the topic's envelope held a message back.
+    # The longest delay of a message by the topic's envelope.
     throttle_s: Floats
 
 
 def measured_latency(rows: MeasuredRows, home: Indices, count: int) -> Floats:
     """One row for each of `count` topics, a column for each of `MEASURED_QUANTILES`.
 
-    `home`: the row of each topic's home, −1 if no hub says that it is.
+    `home`: the row of each topic's home, −1 if no hub reports to be it.
     """
     found = np.zeros((count, len(MEASURED_QUANTILES)))
     hop_s = np.where(rows.is_numbering, 0.0, rows.where[:, HOME_DELAY])
@@ -74,7 +75,7 @@ def measured_latency(rows: MeasuredRows, home: Indices, count: int) -> Floats:
 
 
 def _queueing_s(rows: MeasuredRows, measured: Floats) -> Floats:
-    """What waits in backlogs, at the quantiles that the subscribers concerned reach down to."""
+    """Waits in backlogs, at the quantiles that include the subscribers concerned."""
     clients = np.maximum(np.nan_to_num(measured), 1.0)
     share = np.minimum(rows.queued / clients, 1.0)
     is_reached = share[:, None] > 1.0 - np.array(MEASURED_QUANTILES)[None, :] + _ROUNDING
@@ -83,7 +84,7 @@ def _queueing_s(rows: MeasuredRows, measured: Floats) -> Floats:
 
 
 def _side(topic: Indices, delays_s: Floats, measured: Floats, clients: Floats, count: int) -> Floats:
-    """The quantiles of one side of each topic; NaN without clients, or if a hub that has some measured none."""
+    """The quantiles of one side of each topic; NaN without clients, or if a hub with clients measured none."""
     is_measured = np.nan_to_num(measured) > 0
     rows = np.flatnonzero(is_measured | (clients > 0))
     is_unknown = np.zeros(count, np.bool_)

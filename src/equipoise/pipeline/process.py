@@ -1,7 +1,7 @@
 """The process of `equipoise pipeline`.
 
-Always true: no other process changes the lake meanwhile; it ends in order on SIGINT and SIGTERM, and with an error that
-says what to do when Spark has ended by itself; nothing that it started stays behind.
+Always true: no other process changes the lake meanwhile; it stops gracefully on SIGINT and SIGTERM, and with an error
+that has the remedy if Spark has ended by itself; it leaves no child process.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.25
 _REPORT_S = 60.0
-# For a pipeline that was asked to stop: it finishes its batch first.
+# Patience with another pipeline that is stopping: it finishes its batch first.
 _LAKE_WAIT_S = 10.0
-# By then whatever was started together with it has settled.
+# By this time a system that was started together with it has settled.
 _TRAINING_AFTER_S = 120.0
 
 
 def run(settings: PipelineSettings, spark: SessionSettings, *, to: str, token: str) -> None:
-    """Until a signal comes. `to`: the controller's host:port; empty: the one that leads, by the store.
+    """Runs until a signal. `to`: the controller's host:port; empty: the leader by the store.
 
     Raises PipelineError, AddressError, and SettingsError if another process uses the lake.
     """
@@ -88,7 +88,7 @@ def _watch(
 
 
 def _train(spark: SessionSettings, stack: ExitStack) -> None:
-    """From the main thread: the process dies with the thread that starts it."""
+    """Call it from the main thread: the process dies with the thread that starts it."""
     process = start_training(spark.cache)
     if process is not None:
         stack.callback(process.kill)

@@ -1,17 +1,17 @@
 """The fields of a record that a view needs: numbers, the hub's role, locations. Pure.
 
-Which columns of telemetry those are follows from the view's schema: every source of a number of topics or hubs.
+The view's schema determines the columns of telemetry: every source of a number of topics or hubs.
 
-What a topic's record says of the locations of both sides becomes one row of numbers, NaN where the record says nothing:
+The locations of both sides in a topic's record become one row of numbers, NaN where the record has none:
 
-    publishers: their centroid, how many are in it, deviation and leg, in seconds; of how many the delay was measured,
-    and its quantiles; then subscribers, likewise; then the measured delay between the hub and the topic's home
+    publishers: their centroid, their number, deviation and leg, in seconds; the number with a measured delay, and its
+    quantiles; then subscribers, likewise; then the measured delay between the hub and the topic's home
 
-In samples such a row is one value of bytes, null in a record that has neither side: where no client reports, that is
-one column without values.
+In samples such a row is one value of bytes, null in a record without both sides: if no client reports its coordinate,
+that is one column without values.
 
-Always true of samples: they come in the order of the hub's records; a number that a record does not have is 0 in them,
-a place is null. Always true of judged records: a centroid comes with its count and deviation; a leg may be missing.
+Always true of samples: they are in the order of the hub's records; a missing number is 0, a missing location null.
+Always true of judged records: a centroid has its count and deviation; a leg may be missing.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ __all__ = [
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# What a hub is to a topic, as a number: its place here. The last is the home.
+# The role of a hub for a topic, as an index into this. The last is the home.
 ROLES = ("relay", "lane", "home")
 SIDES = ("publishers", "subscribers")
 # A coordinate: point, error, height, adjustment.
 PLACE_NUMBERS = CoordinateSettings().dimensions + 3
 _PLACE_BYTES = 8 * PLACE_NUMBERS
-# Where the other numbers of a side are.
+# The columns of a side's other numbers.
 LOCATED, DEVIATION, LEG = PLACE_NUMBERS, PLACE_NUMBERS + 1, PLACE_NUMBERS + 2
 MEASURED = PLACE_NUMBERS + 3
 _LEVELS = ("p50", "p90", "p99", "max")
@@ -79,11 +79,11 @@ _OF_A_SIDE = (
     *(f"delay_us_{level}" for level in _LEVELS),
 )
 WHERE_COLUMNS = [*(f"{side}_{what}" for side in SIDES for what in _OF_A_SIDE), "home_delay_us"]
-# As far as anything on earth is, twice over: as for a coordinate that another node tells.
+# Twice the longest distance on earth: as for a coordinate of another node.
 PLACE_REACH_S = 100.0
-# Two places at opposite ends of the reach, in each dimension, and their heights.
+# Two coordinates at opposite ends of the reach, in each dimension, and their heights.
 SIDE_REACH_US = 1_000_000_000
-# Clients of one hub: a thousand times what one has been seen with, so that no mean is of one hub's lies alone.
+# Clients of one hub: a thousand times the largest number observed, so that a false count cannot dominate a mean.
 LOCATED_MAX = 10_000_000
 _US = 1e6
 
@@ -100,7 +100,7 @@ def place_rows(column: pa.Array) -> Floats:
 
 
 def where_rows(records: Any) -> Floats:
-    """The rows of records about topics, from anything that has `WHERE_COLUMNS`."""
+    """The rows of records about topics, from any table with `WHERE_COLUMNS`."""
     count = len(records)
     rows = np.full((count, WHERE_NUMBERS), np.nan)
     for at, side in enumerate(SIDES):
@@ -119,7 +119,7 @@ def where_rows(records: Any) -> Floats:
 
 
 def packed(records: pa.RecordBatch) -> pa.Array:
-    """The rows as bytes; null where a record tells of neither side."""
+    """The rows as bytes; null for a record without both sides."""
     has_place = [records.column(f"{side}_at").is_valid() for side in SIDES]
     is_known = pc.or_(*has_place)
     if not is_known.true_count:
@@ -136,7 +136,7 @@ def packed(records: pa.RecordBatch) -> pa.Array:
 
 
 def unpacked_rows(column: pa.Array) -> Floats:
-    """What `packed` made, as rows."""
+    """The rows from the output of `packed`."""
     return _rows(column, WHERE_NUMBERS)
 
 
@@ -152,7 +152,7 @@ def _rows(column: pa.Array, width: int) -> Floats:
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """NaN where there is none."""
+    """NaN for a missing one."""
     return np.asarray(column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
 
 
@@ -163,7 +163,7 @@ _ROLES = pa.array(ROLES)
 
 
 def _sources(columns: Sequence[ViewColumn]) -> list[pa.Field]:
-    """Each source of a number once, in order; with the length of the record, which all sums go by."""
+    """Each source of a number once, in order; with the length of the record, which all sums need."""
     names = dict.fromkeys(["window_us", *(column.source for column in columns if column.source)])
     return [pa.field(name, pa.float64() if name in _FRACTIONS else pa.int64()) for name in names]
 
@@ -171,12 +171,12 @@ def _sources(columns: Sequence[ViewColumn]) -> list[pa.Field]:
 _TOPIC_NUMBERS = _sources(TOPIC_COLUMNS)
 _HUB_NUMBERS = _sources(HUB_COLUMNS)
 
-# Times are whole microseconds since 1970, as they are calculated with.
+# Times are whole microseconds since 1970, as in calculations.
 TOPIC_SAMPLES = pa.schema(
     [
         *(("hub", pa.string()), ("topic", pa.binary()), ("time_us", pa.int64())),
         *_TOPIC_NUMBERS,
-        # An index into ROLES; and the coordinates of its clients, as `packed` has them.
+        # An index into ROLES; and the coordinates of its clients, as packed rows.
         *(("role", pa.int8()), ("where", pa.binary())),
     ]
 )
@@ -186,7 +186,7 @@ HUB_SAMPLES = pa.schema(
 
 
 class Sampled(NamedTuple):
-    """Of some records: samples, and how many were rejected, by hub and reason."""
+    """From some records: samples, and the number of rejected ones, by hub and reason."""
 
     topics: pa.Table
     hubs: pa.Table
@@ -194,7 +194,7 @@ class Sampled(NamedTuple):
 
 
 def sampled(records: Iterable[pa.RecordBatch], rejected: Rejected) -> Sampled:
-    """Of judged records."""
+    """From judged records."""
     topics, hubs = [], []
     for batch in records:
         topics.append(topic_samples(batch))
@@ -205,18 +205,18 @@ def sampled(records: Iterable[pa.RecordBatch], rejected: Rejected) -> Sampled:
 
 
 def topic_samples(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Of judged records: those of topics that were not rejected."""
+    """From judged records: those of topics that were not rejected."""
     valid = _valid(records, RecordKind.TOPIC)
     columns = [valid.column("hub"), valid.column("topic"), valid.column("time").cast(pa.int64())]
     columns += [_column(valid, number) for number in _TOPIC_NUMBERS]
-    # An older hub's record may not say it; then it is the home of nothing.
+    # An older hub's record may lack it; then the hub is the home of no topic.
     role = pc.index_in(valid.column("role"), _ROLES).fill_null(0).cast(pa.int8())
     columns += [role, packed(valid)]
     return pa.RecordBatch.from_arrays(columns, schema=TOPIC_SAMPLES)
 
 
 def hub_samples(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Of judged records: those of hubs that were not rejected."""
+    """From judged records: those of hubs that were not rejected."""
     valid = _valid(records, RecordKind.HUB)
     columns = [valid.column("hub"), valid.column("time").cast(pa.int64())]
     columns += [_column(valid, number) for number in _HUB_NUMBERS]

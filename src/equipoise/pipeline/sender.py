@@ -1,7 +1,7 @@
-"""Send views to the controller from a separate thread, which the query never waits for.
+"""Send views to the controller from a separate thread, for which the query never waits.
 
-Always true: at most one view waits to be sent, the newest; one that could not be sent is not sent again, since the next
-comes within a second. Who leads is looked up for each view, so that a standby that takes over gets the next one.
+Always true: at most one view waits to be sent, the newest; a view that could not be sent is dropped, since the next one
+follows within a second. The leader is looked up for each view, so that a new leader gets the next one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ViewSender"]
 
 log = logging.getLogger("equipoise.pipeline")
 
-# For connecting, and for each word; a view of 100,000 topics takes a tenth of a second on a fast network.
+# For connecting, and for each read; a view of 100,000 topics takes a tenth of a second on a fast network.
 _TIMEOUT_S = 3.0
 # A line with ten thousand names.
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
@@ -29,12 +29,12 @@ _RECEIVE_BYTES = 65_536
 
 
 class ViewSender:
-    """Owned by the pipeline. `address` gives host:port of the controller that leads; empty if none is known."""
+    """Owned by the pipeline. `address` returns host:port of the leading controller; empty if unknown."""
 
     def __init__(self, address: Callable[[], str], token: str = "") -> None:
-        # Taken or refused by the controller; failed to reach it; passed over, as a newer one came or none leads.
+        # Accepted or rejected by the controller; failed to reach it; replaced by a newer one, or without a leader.
         self.counts: Counter[str] = Counter()
-        # What the controller wants by name, as of its last answer.
+        # The topics that the controller requests by name, from its last reply.
         self.interest = Interest()
         self._address = address
         self._token = token
@@ -48,7 +48,7 @@ class ViewSender:
         self._thread.start()
 
     def offer(self, view: WindowedView) -> None:
-        """Send this one next, in place of one that still waits."""
+        """Send this view next, in place of a waiting one."""
         with self._wake:
             if self._slot is not None:
                 self.counts["passed over"] += 1
@@ -122,7 +122,7 @@ class ViewSender:
             self._socket = None
 
     def _tell(self, problem: str) -> None:
-        """Once, until it is another one."""
+        """Log it once, until the text changes."""
         if problem != self._last_problem:
             log.warning("%s", problem)
         self._last_problem = problem

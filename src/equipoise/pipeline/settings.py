@@ -91,13 +91,13 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Plausible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a hub can do at most. Far above any real one: this is to find nonsense, not load."""
+    """Upper bounds of a hub. Far above any real one: they detect invalid records, not load."""
 
     messages_per_s_max: Annotated[
         float, Meta(gt=0, description="A hub delivers some 25 million a second at best, measured.")
     ] = 1e9
     bytes_per_s_max: Annotated[float, Meta(gt=0, description="Ten times the fastest network cards.")] = 1e12
-    # Of a hub's own figures.
+    # Of a hub's own measurements.
     cpu_ratio_max: Annotated[
         float, Meta(gt=0, description="A hub has one busy thread; 64 leaves room for any measurement error.")
     ] = 64.0
@@ -115,7 +115,7 @@ class Plausible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class KeepingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the lake is kept."""
+    """Files of the lake."""
 
     compaction_interval_s: Annotated[
         float,
@@ -152,7 +152,7 @@ class KeepingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One pipeline. Of one region there is one at a time: two would send the same views twice."""
+    """One pipeline. A region has one at a time: two would send the same views twice."""
 
     source: SourceSettings
     directory: Annotated[Path, Meta(description="Folder of checkpoint and lake.")]

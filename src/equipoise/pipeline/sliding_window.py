@@ -1,17 +1,17 @@
-"""The sliding window of the live view: the last ten seconds of each hub, and the view they make.
+"""The sliding window of the live view: the last ten seconds of each hub.
 
-Two ways to keep it. `SlidingWindow` keeps samples and sums them here, in one thread: what one machine does best.
-`JoinedWindow` keeps sums that executors made of the samples in their own state (`hub_state`), and joins them. From the
-sums of all hubs `view_tables` makes the three tables of a view: one row per topic and hub, so small work.
+There are two kinds. `SlidingWindow` keeps samples and sums them here, in one thread: the best choice on one machine.
+`JoinedWindow` keeps sums of samples that executors hold in their own state (`hub_state`), and joins them. From the
+sums of all hubs `view_tables` makes the three tables of a view: one row per topic and hub, so this is little work.
 
-Always true: the end of the window, the newest record of any hub, only goes on; samples from before its start are
-counted as late and not kept; a hub whose newest record lies before the start is not in the view. Both ways give the
-same view of the same records.
+Always true: the end of the window, the newest record of any hub, only increases; samples from before its start are
+counted as late and dropped; a hub whose newest record is before the start is not in the view. Both kinds give the same
+view of the same records.
 
 Always true of a view at `end`:
     a topic's rates are sums over hubs, worst cases their maximum, its largest second the sum of each hub's largest;
-    clients are counted where the topic's newest records are: a hub that it has left does not count twice;
-    coordinates are those that hubs and clients reported last; `topic_latency` says what follows from them;
+    clients are counted by the topic's newest records: a hub that it has left does not count twice;
+    coordinates are the last ones reported by hubs and clients; `topic_latency` computes latencies from them;
     a hub without a record for STALE_S, or without its `alive` node, is not alive.
 """
 
@@ -52,7 +52,7 @@ _US = 1e6
 
 
 class WindowedView(NamedTuple):
-    """A view on its way, with the time that its window ended, in seconds since 1970."""
+    """A view for the controller, and the end of its window, in seconds since 1970."""
 
     time_s: float
     window_s: float
@@ -60,7 +60,7 @@ class WindowedView(NamedTuple):
 
 
 def timely(found: Sampled, since_us: int) -> tuple[Sampled, Counter[str]]:
-    """The samples from after that moment, and how many were from before it, by hub."""
+    """The samples after that moment, and the number of earlier ones, by hub."""
     late = Counter[str]()
     kept = []
     for samples in (found.topics, found.hubs):
@@ -73,13 +73,13 @@ def timely(found: Sampled, since_us: int) -> tuple[Sampled, Counter[str]]:
 
 
 class _Window:
-    """What both ways share: where the window is."""
+    """The common part of both kinds: the position of the window."""
 
     def __init__(self, over_s: float = OVER_S) -> None:
         self.over_s = over_s
-        # When the newest record of any hub was made; 0 before the first.
+        # The time of the newest record of any hub; 0 before the first.
         self.end_us = 0
-        # What views name of each hub; None: everything.
+        # Which topics of each hub have names in views; None: all.
         self.bound: ViewBound | None = None
 
     @property
@@ -107,15 +107,14 @@ class SlidingWindow(_Window):
         self._hubs: pa.Table = HUB_SAMPLES.empty_table()
 
     def add(self, found: Sampled) -> Counter[str]:
-        """Take a batch; the number of samples from before the window as it was until now, by hub."""
+        """Add a batch; return the number of samples from before the previous window, by hub."""
         kept, late = timely(found, self.start_us)
         if len(kept.topics):
             self._topics.append((kept.topics, _newest(kept.topics)))
         self._hubs = pa.concat_tables([self._hubs, kept.hubs])
         newest = _newest(self._hubs)
         self.end_us = max(self.end_us, *newest.values(), 0)
-        # Where each hub's window begins. One that is silent may come back as long as its window and that of the view
-        # meet.
+        # The start of each hub's window. A silent hub may return while its window and that of the view overlap.
         begun = {hub: us - self.over_us for hub, us in newest.items() if us > self.start_us - self.over_us}
         starts = [begun.get(hub, self.end_us) for hub in self._hubs.column("hub").to_pylist()]
         self._hubs = self._hubs.filter(pc.greater(self._hubs.column("time_us"), pa.array(starts, pa.int64())))
@@ -147,7 +146,7 @@ class JoinedWindow(_Window):
         self._parts: list[HubSums] = []
 
     def add(self, parts: Sequence[HubSums]) -> None:
-        """Take what tasks summed up; of a hub that is there already, the new sums replace the old."""
+        """Add the sums of tasks; new sums of a hub replace its old ones."""
         parts = [part for part in parts if len(part.hubs)]
         newest = (pc.max(part.hubs.column("time_us")).as_py() for part in parts)
         self.end_us = max(self.end_us, *newest, 0)
@@ -159,7 +158,7 @@ class JoinedWindow(_Window):
         self._parts = [part for part in found if len(part.hubs)]
 
     def _without(self, part: HubSums, renewed: AbstractSet[str] = frozenset()) -> HubSums:
-        """The part without these hubs, and without those that have been silent for the whole window."""
+        """The part without these hubs, and without those that were silent for the whole window."""
         is_silent = part.hubs.column("time_us").to_numpy() <= self.start_us
         is_kept = ~is_silent & np.array([hub not in renewed for hub in part.hubs.column("hub").to_pylist()])
         if is_kept.all():
@@ -188,15 +187,15 @@ def _newest(samples: pa.Table) -> dict[str, int]:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# Two windows of a hub: records of a topic that are further apart are not of the same moment.
+# Two windows of a hub: records of a topic with a longer distance are not of the same moment.
 PRESENT_US = 2_000_000
-# A hub without a record for so long is not to be believed, whatever the store says.
+# A hub without a record for this long counts as dead, whatever the store says.
 STALE_S = 5.0
 _LAGS = ("loop_lag_s_p50", "loop_lag_s_p90", "loop_lag_s_p99", "loop_lag_s_max")
 
 
 def view_tables(sums: HubSums, *, end_us: int, entries: Mapping[str, HubEntry] | None) -> ViewTables:
-    """`entries`: what the store knows of hubs, if there is one."""
+    """`entries`: the hubs in the store, if there is one."""
     hub = sums.hubs.column("hub").combine_chunks().take(sums.topics.column("code").combine_chunks())
     carried = {
         "topic": sums.topics.column("topic"),
@@ -208,7 +207,7 @@ def view_tables(sums: HubSums, *, end_us: int, entries: Mapping[str, HubEntry] |
 
 
 def _limit_use(by_hub: pa.Table) -> pa.Array:
-    """What each hub did with its share of each topic's envelope; null where no message needed a token.
+    """Each hub's use of its share of each topic's envelope; null if no message needed a token.
 
     The order is that of LimitUse.
     """
@@ -255,7 +254,7 @@ def _topics(sums: HubSums) -> pa.Table:
 
 
 def _located(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count: int) -> dict[str, Any]:
-    """The columns that follow from coordinates, of the hubs that carry each topic now."""
+    """The columns computed from coordinates, for the hubs that carry each topic at present."""
     now = sums.topics.filter(pa.array(is_present))
     hub = now.column("code").to_numpy()
     found = gathered(
@@ -277,7 +276,7 @@ def _located(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count
 
 
 def _measured(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], count: int) -> dict[str, Any]:
-    """The columns of measured latency, of the hubs that carry each topic now."""
+    """The columns of measured latency, for the hubs that carry each topic at present."""
     now = sums.topics.filter(pa.array(is_present))
     hub, topic, role = now.column("code").to_numpy(), codes[is_present], now.column("role").to_numpy()
     home = home_rows(topic, role, now.column("time_us").to_numpy(), count)
@@ -300,7 +299,7 @@ def _measured(sums: HubSums, codes: Indices, is_present: NDArray[np.bool_], coun
 
 
 def _where(column: pa.ChunkedArray) -> Floats:
-    """Chunk by chunk: Arrow would copy all of them into one first."""
+    """Chunk by chunk: Arrow would first copy all of them into one."""
     rows = [unpacked_rows(chunk) for chunk in column.chunks]
     return np.concatenate(rows) if rows else np.zeros((0, WHERE_NUMBERS))
 
@@ -340,5 +339,5 @@ def _hubs(hubs: pa.Table, end_us: int, entries: Mapping[str, HubEntry] | None) -
 
 
 def _table(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """The columns that there are; the planner knows the defaults of the others."""
+    """The existing columns; the planner has defaults for the others."""
     return pa.table(dict(columns), schema=pa.schema([schema.field(name) for name in columns]))

@@ -1,8 +1,8 @@
 """Choose where the window is summed: in one driver thread or on executors. Pure.
 
-On one machine the driver wins as long as the records of a second take it a part of that second; above a measured rate
-executors do, since each sums the hubs of its own task. Changing over takes one window, in which both are fed, so that
-no view is of less than it was before.
+On one machine the driver is faster while the records of a second take it a part of that second; above a measured rate
+executors are, since each sums the hubs of its own task. A change takes one window, in which both get the records, so
+that no view covers less than the one before it.
 
 Always true: a rate has to be on the other side of the threshold for RATE_BATCHES batches in a row; the way back needs
 half of that rate.
@@ -14,14 +14,14 @@ from enum import StrEnum
 
 __all__ = ["SumsAt", "SumsChoice"]
 
-# Ten seconds: longer than any catching up after a pause of the pipeline takes to settle.
+# Ten seconds: longer than the burst of records after a pause of the pipeline.
 RATE_BATCHES = 10
-# The way back needs this part of the rate that the way there did.
+# The rate for the way back, relative to that for the way there.
 _BACK_RATIO = 0.5
 
 
 class SumsAt(StrEnum):
-    """The setting, and where sums are made at present."""
+    """The setting, and the present place of sums."""
 
     AUTO = "auto"
     DRIVER = "driver"
@@ -37,23 +37,23 @@ class SumsChoice:
         self._over_s = over_s
         # Whose sums the view is made of.
         self.at: SumsAt = SumsAt.DRIVER if wanted is SumsAt.AUTO else wanted
-        # Where they will be made once that has seen a whole window; None: no change is under way.
+        # The next place, once it has a whole window; None: no change is in progress.
         self._next: SumsAt | None = None
         self._fed_s = 0.0
         self._beyond = 0
 
     @property
     def has_samples(self) -> bool:
-        """Whether the driver is fed."""
+        """Whether the driver gets samples."""
         return SumsAt.DRIVER in (self.at, self._next)
 
     @property
     def has_state(self) -> bool:
-        """Whether executors are fed."""
+        """Whether executors sum."""
         return SumsAt.EXECUTORS in (self.at, self._next)
 
     def observe(self, records: int, over_s: float) -> None:
-        """After each batch: its records, and the time that they are of."""
+        """Call after each batch: its records, and the time that they cover."""
         if self._is_fixed or over_s <= 0:
             return
         if self._next is not None:

@@ -1,18 +1,17 @@
 """Locations of a topic's clients, from the reports of its hubs. Pure numpy.
 
-ePulsar 3.2, over hubs: each tells the centroid of the clients it has, how far the farthest is from it, and how long the
-way to the farthest is. Whatever the number of clients, that is one row per topic and hub.
+ePulsar 3.2, over hubs: each reports the centroid of its clients, the distance of the farthest client from it, and the
+longest leg. That is one row per topic and hub, for any number of clients.
 
-    centroid    the mean of the hubs' centroids, by how many clients each is of
-    deviation   the largest of a hub's deviation and how far its centroid is from that mean: W(t), both sides together
-    latency     E(t): the longest way from a publisher by way of its hub to the home, the home's own delay, and the
-                longest way from there by way of a subscriber's hub to it, waits in backlogs included; one way
+    centroid    the mean of the hubs' centroids, weighted by their clients
+    deviation   the largest sum of a hub's deviation and its centroid's distance from that mean: W(t), both sides
+    latency     E(t): the longest way from a publisher by its hub to the home, the home's own delay, and the longest
+                way from there by a subscriber's hub to the subscriber, including waits in backlogs; one way
 
-Always true: a deviation is never less than that of any client from the mean, by the triangle inequality; what one hub
-would have to tell and does not makes a latency unknown (NaN), never shorter. So does a hub that has clients on a side
-and knows of none where it is: an older one, or one that has not found its own place. A hub that knows it of some speaks
-for all of them: clients that have just come are known a few seconds later, and each of them would otherwise make the
-latency of a topic unknown for that while.
+Always true: a deviation is at least that of any client from the mean, by the triangle inequality; a missing report of a
+hub makes a latency unknown (NaN), never shorter. So does a hub with clients on a side without any coordinate: an older
+hub, or one without a coordinate of its own. A hub with some coordinates stands for all of its clients: new clients have
+none for a few seconds, and each of them would otherwise make the latency of a topic unknown for that time.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _RELAY, _HOME = 0, 2
 
 
 class TopicRows(NamedTuple):
-    """One row per topic and hub that carries it now."""
+    """One row per topic and hub that carries it at present."""
 
-    # Which topic it is about.
+    # The topic.
     topic: Indices
     # An index into `ROLES`.
     role: NDArray[np.int8]
     time_us: Indices
-    # As `samples` has it.
+    # The rows of `samples`.
     where: Floats
-    # How many clients the hub has, known or not: a column for each of `SIDES`.
+    # The number of clients at the hub, with or without coordinates: a column for each of `SIDES`.
     clients: Floats
-    # Where the hub is, NaN if it does not know, and how late it is on average.
+    # The hub's coordinate, NaN if unknown, and its mean lag.
     hub_at: Floats
     lag_s: Floats
     # The longest wait of a message in a subscriber's backlog.
@@ -54,7 +53,7 @@ class TopicRows(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """One row per topic; called as in a view."""
+    """One row per topic; columns as in a view."""
 
     publishers_at: Floats
     publishers_located: Floats
@@ -84,23 +83,23 @@ def gathered(reported: TopicRows, count: int) -> Gathered:
 
 
 def home_rows(topic: Indices, role: NDArray[np.int8], time_us: Indices, count: int) -> Indices:
-    """The row of each topic's home, −1 if no hub says that it is. Of two, the one that has said so last."""
+    """The row of each topic's home, −1 if no hub reports to be it. Of two, the latest report."""
     home = np.full(count, -1)
     rows = np.flatnonzero(role == _HOME)
     rows = rows[np.argsort(time_us[rows], kind="stable")]
-    # Of several values for one index the last one stays.
+    # Of several values for one index the last one is kept.
     home[topic[rows]] = rows
     return home
 
 
 def is_relaying(topic: Indices, role: NDArray[np.int8], home: Indices) -> Flags:
-    """Whether a row's hub passes on what another hub numbers."""
+    """Whether a row's hub relays messages that another hub numbers."""
     is_former = (role == _HOME) & (home[topic] != np.arange(len(topic)))
     return np.asarray((role == _RELAY) | is_former, np.bool_)
 
 
 def _hops_s(reported: TopicRows, home: Indices) -> Floats:
-    """One way between each row's hub and the home; nothing for a hub that numbers messages itself."""
+    """One way between each row's hub and the home; 0 for a hub that numbers messages itself."""
     hop_s = np.zeros(len(reported.topic))
     is_relay = is_relaying(reported.topic, reported.role, home)
     hop_s[is_relay] = np.nan
@@ -110,7 +109,7 @@ def _hops_s(reported: TopicRows, home: Indices) -> Floats:
 
 
 def _crowd(topic: Indices, side: Floats, count: int) -> tuple[Floats, Floats, Floats]:
-    """Of one side: centroids, how many clients they are of, deviations."""
+    """Of one side: centroids, their numbers of clients, deviations."""
     rows = np.flatnonzero(side[:, LOCATED] > 0)
     of, weights = topic[rows], side[rows, LOCATED]
     located = np.asarray(np.bincount(of, weights, minlength=count), np.float64)
@@ -124,9 +123,9 @@ def _crowd(topic: Indices, side: Floats, count: int) -> tuple[Floats, Floats, Fl
 
 
 def _leg_s(topic: Indices, side: Floats, clients: Floats, beyond_s: Floats, count: int) -> Floats:
-    """Between the farthest of the side and the home, with what each row adds to it.
+    """Between the farthest client of the side and the home, with an addition for each row.
 
-    NaN without clients, or if a hub that has some does not know.
+    NaN without clients, or if a hub with clients has no coordinates.
     """
     is_known = side[:, LOCATED] > 0
     rows = np.flatnonzero(is_known | (clients > 0))
@@ -135,9 +134,9 @@ def _leg_s(topic: Indices, side: Floats, clients: Floats, beyond_s: Floats, coun
 
 
 def _largest(topic: Indices, values: Floats, count: int) -> Floats:
-    """Of each topic; NaN without a value, or with one that is not known."""
+    """Of each topic; NaN without a value, or with an unknown one."""
     found = np.full(count, -np.inf)
-    # What is not known is more than anything.
+    # An unknown value counts as the largest.
     np.maximum.at(found, topic, np.where(np.isnan(values), np.inf, values))
     return np.where(np.isinf(found), np.nan, found)
 
@@ -150,6 +149,6 @@ def _distance_s(one: Floats, other: Floats) -> Floats:
 
 
 def _beyond_s(place: Floats, centroid: Floats) -> Floats:
-    """What has to be added to the centroid's distance from any hub so that it is no less than the place's own."""
+    """The least addition that makes the centroid's distance from any hub an upper bound of the client's own."""
     extra_s = place[:, -2:].sum(axis=1) - centroid[:, -2:].sum(axis=1)
     return np.asarray(np.linalg.norm(place[:, :-3] - centroid[:, :-3], axis=1) + np.maximum(0.0, extra_s))

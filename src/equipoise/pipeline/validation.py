@@ -1,12 +1,12 @@
 """Validate records of a batch, row by row, with reasons.
 
-Hubs are ours, but telemetry steers the whole system, so a record is checked for what cannot be: a number that is not
-one, a negative count, more messages than a machine can send, a window that has not ended yet, a name that is not the
-sender's, a coordinate that is none.
+Records come from our hubs, but telemetry controls the whole system, so a record is checked for impossible values: a
+number that is not finite, a negative count, more messages than a machine can send, a window that has not ended yet,
+another hub's name, an invalid coordinate.
 
-Always true: columns come out by name and type as the schema has them; a row has one reason or none, the first that
-applies in the order of `Rejection`; a row without a reason has everything its kind must have; a record without
-coordinates costs nothing to check for them.
+Always true: the columns have the names and types of the schema; a row has one reason or none, the first that applies in
+the order of `Rejection`; a row without a reason has all required fields of its kind; a record without coordinates has
+no cost for their checks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["Misplaced", "conformed", "judged", "misplaced", "reasons"]
 
 
 class Misplaced(NamedTuple):
-    """What is wrong with which records."""
+    """Which records fail which check."""
 
-    # Not as long as a coordinate, or without what belongs to a centroid.
+    # Not as long as a coordinate, or without the other fields of a centroid.
     malformed: Flags
     not_finite: Flags
     # An error or a height.
     negative: Flags
-    # Beyond what is on earth.
+    # Beyond the longest distance on earth.
     impossible: Flags
 
 
@@ -62,7 +62,7 @@ def misplaced(records: pa.RecordBatch) -> Misplaced:
 def _judge(column: pa.Array, found: Misplaced) -> None:
     is_long = has_lengths(column)
     found.malformed[~is_long] = True
-    # In place of one that is not a coordinate, none.
+    # An invalid value becomes null.
     rows = place_rows(pc.if_else(pa.array(is_long), column, pa.scalar(None, pa.binary())))
     is_place = column.is_valid().to_numpy(zero_copy_only=False) & is_long
     is_finite = np.isfinite(rows).all(axis=1)
@@ -74,7 +74,7 @@ def _judge(column: pa.Array, found: Misplaced) -> None:
 
 
 def _judge_side(records: pa.RecordBatch, side: str, found: Misplaced) -> None:
-    """A centroid is of at least one client, and has a deviation; without a centroid there is no client."""
+    """A centroid has at least one client, and a deviation; without a centroid there is no client."""
     located = _coordinate_rows(records.column(f"{side}_located"))
     deviation_us = records.column(f"{side}_deviation_us")
     is_told = records.column(f"{side}_at").is_valid().to_numpy(zero_copy_only=False)
@@ -95,7 +95,7 @@ def _judge_side(records: pa.RecordBatch, side: str, found: Misplaced) -> None:
 
 
 def _coordinate_rows(column: pa.Array) -> NDArray[np.int64] | None:
-    """Nulls as 0; None if there is nothing else."""
+    """Nulls as 0; None if all are null."""
     if column.null_count == len(column):
         return None
     return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
@@ -106,12 +106,12 @@ Flags = NDArray[np.bool_]
 
 _SCHEMA = arrow_schema()
 _NUMBERS = [column for column in COLUMNS if column.type in (ColumnType.LONG, ColumnType.DOUBLE)]
-# A keyed hash, which may well be negative.
+# A keyed hash, which may be negative.
 _SIGNED = frozenset({"publisher"})
 _DOUBLES = [column.name for column in _NUMBERS if column.type is ColumnType.DOUBLE]
 _MESSAGES = ("publications", "deliveries", "ingress_messages", "egress_messages")
 _BYTES = ("bytes_in", "bytes_out", "ingress_bytes", "egress_bytes")
-# What a record must have, by kind. The rest may be missing from an older hub's.
+# Required fields, by kind. Others may be missing in records of older hubs.
 _REQUIRED = {
     RecordKind.TOPIC: ("topic", "publications", "deliveries", "bytes_in", "bytes_out", "subscribers"),
     RecordKind.HUB: ("publications", "deliveries", "bytes_out", "cpu_ratio"),
@@ -120,7 +120,7 @@ _REQUIRED = {
 
 
 def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of the schema, by name: missing ones null, unknown ones passed over. Raises ArrowInvalid."""
+    """The columns of the schema, by name: missing ones null, unknown ones dropped. Raises ArrowInvalid."""
     names = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type)
@@ -132,7 +132,9 @@ def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
 def judged(
     batch: pa.RecordBatch, *, now_us: int, plausible: Plausible, hub: str | None = None, incarnation: int = 0
 ) -> pa.RecordBatch:
-    """The batch, conformed, with a column `rejected`. With a hub, every record has to be of it and that life."""
+    """The batch in the schema, with a column `rejected`. With a hub, every record has to be of it and that
+    incarnation.
+    """
     records = conformed(batch)
     found = reasons(records, now_us=now_us, plausible=plausible, hub=hub, incarnation=incarnation)
     return records.append_column("rejected", found)
@@ -146,7 +148,7 @@ def reasons(
     hub: str | None = None,
     incarnation: int = 0,
 ) -> pa.StringArray:
-    """What is wrong with each record; null if nothing is. Without a hub, they are in no order."""
+    """The reason to reject each record; null: valid. Without a hub, records are in no order."""
     found: NDArray[Any] = np.full(len(records), None, dtype=object)
     places = misplaced(records)
     checks = {
@@ -158,7 +160,7 @@ def reasons(
         Rejection.MISATTRIBUTED: _is_of_another(records, hub, incarnation),
         Rejection.MALFORMED: _is_malformed(records) | places.malformed,
     }
-    # The weightier overwrite the lighter.
+    # Earlier reasons overwrite later ones.
     for reason, is_so in checks.items():
         found[is_so] = reason.value
     return pa.array(found, pa.string())
@@ -185,7 +187,7 @@ def _is_of_another(records: pa.RecordBatch, hub: str | None, incarnation: int) -
 
 
 def _is_again(records: pa.RecordBatch, hub: str | None) -> Flags:
-    """Records of one life come in the order of their numbers: one that does not go on is there twice or invented."""
+    """Records of one incarnation are in the order of their numbers: any other one is repeated or invalid."""
     sequence = records.column("sequence").fill_null(-1).to_numpy(zero_copy_only=False)
     is_again = np.zeros(len(records), np.bool_)
     if len(sequence) > 1 and hub is not None:
@@ -238,7 +240,7 @@ def _is_future(records: pa.RecordBatch, now_us: int, plausible: Plausible) -> Fl
 
 
 def _has_values(records: pa.RecordBatch, name: str) -> bool:
-    """Most kinds leave most columns empty: those cost nothing."""
+    """Most kinds leave most columns empty: those have no cost."""
     return bool(records.column(name).null_count < len(records))
 
 
@@ -250,7 +252,7 @@ def _present(records: pa.RecordBatch, name: str) -> Flags:
 
 
 def _numbers(records: pa.RecordBatch, name: str) -> NDArray[Any]:
-    """Nulls as 0, which is always allowed."""
+    """Nulls as 0, which is always valid."""
     column = records.column(name)
     return np.asarray((column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False))
 

@@ -1,7 +1,7 @@
 """Bound the topics named in a view: the heaviest of each hub and those of interest; the rest is a remainder. Pure.
 
-Always true: of each hub, named topics and remainder together are what they were before; a hub with no more topics than
-are named anyway has no remainder.
+Always true: for each hub, named topics and remainder together have the same sums as before; a hub with no more topics
+than the minimum of names has no remainder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 class ViewBound(NamedTuple):
-    """How much of each hub is named. Sent to tasks."""
+    """How many topics of each hub are named. Sent to tasks."""
 
     topics_per_hub: int
     interest: Interest
@@ -48,7 +48,7 @@ def bounded(sums: HubSums, bound: ViewBound) -> HubSums:
 
 
 def _heaviest(sums: HubSums, code: NDArray[np.int32], counts: NDArray[np.int64], count: int) -> Flags:
-    """The first so many of each hub, by their parts of all that it publishes, delivers and sends."""
+    """The heaviest topics of each hub, by their parts of its publications, deliveries and bytes."""
     weight = np.zeros(len(code))
     for name in ("publications_per_s", "deliveries_per_s", "out_bytes_per_s"):
         values = sums.topics.column(name).to_numpy()

@@ -1,9 +1,8 @@
 """Make views on the driver from the results of batches.
 
-`sums_choice` says whether executors sum, or the driver does, or both while one takes over from the other. Spark-free.
+`sums_choice` decides whether executors sum, or the driver, or both during a change. Without Spark.
 
-Always true: a view is of a later moment than the one before it; while the way of summing changes, no view is of less
-than the one before.
+Always true: a view is later than the one before it; during a change no view covers less than the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ViewMaker"]
 
-# However many hubs there are, so many topics of each have their names: enough to relieve an overloaded one.
+# The least number of named topics per hub, for any number of hubs: enough to relieve an overloaded one.
 TOPICS_PER_HUB_MIN = 100
 _US = 1e6
 
@@ -33,24 +32,24 @@ class ViewMaker:
 
     def __init__(self, settings: PipelineSettings) -> None:
         self._topics_max = settings.view_topics_max
-        # One of them makes the views; both are fed while the other takes over.
+        # One of them makes the views; during a change both get the records.
         self._samples = SlidingWindow()
         self._sums = JoinedWindow()
         self._choice = SumsChoice(
             settings.sums, records_per_s=settings.executors_records_per_s, over_s=self._samples.over_s
         )
-        # Where the last view was summed, and when its window ended, in seconds since 1970.
+        # Where the last view was summed, and the end of its window, in seconds since 1970.
         self.sums_at: SumsAt = self._choice.at
         self.time_s = 0.0
 
     @property
     def wants_samples(self) -> bool:
-        """Whether the next batch has to bring samples."""
+        """Whether the next batch needs samples."""
         return self._choice.has_samples
 
     @property
     def wants_sums(self) -> bool:
-        """Whether the next batch has to bring sums."""
+        """Whether the next batch needs sums."""
         return self._choice.has_state
 
     @property
@@ -60,12 +59,12 @@ class ViewMaker:
 
     @property
     def since_us(self) -> int:
-        """Where executors sum, samples from before this are late."""
+        """If executors sum, earlier samples are late."""
         return max(self._sums.start_us, 0)
 
     @property
     def newest_us(self) -> dict[str, int]:
-        """When each hub's newest record in the view was made."""
+        """The time of each hub's newest record in the view."""
         return self._window.newest_us
 
     def bound(self, interest: Interest) -> ViewBound:
@@ -76,7 +75,7 @@ class ViewMaker:
     def add(
         self, batch: BatchResult, entries: Mapping[str, HubEntry] | None, interest: Interest
     ) -> tuple[WindowedView | None, int]:
-        """The view with this batch, None if it ends no later than the last; and how many samples came late here."""
+        """The view with this batch, None if it ends no later than the last; and the number of late samples here."""
         before_us = max(self._samples.end_us, self._sums.end_us)
         if self.wants_sums:
             self._sums.add(batch.sums)

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from equipoise.model import Member
 from equipoise.plan.memory import (
-    CPU_TELLING,
+    CPU_RATIO_LEARNT_MIN,
     PRICE_MAX,
     PRICE_MIN,
-    WORK_TELLING,
+    WORK_LEARNT_MIN,
     HubNoise,
     HubProfile,
     HubSample,
@@ -304,8 +304,8 @@ def sums(index: NDArray[np.int64], values: Floats, count: int) -> Floats:
 def _prices(profiles: list[HubProfile], work: Floats, cpu_ratio: Floats, settings: PlannerSettings) -> Floats:
     learnt_prices = [profile.price(settings) for profile in profiles]
     prices = np.array([np.nan if price is None else price for price in learnt_prices], np.float64)
-    is_telling = np.isnan(prices) & (cpu_ratio >= CPU_TELLING) & (work >= WORK_TELLING)
-    prices[is_telling] = np.clip(cpu_ratio[is_telling] / work[is_telling], PRICE_MIN, PRICE_MAX)
+    is_usable = np.isnan(prices) & (cpu_ratio >= CPU_RATIO_LEARNT_MIN) & (work >= WORK_LEARNT_MIN)
+    prices[is_usable] = np.clip(cpu_ratio[is_usable] / work[is_usable], PRICE_MIN, PRICE_MAX)
     known = prices[~np.isnan(prices)]
     prices[np.isnan(prices)] = np.median(known) if len(known) else 1.0
     return prices

@@ -32,10 +32,10 @@ from equipoise.plan.settings import PlannerSettings
 from equipoise.view.view import View
 
 __all__ = [
-    "CPU_TELLING",
+    "CPU_RATIO_LEARNT_MIN",
     "PRICE_MAX",
     "PRICE_MIN",
-    "WORK_TELLING",
+    "WORK_LEARNT_MIN",
     "Arbiter",
     "HitCount",
     "HubNoise",
@@ -181,9 +181,9 @@ def _clipped(off: float, deviation: float) -> float:
 # --- profile of a hub -------------------------------------------------------------------------------------------------
 
 # Below this a hub's CPU use is its own housekeeping, which has no price of work.
-CPU_TELLING = 0.10
+CPU_RATIO_LEARNT_MIN = 0.10
 # Nor has a hub whose topics explain less than a thousandth of a core.
-WORK_TELLING = 1e-3
+WORK_LEARNT_MIN = 1e-3
 # Distress at less than this part of the highest calm rate, or without using its own core, has another cause: a
 # neighbour, a pause, a slow disk.
 _DISTRESS_PART_MIN = 0.5
@@ -254,7 +254,7 @@ def updated_profile(profile: HubProfile, sample: HubSample, settings: PlannerSet
 
 
 def _learn_price(profile: HubProfile, sample: HubSample, settings: PlannerSettings) -> HubProfile:
-    if sample.cpu_ratio < CPU_TELLING or sample.work_ratio < WORK_TELLING:
+    if sample.cpu_ratio < CPU_RATIO_LEARNT_MIN or sample.work_ratio < WORK_LEARNT_MIN:
         return profile
     keep = math.exp(-1 / settings.profile_memory_views)
     work, cpu = sample.work_ratio, sample.cpu_ratio

@@ -7,7 +7,7 @@ import ctypes
 
 __all__ = ["settle_allocator"]
 
-# Of glibc's mallopt.
+# Constants of glibc's mallopt.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MIB = 1024 * 1024

@@ -1,13 +1,13 @@
-"""One child process: logs to a file, reports readiness, answers health checks, ends with its parent.
+"""One child process: logs to a file, reports readiness, has health checks, ends with its parent.
 
-Always true: if this process dies, however it dies, the kernel kills the child (on Linux; elsewhere only an orderly end
-takes the child along). A child that is being stopped is asked first and killed after a while. A log is one file and one
-older one, `NAME.1`; together they take twice the bound and what is written between two looks.
+Always true: if this process dies, for any reason, the kernel kills the child (on Linux; elsewhere only a graceful end
+ends the child). A child is stopped by SIGTERM, and killed after a while. A log is one file and one older one, `NAME.1`;
+together they take at most twice the bound plus the output between two checks.
 
-A child hangs when it did not answer several questions in a row. They are counted rather than timed: when the whole
-machine has slept, that is one answer that did not come, not an hour without any.
+A child hangs if it failed several health checks in a row. These are counted rather than timed: after a sleep of the
+whole machine, one check has failed, not an hour of checks.
 
-When to start it again is the supervisor's business.
+The supervisor decides about restarts.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = [
     "until_it_hangs",
 ]
 
-# Months of an ordinary process; minutes of one that complains about everything, which is enough to see why.
+# Months of an ordinary process; minutes of one that logs errors continuously, which is enough to find the cause.
 LOG_BYTES_MAX = 10 * 1024 * 1024
-# Of one run, as much as is searched for a word.
+# The part of one run's log that is searched for the ready line.
 _READ_BYTES_MAX = 256 * 1024
 
 
 def bound_log(path: Path, bytes_max: int = LOG_BYTES_MAX) -> bool:
-    """Make the log the older one if it is too long; whether it was.
+    """Move the log to the older one if it is too long; return whether it was.
 
-    It is copied and emptied rather than renamed: a process holds on to its file, not to the name. A line that is
-    written between the two is lost, which is the price of asking nothing of the process.
+    It is copied and truncated rather than renamed: a process keeps its file open. A line written between the two steps
+    is lost; this needs no support by the process.
     """
     try:
         if path.stat().st_size <= bytes_max:
@@ -56,13 +56,13 @@ def bound_log(path: Path, bytes_max: int = LOG_BYTES_MAX) -> bool:
         with path.open("r+b") as log:
             log.truncate(0)
     except OSError:
-        # Gone, or the disk is full: no reason to end a process. The next look comes soon.
+        # Gone, or the disk is full: no reason to end a process. The next check follows soon.
         return False
     return True
 
 
 def log_since(path: Path, offset: int) -> str:
-    """The end of what was written behind the offset, of a log that may have been emptied since; empty without one."""
+    """The end of the log after the offset; the log may have been truncated since; empty without one."""
     try:
         with path.open("rb") as log:
             size = log.seek(0, 2)
@@ -73,24 +73,24 @@ def log_since(path: Path, offset: int) -> str:
         return ""
 
 
-# Asked with the seconds that the process has lived. True: it is well; False: it is not, or does not answer; None: it
-# cannot be known, for reasons that are not its own.
+# Called with the age of the process in seconds. True: healthy; False: not healthy, or no reply; None: unknown, for
+# external reasons.
 Check = Callable[[float], Awaitable[bool | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthSettings:
-    # A question takes one connection and less than a millisecond of both sides.
+    # A check takes one connection and less than a millisecond of both sides.
     every_s: float = 5.0
-    # A process that waits for its turn on a busy machine, swaps or collects garbage answers within seconds.
+    # A process that waits for CPU on a busy machine, swaps or collects garbage replies within seconds.
     timeout_s: float = 10.0
-    # Answers in a row that do not come: 20 s of refusals, a minute of silence. Sooner would end processes that only
-    # have a hard time, and a restart makes that harder.
+    # Failed checks in a row: 20 s of refusals, a minute of silence. Fewer would end processes that are only slow, and a
+    # restart adds load.
     failures_max: int = 4
 
 
 async def ask(check: Check, lived_s: float, timeout_s: float) -> bool | None:
-    """The answer; False if there is none in time."""
+    """The result; False if there is none in time."""
     try:
         async with asyncio.timeout(timeout_s):
             return await check(lived_s)
@@ -99,7 +99,7 @@ async def ask(check: Check, lived_s: float, timeout_s: float) -> bool | None:
 
 
 async def until_it_hangs(check: Check, settings: HealthSettings, *, lived_s: Callable[[], float]) -> str:
-    """Return, with words about it, once so many answers in a row did not come; what cannot be known does not count."""
+    """Return, with a message, once this many checks in a row have failed; unknown results do not count."""
     failures = 0
     while failures < settings.failures_max:
         await asyncio.sleep(settings.every_s)
@@ -109,18 +109,18 @@ async def until_it_hangs(check: Check, settings: HealthSettings, *, lived_s: Cal
     return f"hangs: {failures} failed health checks in a row"
 
 
-# Runs in the child just before it becomes what it is to be. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL; the process id stays
-# the same through exec. A program of its own rather than code between fork and exec: this process may have threads.
+# Runs in the child just before exec. 1 is PR_SET_PDEATHSIG, 9 is SIGKILL; the process id stays the same through exec.
+# A separate program rather than code between fork and exec: this process may have threads.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
     "ctypes.CDLL(None).prctl(1, 9)\n"
     "if os.getppid() == int(sys.argv[1]): os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
 _LOG_LINES_SHOWN = 5
-# How often a child is looked at: whether it is ready, whether it lives. The loop's own watcher of children is another
-# one under uvloop, and needs the main thread.
+# Interval of checking a child for readiness and for its end. uvloop has another child watcher, which needs the main
+# thread.
 _LOOK_S = 0.02
-# Between two looks at the length of its log.
+# Interval of checking the length of its log.
 _LOG_LOOK_S = 5.0
 
 
@@ -131,12 +131,12 @@ class ChildSpec:
     name: str
     command: Sequence[str]
     log_path: Path
-    # A line of its log that says that it is ready. None: it is as soon as it runs.
+    # The ready line in its log. None: it is ready as soon as it runs.
     ready: re.Pattern[str] | None = None
-    # What it is asked: once it says that it is ready, whether it is, and from then on whether it hangs. None: nothing.
+    # The health check: before readiness is reported, and from then on to detect that it hangs. None: no check.
     check: Check | None = None
     health: HealthSettings = field(default_factory=HealthSettings)
-    # Of its log and of the older one, each.
+    # Maximum size of its log and of the older one, each.
     log_bytes_max: int = LOG_BYTES_MAX
     # A JVM on a busy machine takes many seconds; one that needs more is stuck.
     ready_timeout_s: float = 60.0
@@ -146,12 +146,12 @@ class ChildSpec:
 
 
 class Child:
-    """One life of a process."""
+    """One run of a process."""
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
         self._process: subprocess.Popen[bytes] | None = None
-        # Where this life's part of the log begins: the file is kept from one life to the next.
+        # Where this run's part of the log begins: the file is kept from run to run.
         self._log_from = 0
         self._started_at = 0.0
 
@@ -162,11 +162,11 @@ class Child:
 
     @property
     def status(self) -> int | None:
-        """What it ended with; None before that."""
+        """Its exit status; None before its end."""
         return None if self._process is None else self._process.poll()
 
     async def start(self) -> re.Match[str] | None:
-        """Start it and wait until it is ready; what it said then. Raises DisconnectedError with its last words."""
+        """Start it and wait until it is ready; return the ready line. Raises DisconnectedError with its last output."""
         spec = self.spec
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         bound_log(spec.log_path, spec.log_bytes_max)
@@ -193,7 +193,7 @@ class Child:
         return status
 
     async def over(self) -> str:
-        """Wait for its end, or until it hangs and is ended for that; how it was."""
+        """Wait for its end, or until it hangs and is stopped; return which."""
         ending = asyncio.create_task(self.ended())
         watching = asyncio.create_task(self._watch())
         bounding = asyncio.create_task(self._bound_log())
@@ -210,7 +210,7 @@ class Child:
         return watching.result()
 
     async def stop(self) -> None:
-        """Ask it to end, insist after a while. May be called twice, and before the start."""
+        """Terminate it, and kill it after a while. May be called twice, and before the start."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -221,7 +221,7 @@ class Child:
         except TimeoutError:
             pass
         finally:
-            # If we are cancelled there is no orphan either.
+            # A cancelled call leaves no orphan either.
             if process.poll() is None:
                 process.kill()
                 process.wait()
@@ -232,7 +232,7 @@ class Child:
         return " / ".join(line.strip() for line in lines) or f"no output; see {self.spec.log_path}"
 
     async def _ready(self) -> re.Match[str] | None:
-        """Its own word first, then an answer."""
+        """Wait for its ready line, then for a successful health check."""
         found = None
         while self.spec.ready is not None and found is None:
             found = self.spec.ready.search(log_since(self.spec.log_path, self._log_from))
@@ -273,7 +273,7 @@ def spawn(
     environment: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a process that ends with this one. Call it from a thread that lives as long as the child shall."""
+    """Start a process that ends with this one. Call it from a thread that lives as long as the child."""
     with log_path.open("ab") as log:
         return subprocess.Popen(
             _dying_with_parent(command),
@@ -282,7 +282,7 @@ def spawn(
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environment or {})},
             pass_fds=pass_fds,
-            # An interrupt typed at the terminal is for the parent to pass on.
+            # The parent forwards an interrupt from the terminal.
             process_group=0,
         )
 

@@ -1,9 +1,9 @@
-"""Name a process so that a later one on the same machine can prove that it has ended.
+"""Identify a process so that a later one on the same machine can prove that it has ended.
 
-An identity is the machine's boot, the PID namespace, the process id and its start time: no other process ever has the
-same one. A process that has ended and whose parent has not asked for its status yet (a zombie) is gone, too. Proof is
-possible only from the same boot and the same namespace. Elsewhere, and on systems without /proc, the answer is "not
-known to be gone", and the caller waits for the session time-out as before.
+An identity is the machine's boot, the PID namespace, the process id and its start time: it is unique. An ended process
+whose parent has not read its status yet (a zombie) counts as ended. A proof is possible only within the same boot and
+the same namespace. Elsewhere, and on systems without /proc, the result is "not known to have ended", and the caller
+waits for the session time-out.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 __all__ = ["is_process_gone", "process_identity"]
 
 _PROC = Path("/proc")
-# In /proc/PID/stat behind the name in brackets, which is field 2: the state, how many threads are left, and the start
-# time in ticks since boot.
+# Fields of /proc/PID/stat after the name in brackets, which is field 2: the state, the number of remaining threads, and
+# the start time in ticks since boot.
 _STATE, _THREADS, _START_TIME = 3 - 3, 20 - 3, 22 - 3
 
 
 def process_identity() -> str:
-    """Of this process; empty where the system does not tell."""
+    """The identity of this process; empty if the system does not provide it."""
     try:
         return f"{_machine()}/{os.getpid()}/{_facts(os.getpid())[_START_TIME]}"
     except (OSError, IndexError):
@@ -28,7 +28,7 @@ def process_identity() -> str:
 
 
 def is_process_gone(identity: str) -> bool:
-    """Whether the process is known to have ended. False also means: this process cannot know."""
+    """Whether the process is known to have ended. False may also mean: unknown."""
     machine, _, process = identity.partition("/")
     pid, _, started = process.partition("/")
     try:
@@ -54,5 +54,5 @@ def _machine() -> str:
 
 
 def _facts(pid: int) -> list[str]:
-    # A process's name may hold spaces and brackets: what counts comes after the last bracket.
+    # A process's name may have spaces and brackets: the fields follow the last bracket.
     return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -1,6 +1,6 @@
 """Facts about this machine: free ports, memory, network speed.
 
-Limits are read from files under a root, so that tests have machines of their own. Linux; 0 where a limit is unknown.
+Limits are read from files under a root, which tests replace. Linux; 0 if a limit is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PORT_FIRST, _PORTS, _PORT_TRIES = 20_000, 12_000, 50
 
 
 def memory_bytes_free(root: Path = _ROOT) -> int:
-    """What a process may still take: of its control group's limit, or of what the machine has available."""
+    """Memory that a process may still allocate: by its control group's limit, or by the machine's available memory."""
     found = [free for free in (_available(root), _left_in_group(root)) if free > 0]
     return min(found, default=0)
 
@@ -35,7 +35,7 @@ def _available(root: Path) -> int:
 
 
 def _left_in_group(root: Path) -> int:
-    """Of control groups of version 2; a group without a limit says `max`."""
+    """Of control groups of version 2; a group without a limit has `max`."""
     path = _read(root / "proc/self/cgroup").strip().rpartition("::")[2].strip("/")
     group = root / "sys/fs/cgroup" / path
     limit, used = _read(group / "memory.max").strip(), _read(group / "memory.current").strip()
@@ -43,7 +43,7 @@ def _left_in_group(root: Path) -> int:
 
 
 def network_bytes_per_s(root: Path = _ROOT) -> float:
-    """Of the interface of the default route, if it tells its speed; virtual ones mostly do not."""
+    """Of the interface of the default route, if it reports its speed; virtual ones mostly do not."""
     for line in _read(root / "proc/net/route").splitlines()[1:]:
         fields = line.split()
         if len(fields) > 1 and fields[1] == "00000000":
@@ -57,12 +57,12 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:
-        # `speed` of an interface that is down, or that has none, cannot be read either.
+        # `speed` is also unreadable for an interface that is down.
         return ""
 
 
 def free_port(host: str = "127.0.0.1", taken: Container[int] = ()) -> int:
-    """A port that is free just now, and none of `taken`. Another process may take it first."""
+    """A free port outside `taken`. Another process may take it first."""
     for _ in range(_PORT_TRIES):
         port = _PORT_FIRST + secrets.randbelow(_PORTS)
         if port not in taken and is_port_free(host, port):

@@ -2,7 +2,7 @@
 
 Always true: when `stop` has returned none of the processes is left; each is started at most once at a time.
 
-Which processes there are, and in which order, is for the caller; `on_change` reports what becomes of them.
+The caller decides which processes there are, and in which order; `on_change` reports their changes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["BackoffSettings", "Phase", "PhaseChange", "RestartBackoff", "Supervi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffSettings:
-    # A process that died once, of bad luck, is back before any time-out.
+    # A process that died once is running again before any time-out.
     first_s: float = 0.2
-    # One that cannot start costs next to nothing, and is back soon after its cause is gone.
+    # One that cannot start costs next to nothing, and runs soon after its cause is gone.
     longest_s: float = 15.0
-    # A process that has run this long had started well: its next end is a new story.
+    # After a run of this length the next end begins with the first pause again.
     forgiven_after_s: float = 30.0
 
 
@@ -40,35 +40,35 @@ class RestartBackoff:
         self._failures = 0
 
     def pause_s(self, ran_s: float) -> float:
-        """The pause after an end that came `ran_s` after the start."""
+        """The pause after an end `ran_s` after the start."""
         if ran_s >= self._settings.forgiven_after_s:
             self._failures = 0
         pause_s = self._settings.first_s * 2.0**self._failures
-        # Bounded, so that the power above stays a number.
+        # Bounded, so that the power above stays finite.
         self._failures = min(self._failures + 1, 30)
         return min(pause_s, self._settings.longest_s)
 
 
-# What a command ends with that was called wrongly, or given settings that cannot be.
+# Exit status of a command with wrong arguments or invalid settings.
 _MISUSED = 2
 
 
 class Phase(StrEnum):
     STARTING = "starting"
     READY = "ready"
-    # It ended, or could not start, and is tried again after a pause.
+    # It ended, or could not start, and is restarted after a pause.
     WAITING = "waiting"
     STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseChange:
-    """What became of a process."""
+    """A change of a process."""
 
     name: str
     phase: Phase
     detail: str = ""
-    # Set if it has never been ready and says that it cannot be with the settings that it was given.
+    # Set if it has never been ready and reports that it cannot run with its settings.
     refusal: SettingsError | None = None
 
 
@@ -109,10 +109,10 @@ class Supervisor:
         return 0 if kept is None else kept.restarts
 
     async def keep(self, spec: ChildSpec, *, patience_s: float | None = None) -> re.Match[str] | None:
-        """Run it from now on, and return what it said when it was ready for the first time.
+        """Run it from now on, and return its first ready line.
 
-        Raises TimeoutError if that is not within `patience_s`, SettingsError if it cannot be with its settings; it is
-        kept all the same. None waits as long as it takes.
+        Raises TimeoutError after `patience_s`, SettingsError if it cannot run with its settings; it is supervised in
+        both cases. None: no time-out.
         """
         self.begin(spec)
         ready = self._kept[spec.name].ready
@@ -128,7 +128,7 @@ class Supervisor:
         self._kept[spec.name] = _Kept(spec, child, task, loop.create_future())
 
     async def drop(self, name: str) -> None:
-        """Stop it for good. Nothing happens if it is not kept."""
+        """Stop it permanently. No effect if it is not supervised."""
         kept = self._kept.get(name)
         if kept is None:
             return
@@ -141,7 +141,7 @@ class Supervisor:
         self._kept.pop(name, None)
 
     async def stop(self) -> None:
-        """Stop all at once: each has its own patience, and the whole takes no longer than the longest of them."""
+        """Stop all concurrently: each has its own time-out, and the whole takes no longer than the longest of them."""
         await asyncio.gather(*(self.drop(name) for name in reversed(list(self._kept))))
 
     async def _run(self, name: str) -> None:
@@ -160,7 +160,7 @@ class Supervisor:
             kept.child = Child(kept.spec)
 
     async def _live(self, kept: _Kept) -> str:
-        """One life of it; how it ended."""
+        """Run it once; return how it ended."""
         try:
             found = await kept.child.start()
         except (EquipoiseError, OSError) as problem:
@@ -178,7 +178,7 @@ class Supervisor:
         refusal = SettingsError(f"{kept.spec.name} does not start: {words}")
         if not kept.ready.done():
             kept.ready.set_exception(refusal)
-            # It need not be waited for.
+            # No caller waits for it.
             kept.ready.exception()
         return refusal
 

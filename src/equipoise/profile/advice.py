@@ -7,16 +7,16 @@ from equipoise.profile.sweep import Profile
 
 __all__ = ["SETTINGS", "controller_toml", "hub_toml"]
 
-# A bound that sorts fewer rightly would hold back hubs that are fine, or not those that are not.
+# A bound with a lower share would hold back hubs that are not late, or miss late ones.
 SORTS_MIN = 0.7
-# By the number that is bounded, the hub's setting. Both count where both are set.
+# By metric, the hub's setting. If both are set, both apply.
 SETTINGS = {"deliveries_per_s": "deliveries_per_s_max", "out_bytes_per_s": "out_bytes_per_s_max"}
-# A core of which less may be used is no core of a hub's own.
+# With less of a core than this, a hub does not have the core to itself.
 _CPU_MIN, _CPU_MAX = 0.3, 1.0
 
 
 def hub_toml(profile: Profile) -> str:
-    """What this hub can send before it is late; without a knee worth setting, nothing."""
+    """The hub's settings by the best knee; none without a reliable one."""
     lines = [
         f"{setting} = {_rounded(knee.at)}"
         for number, setting in SETTINGS.items()
@@ -26,7 +26,7 @@ def hub_toml(profile: Profile) -> str:
 
 
 def controller_toml(profile: Profile) -> str:
-    """What messages cost here, for hubs that have not been seen at work yet."""
+    """The costs of messages on this machine, for hubs without a profile of their own."""
     costs, cpu = profile.costs, profile.knee("cpu_ratio")
     lines = [
         f"delivery_cost_us = {max(costs.delivery_us, 0.01):.3g}",
@@ -42,6 +42,6 @@ def _is_telling(knee: Knee) -> bool:
 
 
 def _rounded(value: float | None) -> str:
-    """Two digits: no knee is known better."""
-    assert value is not None, "asked for only where there is one"
+    """Two digits: the precision of a knee."""
+    assert value is not None, "called only with a knee"
     return f"{float(f'{value:.2g}'):.0f}"

@@ -55,7 +55,7 @@ def opened(
 
 
 def await_afterword(audience: LoadSubscribers, dialect: ServerProtocol) -> None:
-    """Wait until the server has nothing more to say unasked. Before the first publish, or it mixes with it."""
+    """Wait until the server has sent its unsolicited messages: before the first publish, or they mix with it."""
     for each in (*audience.subscribers, audience.publisher):
         read_exactly(each, dialect.afterword)
         each.setblocking(False)

@@ -1,7 +1,7 @@
 """The bytes that a subscriber and a publisher exchange with each kind of server.
 
-Every frame of a case has a length known beforehand, so the driver counts bytes and never parses. A dialect
-says what to send, and exactly what must come back.
+Every frame of a case has a known length, so the driver counts bytes and never parses. A dialect defines the bytes to
+send, and the exact bytes of the response.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from typing import Protocol
 
 
 class ServerProtocol(Protocol):
-    # What a server sends to every connection some time after it was opened, unasked. A run starts after it.
+    # Unsolicited bytes that a server sends to every connection some time after it was opened. A run starts after it.
     afterword: bytes
 
     def subscribe(self, topic: bytes) -> bytes:
-        """What a fresh connection sends to subscribe to `topic`."""
+        """The bytes that subscribe a new connection to `topic`."""
 
     def is_subscribed(self, received: bytes, topic: bytes) -> bool:
-        """Whether `received` is, from first byte to last, what a fresh subscriber receives."""
+        """Whether `received` is, from first byte to last, the response to a new subscriber."""
 
     def prepare_publisher(self, *, is_single: bool) -> bytes: ...
 
     def is_publisher_prepared(self, received: bytes, *, is_single: bool) -> bool: ...
 
     def publish(self, topics: list[bytes], payload: bytes, *, is_single: bool) -> bytes:
-        """One send: a publish to each of `topics` in turn, with whatever makes the server acknowledge it."""
+        """One send: a publish to each of `topics` in turn, with a request for an acknowledgement."""
 
     def receipt(self, frames: int, fanout: int, *, is_single: bool) -> bytes:
-        """What the server answers to one send."""
+        """The server's response to one send."""
 
     def deliver(self, topic: bytes, payload: bytes) -> bytes:
-        """What one subscriber receives for one message."""
+        """The bytes of one message at one subscriber."""
 
 
 class Resp2:

@@ -1,11 +1,11 @@
 """One load on one hub: publishes at a fixed rate and measures their delay.
 
-One thread sends and receives on one clock, and spins. Each payload begins with the time at which it was sent; as all
-frames of a connection are equally long, the times are found without parsing, in every so-manieth frame. Where the
-driver itself was off its core the samples are left out. A load that the driver cannot send at its rate is no sample of
-the hub: `is_paced` says so.
+One thread sends and receives on one clock, and spins. Each payload begins with its send time; as all frames of a
+connection are equally long, the times are found without parsing, in a sample of the frames. Samples while the driver
+itself was off its core are left out. A load that the driver cannot send at its rate is no measurement of the hub:
+`is_paced` is False.
 
-A profile sweeps shapes of load , each at ever higher rates.
+A profile sweeps shapes of load, each at rising rates.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class LoadShape(msgspec.Struct, frozen=True):
-    """A load but for its rate."""
+    """A load without its rate."""
 
     topics: int
     # Of each topic. All producers publish to all topics, by turns; a consumer has one topic.
@@ -56,14 +56,14 @@ class LoadShape(msgspec.Struct, frozen=True):
 
 
 class LoadPace(msgspec.Struct, frozen=True):
-    """How long each load lasts, and how rates rise."""
+    """The length of each load, and the increase of rates."""
 
     warm_s: float
     seconds: float
     factor: float
 
 
-# One number is varied at a time around ten topics with ten consumers each.
+# One parameter at a time is varied around ten topics with ten consumers each.
 SHAPES = (
     LoadShape(10, 1, 10, 128),
     LoadShape(1, 1, 10, 128),
@@ -74,14 +74,14 @@ SHAPES = (
     LoadShape(10, 1, 10, 1_024),
     LoadShape(10, 1, 10, 8_192),
 )
-# Fan-out and size are what costs depend on most.
+# Fan-out and size have the largest influence on costs.
 SHAPES_QUICK = (SHAPES[0], SHAPES[4], SHAPES[5], SHAPES[6])
 FULL = LoadPace(warm_s=0.5, seconds=2.0, factor=1.6)
 QUICK = LoadPace(warm_s=0.3, seconds=0.7, factor=2.2)
 
-# The first rate, in publications per second: any hub is bored by it.
+# The first rate, in publications per second: a light load for any hub.
 RATE_MIN = 500.0
-# Beyond that this driver is what is measured.
+# Above this the driver itself is the limit.
 RATE_MAX = 400_000.0
 
 
@@ -95,21 +95,22 @@ def rates(factor: float) -> list[float]:
 
 # Hexadecimal digits of a time in nanoseconds.
 _STAMP_BYTES = 16
-# Looks at the clock that are farther apart mean that the driver was away: it reads a chunk in a tenth of this.
+# A larger interval between two readings of the clock means that the driver was away: it reads a chunk in a tenth of
+# this.
 _STEP_NS_MAX = 1_000_000
-# Latencies that are looked at in a second; more would keep the driver from its work.
+# Latency samples per second; more would slow down the driver.
 _SAMPLES_PER_S = 20_000
-# Sent less than this part of what was due: the driver, or a hub that reads no more.
+# Less than this part of the due messages was sent: the driver, or a hub that stopped reading, is too slow.
 _PACED_MIN = 0.95
-# What is under way when the time is over comes within this, or the hub is far behind.
+# Messages in flight at the end arrive within this, or the hub is far behind.
 _DRAIN_S = 1.0
 _BUFFER_BYTES = 1 << 18
-# In one send: as long as the kernel's buffer takes it at once, almost always.
+# Of one send: the kernel's buffer accepts this at once, almost always.
 _BATCH_MAX = 64
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """One load, as it was."""
+    """The measurements of one load."""
 
     shape: LoadShape
     publications_per_s: float
@@ -119,7 +120,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ratio: float
     p50_ms: float
     p95_ms: float
-    # Share of the looks that were left out because the driver was away.
+    # Share of the samples that were left out because the driver was away.
     left_out: float
     is_paced: bool
 
@@ -132,7 +133,7 @@ class LoadConnections:
     producers: list[socket.socket]
     # By descriptor.
     consumers: dict[int, socket.socket]
-    # By topic, what a publication begins with, up to the time.
+    # By topic, the beginning of a publication, up to the time.
     heads: list[bytes]
     tail: bytes
     delivery_bytes: int
@@ -195,7 +196,7 @@ class _Run:
         self._crew = crew
         self._rate_per_s = rate_per_s
         deliveries_per_s = rate_per_s * crew.shape.consumers
-        # One frame in so many is looked at.
+        # Every n-th frame is a sample.
         self._every = max(1, round(deliveries_per_s / _SAMPLES_PER_S))
         self._received = dict.fromkeys(crew.consumers, 0)
         self._receivers: dict[int, Callable[[bytearray], int]] = {
@@ -203,7 +204,7 @@ class _Run:
         }
         self._answers = {each.fileno(): each.recv_into for each in crew.producers}
         self._buffer = bytearray(_BUFFER_BYTES)
-        # Rests of sends that the kernel did not take at once, by producer.
+        # Remainders of sends that the kernel did not accept at once, by producer.
         self._rest = [b""] * len(crew.producers)
         self._turn = 0
         self._sent = self._sent_before = 0
@@ -212,7 +213,7 @@ class _Run:
         self._looks = 0
 
     def begin(self) -> None:
-        """What comes from here on counts."""
+        """Count from here on."""
         self._latency_ns, self._looks = [], 0
         self._sent_before, self._received_before = self._sent, sum(self._received.values())
 
@@ -251,7 +252,7 @@ class _Run:
                 looked_ns = self._receive(epoll, time.perf_counter_ns())
 
     def drain(self) -> None:
-        """Let what is under way come, for the next load to begin with nothing of it."""
+        """Receive messages in flight, so that none is left for the next load."""
         end_ns = time.perf_counter_ns() + int(_DRAIN_S * 1e9)
         expected = self._sent * self._crew.shape.consumers * self._crew.delivery_bytes
         with self._polling() as epoll:
@@ -268,7 +269,7 @@ class _Run:
             yield epoll
 
     def _publish(self, count: int) -> None:
-        """So many publications by the next producer; none while it has yet to send its last ones."""
+        """This many publications by the next producer; none while it has unsent ones."""
         crew, at = self._crew, self._turn % len(self._crew.producers)
         self._turn += 1
         data = self._rest[at]
@@ -300,7 +301,7 @@ class _Run:
         size, payload = self._crew.delivery_bytes, self._crew.shape.payload_bytes
         begin = self._received[descriptor]
         end = self._received[descriptor] = begin + count
-        # The first frame at or behind `begin` that is looked at, and where in it the time stands.
+        # The first sampled frame at or after `begin`, and the offset of its time.
         step = self._every * size
         at = -(-begin // step) * step + size - 2 - payload
         while at + _STAMP_BYTES <= end:

@@ -1,6 +1,6 @@
 """The environment of a kept result: machine, commit, versions; no host names, no paths.
 
-`tell` prints and keeps the result of a benchmark that has no more to say than one object, `keep` only keeps it.
+`report_result` prints and keeps the result of a benchmark that is a single object, `keep` only keeps it.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
-def tell(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
+def report_result(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> None:
     """Print the result, and write it into the folder if there is one."""
     print(keep(benchmark, found, folder), end="")
 
 
 def keep(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> str:
-    """The result with where it was taken, as JSON; written into the folder if there is one."""
+    """The result with its environment, as JSON; written into the folder if there is one."""
     taken = datetime.now(UTC)
     head = commit()
     result = {
@@ -77,7 +77,7 @@ def keep(benchmark: str, found: Mapping[str, Any], folder: Path | None) -> str:
         "commit": head,
         "machine": msgspec.to_builtins(machine()),
         "versions": library_versions(),
-        # Of everything on the machine: well above its cores, times are rather too long.
+        # Of the whole machine: well above its number of cores, times are rather too long.
         "load_average": os.getloadavg()[0],
         **found,
     }

@@ -1,12 +1,12 @@
 """Find the load metric and the threshold at which messages become late. Pure.
 
-A load is late when its 95th percentile is above a limit. For each number that a load has, the knee is the bound that
-sorts the loads best into late ones above and others below; the share that it sorts rightly, each side counting half, is
-how well it foretells. The rank correlation with the percentile is given beside it, as ePulsar's authors judged. A
-number that hardly sorts better than chance has no knee worth setting.
+A load is late when its 95th percentile is above a limit. For each metric, the knee is the threshold that best separates
+late loads above it from others below; its quality is the share of loads on the correct side, with both classes weighted
+equally. The rank correlation with the percentile is reported, too, as ePulsar's authors used it. A metric that is
+hardly better than chance has no usable knee.
 
-Where CPU goes is found by least squares over all loads: what a publication takes, what a delivery takes, and what a
-byte that is sent takes, none of them negative.
+The CPU costs are a least-squares fit over all loads: of a publication, of a delivery, and of a byte sent, none of them
+negative.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["TRAFFIC", "Costs", "Knee", "costs_of", "knees_of", "late_ms"]
 
 Floats = NDArray[np.float64]
 
-# What a planner knows of a load that is not there yet.
+# Metrics that a planner knows of a future load.
 TRAFFIC = ("deliveries_per_s", "publications_per_s", "out_bytes_per_s", "in_bytes_per_s")
 _NUMBERS = ("cpu_ratio", *TRAFFIC)
-# So many times the calm percentile is late, but never less than a millisecond or two.
+# This multiple of the calm percentile is late, but at least a millisecond or two.
 _LATE_FACTOR = 5.0
 _LATE_MS_MIN = 2.0
-# Fewer late loads are a hiccup of the machine.
+# Fewer late loads are noise of the machine.
 _LATE_MIN = 3
-# Rounds of leaving out the cost that came out negative: there are three.
+# Rounds of leaving out a negative cost: there are three costs.
 _COSTS = 3
 
 
@@ -41,7 +41,7 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True):
     number: str
     # Loads above it are late. None: no load was late, or all were.
     at: float | None
-    # Share of the loads that it sorts rightly, late and other ones counting half each; 0.5 is chance.
+    # Share of the loads on the correct side, late and other ones weighted equally; 0.5 is chance.
     sorts: float
     # Spearman's, with the 95th percentile.
     correlation: float
@@ -56,13 +56,13 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def late_ms(loads: Sequence[Measured]) -> float:
-    """The percentile above which a load is late, unless stated: several times that of the calmest quarter."""
+    """The percentile above which a load is late, unless configured: several times that of the calmest quarter."""
     calm = sorted(load.p95_ms for load in loads)[: max(1, len(loads) // 4)]
     return max(_LATE_MS_MIN, _LATE_FACTOR * float(np.median(calm)))
 
 
 def knees_of(loads: Sequence[Measured], limit_ms: float) -> list[Knee]:
-    """Of all numbers, the one that foretells best first."""
+    """Of all metrics, the best predictor first."""
     p95 = np.array([load.p95_ms for load in loads])
     found = []
     for number in _NUMBERS:
@@ -77,7 +77,7 @@ def costs_of(loads: Sequence[Measured]) -> Costs:
         [[load.publications_per_s, load.deliveries_per_s, load.out_bytes_per_s / 1e3] for load in loads]
     )
     cpu_us = 1e6 * np.array([load.cpu_ratio for load in loads])
-    # Loads count alike, however high their rates: what is asked is what a unit costs.
+    # All loads have the same weight, at any rate: the result is the cost of a unit.
     weight = 1.0 / np.maximum(cpu_us, 1.0)
     used = list(range(_COSTS))
     costs = np.zeros(_COSTS)
@@ -92,7 +92,7 @@ def costs_of(loads: Sequence[Measured]) -> Costs:
 
 
 def _bound(values: Floats, is_late: NDArray[np.bool_]) -> tuple[float | None, float]:
-    """The bound that sorts best, and how well; the middle of two neighbours, the lower one if several do."""
+    """The best threshold, and its quality; the middle of two neighbours, the lowest of equal ones."""
     if is_late.sum() < _LATE_MIN or is_late.all():
         return None, 0.5
     ordered = np.unique(values)

@@ -1,8 +1,7 @@
 """CPU time and resident memory of a server process, from the kernel.
 
-CPU time is the process's own CPU clock: user and system time of all its threads, dead ones included, in
-nanoseconds. It is the sum that /proc/PID/stat shows in ticks of 10 ms, which stands in where the clock
-cannot be read.
+CPU time is the process's own CPU clock: user and system time of all its threads, including ended ones, in nanoseconds.
+If that clock cannot be read, the sum in /proc/PID/stat is used, in ticks of 10 ms.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def cpu_clock_id(pid: int) -> int:
 
 
 def parse_stat_cpu_s(stat: str, ticks_per_s: int) -> float:
-    """Read utime + stime out of /proc/PID/stat. Its second field, a name, may hold spaces and brackets."""
+    """Read utime + stime from /proc/PID/stat. Its second field, a name, may have spaces and brackets."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / ticks_per_s
 

@@ -1,8 +1,7 @@
 """The servers under test, each a child process on loopback that never outlives the benchmark.
 
-A rival is started with its output limits raised, so that none of them cuts a subscriber for being served
-fast; the hub is started with its limits raised alike. Nothing is written to disk but a log in a temporary
-folder.
+A rival is started with raised output limits, so that none of them disconnects a fast subscriber; the hub is started
+with its limits raised alike. The only file written is a log in a temporary folder.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ output_bytes_max = 1073741824
 output_soft_bytes = 1073741824
 """
 
-# A client that does not answer the hourly PING is not cut within any run; the write deadline and pending
-# bytes are what NATS cuts slow consumers by.
+# A client without a reply to the hourly PING is not disconnected within any run; write deadline and pending bytes are
+# NATS's limits for slow consumers.
 _NATS_CONFIG = """\
 host: "{host}"
 port: {port}
@@ -49,7 +48,7 @@ ping_interval: "1h"
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """How to find, start and speak to one kind of server."""
+    """How to find, start and address one kind of server."""
 
     name: str
     dialect: ServerProtocol
@@ -123,7 +122,7 @@ KINDS = {
 
 
 def version(kind: ServerKind) -> str:
-    """The version a server states of itself, such as 7.0.15."""
+    """The version reported by the server, such as 7.0.15."""
     binary = kind.find()
     if binary is None:
         return "absent"

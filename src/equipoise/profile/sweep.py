@@ -1,7 +1,7 @@
 """All loads of a profile on one hub process in sequence, and their results.
 
-A shape's rates rise until its messages are far too late or it cannot be driven any faster; what is beyond says nothing
-new. A load that only the driver was too slow for does not count.
+The rates of a shape rise until its messages are far too late or the driver cannot send faster; higher rates give no new
+information. A load for which only the driver was too slow does not count.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from equipoise.profile.servers import KINDS, ServerUnderTest, running
 
 __all__ = ["Profile", "profile_hub", "profile_of"]
 
-# So late that more load only makes it later.
+# So late that more load only increases the delay.
 _LOST_MS = 50.0
-# A hub that is less busy than this is not why a load could not be sent at its rate.
+# A less busy hub is not the reason why a load could not be sent at its rate.
 _BUSY_MIN = 0.8
-# Fewer tell nothing.
+# The least number of loads for a result.
 _LOADS_MIN = 8
 
 Progress = Callable[[str, float], None]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """The result."""
 
     commit: str
     machine: MachineFacts
@@ -68,7 +68,7 @@ def profile_hub(*, is_quick: bool, limit_ms: float | None, progress: Progress) -
 
 
 def profile_of(loads: Sequence[Measured], *, is_quick: bool, limit_ms: float | None) -> Profile:
-    """The profile that these loads show. Raises UnmeasuredError."""
+    """The profile from these loads. Raises UnmeasuredError."""
     valid = [load for load in loads if load.is_paced or load.cpu_ratio >= _BUSY_MIN]
     if len(valid) < _LOADS_MIN:
         raise UnmeasuredError(
@@ -99,7 +99,7 @@ def _rising(
             try:
                 load = measure(server, crew, rate_per_s, pace)
             except PeerError:
-                # Cut, or nothing came in time: as late as can be, and the connections are of no use any more.
+                # Disconnected, or no message in time: as late as possible, and the connections are useless now.
                 break
             found.append(load)
             if load.p95_ms > _LOST_MS or not load.is_paced:

@@ -1,7 +1,7 @@
 """Metadata and coordination: one contract, in memory, over a network, and in ZooKeeper.
 
-Start with `contract`. What a region keeps in a store is in `tree`; `plans`, `hubs`, `users` and `specs` read and write
-it. ZooKeeper itself, `zookeeper` and `embedded`, is imported only by those who use it.
+Start with `contract`. `tree` defines the nodes of a region; `plans`, `hubs`, `users` and `specs` read and write them.
+ZooKeeper itself, `zookeeper` and `embedded`, is imported only by programs that use it.
 """
 
 from equipoise.store.backends.memory import MemoryStore

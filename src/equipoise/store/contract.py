@@ -1,34 +1,34 @@
 """The contract of the metadata store.
 
-A store is a tree of small versioned nodes and a session. Nodes are compared and set by version; an ephemeral node goes
-with the session that made it. There are three: in memory, in memory behind a (simulated) network, and ZooKeeper; one
-contract suite runs on all.
+A store is a tree of small versioned nodes and a session. Nodes are compared and set by version; an ephemeral node is
+deleted with the session that created it. There are three stores: in memory, in memory behind a (simulated) network, and
+ZooKeeper; one contract suite runs on all.
 
-Time. Every request waits at most `request_timeout_s`, for a connection too, and then raises StoreUnavailableError.
+Time. Every request, and every wait for a connection, takes at most `request_timeout_s`; then StoreUnavailableError.
 
-Sessions. A store opens one, keeps it alive, and says how it is: CONNECTED; SUSPENDED while it cannot be reached; LOST
-once the session has ended. LOST comes no later than the session time-out after the last request that was answered had
-been sent, so an owner learns of it before others can see its ephemeral nodes go, reachable store or not, as long as
-both clocks run alike. After LOST the store opens a new session by itself and is CONNECTED again; a client that had
-ephemeral nodes makes them again, or does not.
+Sessions. A store opens one, keeps it alive, and reports its state: CONNECTED; SUSPENDED while the store is unreachable;
+LOST once the session has ended. LOST is reported at most the session time-out after the last request with a reply was
+sent, so an owner learns of it before other clients can see its ephemeral nodes deleted, with or without a connection,
+if both clocks run at the same rate. After LOST the store opens a new session by itself and is CONNECTED again; a client
+with ephemeral nodes has to create them again.
 
-Doubt. If the connection goes before the reply comes, the store looks before it tries again: a `create` counts as
-done if the node is there, with this data, and is this session's or persistent; a `set` if the version is the next one
-and the data this; a `delete` if the node is gone. (A `set` of any version may be carried out twice.) Where two
-writers could write the same bytes and it matters who was first, put something unique into them. If the session goes
-too, a write raises SessionLostError and may have happened.
+Uncertain outcomes. If the connection is lost before the reply, the store reads before it retries: a `create` counts as
+done if the node exists with this data, and belongs to this session or is persistent; a `set` if the version is the next
+one and the data is the same; a `delete` if the node does not exist. (A `set` of any version may be executed twice.) If
+two writers could write the same bytes and it matters who was first, add a unique value. If the session ends, too, a
+write raises SessionLostError and may have happened.
 
-Watches say that something has changed, not what: the reader reads again. One watch lasts until it is left. Changes
-that come together are reported once, and a reconnection counts as a change.
+Watches report that something has changed, not what: the reader reads again. A watch lasts until it is left. Several
+changes may be reported once, and a reconnection counts as a change.
 
-Reads. An answer may be as old as the server that gave it, which in an ensemble may lag; it is never older than an
-answer this store has given before. A client that must not act on the past writes with an expected version.
+Reads. A reply may be as old as the state of its server, which may lag in an ensemble; it is never older than an earlier
+reply to this store. A client that needs the present state writes with an expected version.
 
-Distance. A store may be a long way off, so what does not depend on an answer is asked for together with what gives it:
-`read` takes several reads over one connection, in their order, and each answer is no older than the one before it.
-Should the connection go, all of them are read again.
+Latency. A store may be far away, so independent requests are sent together: `read` executes several reads over one
+connection, in order, and each result is no older than the one before it. If the connection is lost, all of them are
+read again.
 
-Transactions over several nodes are left out: everything here commits by creating or setting one node.
+There are no transactions over several nodes: every commit here creates or sets one node.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ __all__ = [
     "parent_of",
 ]
 
-# ZooKeeper refuses packets of 1 MiB (jute.maxbuffer); what is left is for the path and the header.
+# ZooKeeper rejects packets of 1 MiB (jute.maxbuffer); the rest is for the path and the header.
 NODE_BYTES_MAX = 1_000_000
 PATH_CHARS_MAX = 10_000
 
 
 def check_path(path: str) -> None:
-    """Raise MisuseError unless ZooKeeper would take it too."""
+    """Raise MisuseError unless ZooKeeper accepts the path, too."""
     if path == "/":
         return
     if len(path) > PATH_CHARS_MAX:
@@ -94,46 +94,46 @@ def ancestors(path: str) -> list[str]:
 
 class SessionState(StrEnum):
     CONNECTED = "connected"
-    # Out of reach; the session may still be alive.
+    # Unreachable; the session may still be alive.
     SUSPENDED = "suspended"
-    # The session has ended; its ephemeral nodes are gone or are going.
+    # The session has ended; its ephemeral nodes are deleted, or will be.
     LOST = "lost"
 
 
 class WatchKind(StrEnum):
-    # The node is made, deleted, or its data set.
+    # The node is created, deleted, or its data set.
     DATA = "data"
-    # A child is made or deleted, or the node itself is.
+    # A child is created or deleted, or the node itself is.
     CHILDREN = "children"
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True):
-    """A node as it was when it was read."""
+    """A node at the time of the read."""
 
     path: str
     data: bytes
     # Counts the times `set` succeeded; 0 after creation.
     version: int
-    # Grows with every creation in the whole store: of two owners of a path, the later one has the greater id.
+    # Increases with every creation in the whole store: of two owners of a path, the later one has the greater id.
     # ZooKeeper's czxid.
     created_id: int
-    # The session an ephemeral node belongs to; 0 for a persistent one.
+    # The session of an ephemeral node; 0 for a persistent one.
     owner: int = 0
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True):
-    """One of several that are asked for together: a node, or the names of its children."""
+    """One of several reads: a node, or the names of its children."""
 
     path: str
     kind: WatchKind = WatchKind.DATA
 
 
-# To a Read: the node, or its children's names, sorted; None if the node is not there.
+# The result of a Read: the node, or its children's names, sorted; None if the node does not exist.
 Answer = Node | tuple[str, ...] | None
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How patient a store is."""
+    """Time-outs of a store."""
 
     session_timeout_s: Annotated[
         float,
@@ -172,16 +172,15 @@ class Watch(Protocol):
     async def changed(self, timeout_s: float | None = None) -> bool:
         """Wait until something may have changed since the last call returned, or since entering.
 
-        False if the time is up first. The next call reports what changes after it has returned.
+        False if the time is up first. The next call reports changes after this one has returned.
         Raises ClosedError once the store is closed.
         """
         ...
 
     async def changed_to(self, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
-        """Wait as `changed` does, and read: in one round trip, which sets the watch again and then asks for these.
+        """Wait as `changed` does, and read: one round trip arms the watch again and then reads.
 
-        `reads` is called when there is something to read, and again if it has to be asked for again. What the answers
-        do not show is reported by the next call.
+        `reads` is called for each attempt. The next call reports changes that the results do not show.
         """
         ...
 
@@ -189,24 +188,26 @@ class Watch(Protocol):
 class Store(Protocol):
     """Paths are absolute, `/a/b`. Data is at most 1,000,000 bytes.
 
-    Every method raises StoreUnavailableError when time is up, ClosedError after `close`, and writes raise
-    SessionLostError; the others are named with each.
+    Every method raises StoreUnavailableError when its time is up, ClosedError after `close`, and writes raise
+    SessionLostError; each method lists its other errors.
     """
 
     @property
     def session(self) -> int:
-        """The id of the session, unique in the store's life; 0 while there is none."""
+        """The id of the session, unique in the store's life; 0 without a session."""
         ...
 
     @property
     def state(self) -> SessionState: ...
 
     def listen(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
-        """Call back with every new state, from the loop and without waiting. Returns what ends it."""
+        """Call back with every new state, from the loop; the callback must not block. Returns a function to end
+        that.
+        """
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Node:
-        """Raises NodeExistsError, or NoNodeError if the parent is not there."""
+        """Raises NodeExistsError, or NoNodeError if the parent does not exist."""
         ...
 
     async def get(self, path: str) -> Node:
@@ -214,11 +215,11 @@ class Store(Protocol):
         ...
 
     async def find(self, path: str) -> Node | None:
-        """Like `get`; None if the node is not there."""
+        """Like `get`; None if the node does not exist."""
         ...
 
     async def set(self, path: str, data: bytes, *, version: int | None) -> Node:
-        """Raises NoNodeError, or BadVersionError unless the node has this version. None: whatever it has."""
+        """Raises NoNodeError, or BadVersionError unless the node has this version. None: any version."""
         ...
 
     async def delete(self, path: str, *, version: int | None = None) -> None:
@@ -230,17 +231,17 @@ class Store(Protocol):
         ...
 
     async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
-        """All of them in one round trip, carried out in this order, over one connection."""
+        """All of them in one round trip, executed in this order, over one connection."""
         ...
 
     async def ensure(self, path: str) -> None:
-        """Make the node and its ancestors, persistent and empty, as far as they are not there."""
+        """Create the node and its ancestors, persistent and empty, unless they exist."""
         ...
 
     def watch(self, path: str, kind: WatchKind = WatchKind.DATA) -> Watch:
-        """The node need not be there."""
+        """The node need not exist."""
         ...
 
     async def close(self) -> None:
-        """End the session, its ephemeral nodes with it, and let go of everything. May be called twice."""
+        """End the session, with its ephemeral nodes, and release everything. May be called twice."""
         ...

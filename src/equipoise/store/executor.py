@@ -1,6 +1,6 @@
 """Run heavy work beside the event loop: decoding a plan of 100,000 entries takes a quarter of a second.
 
-What is handed over is a pure function of values that do not change. On the simulated loop it runs at once.
+The work is a pure function of immutable values. On the simulated loop it runs at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar, TypeVarTuple
 
 __all__ = ["HEAVY_BYTES", "HEAVY_ENTRIES", "offload"]
 
-# From here on a thread pays: a loop may be kept for a millisecond or two.
+# From this size on a thread is worthwhile: a loop may be blocked for a millisecond or two.
 HEAVY_BYTES = 32 * 1024
 HEAVY_ENTRIES = 2_000
 

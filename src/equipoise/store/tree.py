@@ -1,7 +1,7 @@
 """The paths of the store.
 
-The shape is Hedwig's: a region, its hubs with an ephemeral `alive` each, its durable topics with their owner each; and
-besides them what is ours, the specs, the users and the plan. `docs/reference/znodes.md` is made from `NODES`.
+The layout is Hedwig's: a region, its hubs with an ephemeral `alive` each, its durable topics with their owner each; the
+specs, the users and the plan are additions. `docs/reference/znodes.md` is generated from `NODES`.
 
 Always true: every topic name, pattern and hub name has a path of its own, for any bytes.
 """
@@ -29,19 +29,19 @@ __all__ = [
     "version_name",
 ]
 
-# Below a hub: that it is alive, and that it is while it changes from one session to the next.
+# Below a hub: it is alive; and it is alive while its node moves from one session to the next.
 ALIVE = "alive"
 ALIVE_NEXT = "alive-next"
 _REGION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-# Folders that topics are spread over.
+# Folders over which topics are distributed.
 TOPIC_FOLDERS = 256
-# Versions are written with this many digits, so that names sort as numbers do.
+# Versions have this number of digits, so that names sort as numbers do.
 _VERSION_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The paths of one region. Regions that share a ZooKeeper do not see each other."""
+    """The paths of one region. Regions in one ZooKeeper are separate."""
 
     region: str = "default"
 
@@ -158,7 +158,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """A line of the reference."""
+    """A row of the reference."""
 
     path: str
     lasts: str
@@ -293,7 +293,7 @@ NODES = (
 def escape(name: bytes) -> str:
     """Any bytes as one part of a path: letters, digits and _ - ~ : @ stand for themselves, the rest as %XX.
 
-    Dots do so only inside, as ZooKeeper takes `.` and `..` for directions, and the empty name is a bare %.
+    Dots do so only inside, as ZooKeeper rejects `.` and `..` as names, and the empty name is a bare %.
     """
     if not name:
         return "%"
@@ -302,7 +302,7 @@ def escape(name: bytes) -> str:
 
 
 def unescape(part: str) -> bytes:
-    """The bytes that `escape` has written."""
+    """The reverse of `escape`."""
     return b"" if part == "%" else unquote_to_bytes(part)
 
 
@@ -311,7 +311,7 @@ def version_name(version: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The version in the name of a node, before a dash if there is one; None for a name that is not ours."""
+    """The version in the name of a node, before a dash if there is one; None for other names."""
     digits = name.partition("-")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None
 

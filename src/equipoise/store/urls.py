@@ -1,8 +1,8 @@
 """Open a store by its address.
 
-zk://host:port,host:port/root    ZooKeeper; everything is kept under /root; zks:// with TLS (see `zookeeper_url`)
-eqs://host:port                  a memory store that another process serves
-memory:name                      in this process, shared by all that give this name on this loop
+zk://host:port,host:port/root    ZooKeeper; all nodes are below /root; zks:// with TLS (see `zookeeper_url`)
+eqs://host:port                  a memory store in another process
+memory:name                      in this process, shared by all users of this name on this loop
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MEMORY = re.compile(r"memory:(?P<name>[A-Za-z0-9._-]*)")
 async def open_store(url: str, settings: StoreSettings | None = None) -> Store:
     """Connect and open a session. Raises AddressError, or StoreUnavailableError if no server answers in time."""
     if address := parse_zookeeper(url):
-        # Here, so that only processes that use ZooKeeper load its client.
+        # Imported here, so that only processes that use ZooKeeper load its client.
         from equipoise.store.backends.zookeeper import ZooKeeperStore
 
         return await ZooKeeperStore(address, settings=settings).open()

@@ -3,10 +3,11 @@
     zk://host:port,host:port/root?auth=FILE
     zks://host:port,host:port/root?ca=FILE&certificate=FILE&key=FILE&auth=FILE
 
-`zks` is TLS: the servers prove themselves to the CA, host names included, and certificate and key prove this client.
-`auth` is a file with one line `user:password`, for ZooKeeper's digest scheme: every node is made for that user alone.
-Secrets are in files, since an address can be read by every user of the machine. Files are read for each session, so
-they can be replaced while processes run.
+`zks` is TLS: the CA verifies the servers, host names included, and certificate and key authenticate this client.
+`auth` is a file with one line `user:password`, for ZooKeeper's digest scheme: every node is created for that user
+alone.
+Secrets are in files, since every user of the machine can read an address. Files are read for each session, so they can
+be replaced while processes run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _FILES = ("ca", "certificate", "key", "auth")
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAddress:
-    # Hosts with ports, as kazoo takes them.
+    # Hosts with ports, in kazoo's format.
     hosts: str
     root: str = "/"
     is_tls: bool = False
@@ -44,7 +45,7 @@ class ZooKeeperAddress:
 
     @property
     def chroot(self) -> str:
-        """Hosts and root in one, as kazoo takes them."""
+        """Hosts and root in one, in kazoo's format."""
         return self.hosts + self.root.rstrip("/")
 
     def client_options(self) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class ZooKeeperAddress:
                 "check_hostname": True,
             }
         if self.auth:
-            # Here, so that addresses can be read without ZooKeeper's client.
+            # Imported here, so that addresses can be parsed without ZooKeeper's client.
             from kazoo.security import make_digest_acl  # type: ignore[import-untyped]  # kazoo ships no types
 
             user, colon, password = _read(self.auth).strip().partition(":")
@@ -73,7 +74,7 @@ class ZooKeeperAddress:
 
 
 def parse_zookeeper(url: str) -> ZooKeeperAddress | None:
-    """None if the address names no ZooKeeper. Raises AddressError if it names one wrongly."""
+    """None if the address is not a ZooKeeper address. Raises AddressError if it is an invalid one."""
     found = _URL.fullmatch(url)
     if found is None:
         return None

@@ -251,7 +251,7 @@ def defer(stream: HandoverStream, event: PrepareReceived, facts: HandoverFacts) 
 
 def reconsider(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> Iterable[Effect]:
     """handle the pending offer, as if it arrived now"""
-    assert stream.pending_offer is not None, "the guard says so"
+    assert stream.pending_offer is not None, "the guard has checked this"
     offer, stream.pending_offer = stream.pending_offer, None
     yield Reconsider(*offer)
 
@@ -301,7 +301,7 @@ def note_end(stream: HandoverStream, event: CloseReceived, facts: HandoverFacts)
 
 def open_after(stream: HandoverStream, event: Progressed, facts: HandoverFacts) -> Iterable[Effect]:
     """begin the next epoch, which names the end of the former one; the handover is done"""
-    assert stream.ending is not None, "the guard says so"
+    assert stream.ending is not None, "the guard has checked this"
     after = stream.ending
     stream.preparer = stream.ending = stream.peer = None
     yield OpenEpoch(after)

@@ -1,19 +1,19 @@
 """Write records as an Arrow IPC stream, without Arrow.
 
-pyarrow would do it, at the price of 45 MB for every hub and of stalls of 50 ms while it is imported, which is what
-telemetry is to find, not to cause (docs/decisions/0007). Writing takes a page: a stream is a schema and then batches,
-each a table of lengths and offsets followed by the columns' bytes. Readers use pyarrow.
+pyarrow would do it, at the price of 45 MB for every hub and of a stall of 50 ms during its import, which telemetry
+should detect, not cause (docs/decisions/0007). Writing takes little code: a stream is a schema and then batches, each a
+table of lengths and offsets followed by the columns' bytes. Readers use pyarrow.
 
-A stream has the columns that its writer chooses, beside those that every record fills: one that is null throughout
-costs as much to describe as one with a number.
+A stream has the columns that its writer selects, beside those that every record fills: the description of an all-null
+column costs as much as that of a number.
 
-A batch holds the records of several blocks. Buffers of nothing but zeros, of which a null column has two, are one
-place in the batch that all of them refer to; and so are those that repeat the same number.
+A batch holds the records of several blocks. Buffers of zeros only, of which a null column has two, share one place in
+the batch; so do buffers that repeat the same number.
 https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
 
-Messages are FlatBuffers, of which the few kinds that Arrow uses are written here. A table is written as its own bytes,
-followed by what it refers to: offsets only ever point forward, and what lies behind does not have to be known first.
-All numbers are little-endian and lie at multiples of their size. https://flatbuffers.dev/internals
+Messages are FlatBuffers, of which this module writes the few kinds that Arrow uses. A table is written as its own
+bytes, followed by its referents: offsets only point forward, so referents need not be known first. All numbers are
+little-endian and aligned to their size. https://flatbuffers.dev/internals
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Structs:
-    """A vector of structs of 64-bit numbers: all of the numbers in one row, and how many there are to a struct."""
+    """A vector of structs of 64-bit numbers: all numbers in one row, and the number of them in each struct."""
 
     numbers: Sequence[int]
     width: int
@@ -51,12 +51,12 @@ class Structs:
 
 @dataclass(frozen=True, slots=True)
 class FlatTable:
-    """Fields by their place in the schema; None where one is left out."""
+    """Fields by their index in the schema; None for an omitted one."""
 
     fields: Sequence[Field | None]
 
 
-# A string, and a vector of tables, stand for themselves.
+# A string, and a vector of tables, are represented by themselves.
 Field = Scalar | Structs | FlatTable | str | Sequence[FlatTable]
 
 _OFFSET = "I"
@@ -71,7 +71,7 @@ def flatbuffer(root: FlatTable) -> bytes:
 
 
 def _write_table(buffer: bytearray, table: FlatTable) -> int:
-    """Where the table begins. What it refers to comes behind it."""
+    """The offset of the table. Its referents follow it."""
     codes = tuple(map(_code, table.fields))
     places, size = _layout(codes)
     _align(buffer, 2)
@@ -115,7 +115,7 @@ def _write_string(buffer: bytearray, text: str) -> int:
 
 
 def _write_structs(buffer: bytearray, structs: Structs) -> int:
-    # The numbers begin at a multiple of eight, right behind their count.
+    # The numbers begin at a multiple of eight, right after their count.
     _align(buffer, 8)
     buffer += bytes(4)
     start = len(buffer)
@@ -126,7 +126,7 @@ def _write_structs(buffer: bytearray, structs: Structs) -> int:
 
 @lru_cache(maxsize=64)
 def _layout(codes: tuple[str | None, ...]) -> tuple[list[int], int]:
-    """Where each field lies within its table, behind the offset of the vtable, 0 for none; and the table's size."""
+    """The offset of each field within its table, after the offset of the vtable, 0: omitted; and the table's size."""
     places, size = [], 4
     for code in codes:
         if code is None:
@@ -154,7 +154,7 @@ def _align(buffer: bytearray, width: int) -> None:
 
 
 _CONTINUATION = b"\xff\xff\xff\xff"
-# Behind the last batch.
+# Follows the last batch.
 END = _CONTINUATION + bytes(4)
 
 _VERSION_5 = 4
@@ -163,7 +163,7 @@ _LITTLE, _BIG = 0, 1
 _MICROSECOND = 2
 _DOUBLE_PRECISION = 2
 
-# Arrow's number for the type, and what it says about it.
+# Arrow's number for the type, and its parameters.
 _TYPES = {
     ColumnType.LONG: (2, FlatTable([Scalar("i", 64), Scalar("B", 1)])),
     ColumnType.DOUBLE: (3, FlatTable([Scalar("h", _DOUBLE_PRECISION)])),
@@ -171,7 +171,7 @@ _TYPES = {
     ColumnType.STRING: (5, FlatTable([])),
     ColumnType.TIMESTAMP: (10, FlatTable([Scalar("h", _MICROSECOND), "UTC"])),
 }
-# What one value for all records may be.
+# The types of a value that all records share.
 _ONES = (int, float, str, bytes, type(None))
 # By column, struct's letter for its numbers.
 _TEXT = "s"
@@ -187,7 +187,7 @@ def _chosen(names: frozenset[str]) -> tuple[Column, ...]:
 
 @lru_cache(maxsize=64)
 def schema_message(names: frozenset[str]) -> bytes:
-    """What a stream with these columns, and those of every record, begins with."""
+    """The beginning of a stream with these columns, and those of every record."""
     fields = []
     for column in _chosen(names):
         number, details = _TYPES[column.type]
@@ -197,7 +197,7 @@ def schema_message(names: frozenset[str]) -> bytes:
 
 
 def batch(hub: str, incarnation: int, parts: Sequence[Part], names: frozenset[str]) -> bytes:
-    """One batch with the records of all parts, in order. `names`: as the stream's schema has been made of."""
+    """One batch with the records of all parts, in order. `names`: those of the stream's schema."""
     counts = [len(part.sequences) for part in parts]
     body = _Body(counts)
     implied: dict[str, list[Values]] = {
@@ -221,7 +221,7 @@ def batch(hub: str, incarnation: int, parts: Sequence[Part], names: frozenset[st
 
 
 class _Body:
-    """The columns' bytes, and where each buffer of them lies."""
+    """The columns' bytes, and the offset of each buffer."""
 
     def __init__(self, counts: Sequence[int]) -> None:
         """`counts`: the records of each part."""
@@ -230,15 +230,15 @@ class _Body:
         # (records, nulls) of each column; (offset, length) of each buffer.
         self.nodes: list[int] = []
         self.buffers: list[int] = []
-        # At the front, the zeros that all who need some refer to: as many as the longest needs.
+        # The zeros at the front are shared by all buffers of zeros: as many as the longest needs.
         zeros = bytes(8 * (self.count + 1))
         self.pieces = [zeros]
         self.size = len(zeros)
-        # Where a number repeated for all records lies already.
+        # The offset of a number repeated for all records, if it was written already.
         self._repeated: dict[tuple[str, float], int] = {}
 
     def add(self, code: str, values: Sequence[Values]) -> None:
-        """A column, by what each part says of it."""
+        """A column, from the value or values of each part."""
         first = values[0]
         if isinstance(first, _ONES) and (len(values) == 1 or values.count(first) == len(values)):
             self._add_same(code, first)
@@ -259,7 +259,7 @@ class _Body:
             self.buffers += (0, -(-count // 8), 0, 8 * count)
 
     def _add_same(self, code: str, value: float | str | bytes | None) -> None:
-        """A column that says the same of all records."""
+        """A column with one value for all records."""
         count = self.count
         if value is None:
             self.add_null(code)
@@ -282,7 +282,7 @@ class _Body:
                 self.buffers += (at, 8 * count)
 
     def _add_validity(self, values: Sequence[Values]) -> None:
-        """A bit for each record, 1 where it has a value; nothing where all have."""
+        """A bit for each record, 1 if it has a value; nothing if all have."""
         present, at = 0, 0
         for count, value in zip(self._counts, values, strict=True):
             mask = value.present if isinstance(value, NameColumn | Numbers) else 0 if value is None else -1
@@ -337,8 +337,8 @@ def _numbers(code: str, count: int, value: Values) -> bytes:
 
 
 def _repeated_text(text: bytes, count: int) -> tuple[bytes, bytes]:
-    """Offsets and bytes of a text for each of so many records."""
-    # Batches differ in size, but little: they share what is made for the next power of two.
+    """Offsets and bytes of a text repeated for this many records."""
+    # Batches differ little in size: they share the array for the next power of two.
     offsets, joined = _plenty_of(text, 1 << count.bit_length())
     return offsets[: 4 * (count + 1)], joined[: len(text) * count]
 

@@ -9,7 +9,7 @@ __all__ = ["EVERY_KIND", "Column", "ColumnType", "RecordKind", "Role"]
 
 
 class RecordKind(StrEnum):
-    """What a record is about. The value is what the column `kind` holds."""
+    """The subject of a record. The value is that of the column `kind`."""
 
     TOPIC = "topic"
     HUB = "hub"
@@ -17,18 +17,18 @@ class RecordKind(StrEnum):
 
 
 class Role(StrEnum):
-    """What the hub is to the topic at the end of the window. The value is what the column `role` holds."""
+    """The role of the hub for the topic at the end of the window. The value is that of the column `role`."""
 
     # It numbers the topic's messages: the only home, or the first of several.
     HOME = "home"
-    # It numbers a stream beside the trunk.
+    # It numbers a lane.
     LANE = "lane"
-    # It passes on what another hub has numbered, or passes on to it what its own clients publish.
+    # It relays messages that another hub has numbered, or forwards its own clients' publishes to that hub.
     RELAY = "relay"
 
 
 class ColumnType(StrEnum):
-    """Spark's words; `arrow_schema` knows what Arrow calls them."""
+    """Spark's names; `arrow_schema` maps them to Arrow's."""
 
     STRING = "string"
     BINARY = "binary"
@@ -43,7 +43,7 @@ EVERY_KIND = frozenset(RecordKind)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `kinds`: the records that fill it; in those it is null only where `meaning` says so."""
+    """One column. `kinds`: the records that fill it; in those it is null only if `meaning` allows it."""
 
     name: str
     type: ColumnType

@@ -1,14 +1,14 @@
 """The load ratio of a hub, from its own measurements.
 
 The planner, `equipoise hubs ls`, the dashboard and Prometheus all show this number. 1 is a hub that is full, in
-whatever it has least of:
+its scarcest resource:
 
     outgoing bandwidth over its maximum (Dynamoth's LR, equation 1);
-    deliveries over the most that it makes in time, by its settings;
-    CPU over what may be used of a core;
-    loop lag over the lag that is too much.
+    deliveries over its maximum in time, by its settings;
+    CPU over the usable part of a core;
+    loop lag over the tolerable lag.
 
-Always true: a maximum that is not known (0) counts for nothing; the ratio is not negative and may exceed 1.
+Always true: an unknown maximum (0) counts as 0; the ratio is not negative and may exceed 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["CPU_FULL_RATIO", "EDGE_STATES", "LOOP_LAG_FULL_S", "lag_ratio", "loa
 CPU_FULL_RATIO = 0.875
 # A third of the 150 ms in which a game answers (Dynamoth, V-D).
 LOOP_LAG_FULL_S = 0.05
-# What a hub does as an edge of content topics, by the number that records have of it. The first: it is none.
+# The states of an edge of content topics, by their number in records. The first: not an edge.
 EDGE_STATES = ("", "ok", "n/a", "stabilizing", "asking", "sampling", "migrating", "accepting")
 
 
@@ -36,7 +36,7 @@ def load_ratio(
     cpu_full_ratio: float = CPU_FULL_RATIO,
     loop_lag_full_s: float = LOOP_LAG_FULL_S,
 ) -> float:
-    """How full a hub is. Rates, CPU and lag are means over the window of a view."""
+    """The load ratio. Rates, CPU and lag are means over the window of a view."""
     return max(
         cpu_ratio / cpu_full_ratio,
         out_bytes_per_s / out_bytes_per_s_max if out_bytes_per_s_max > 0 else 0.0,
@@ -46,6 +46,6 @@ def load_ratio(
 
 
 def lag_ratio(loop_lag_s: float, full_s: float = LOOP_LAG_FULL_S) -> float:
-    """Lag has no upper end as load has: beyond full, twice the lag is a tenth more load."""
+    """Unlike load, lag is unbounded: beyond full, twice the lag adds a tenth to the ratio."""
     lag = loop_lag_s / full_s
     return lag if lag <= 1 else 1 + 0.1 * math.log2(lag)

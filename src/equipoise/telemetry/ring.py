@@ -1,16 +1,16 @@
 """The bounded ring of a hub's telemetry records, read by sequence number.
 
-Sequences begin at 0 with each incarnation and have no holes. What is too old, or too much, falls out at the old end,
-and a reader that was away learns from `oldest` how much it missed.
+Sequences begin at 0 with each incarnation and have no holes. The oldest records are dropped by age and by size, and a
+reader that was away sees from `oldest` how many it missed.
 
-A block holds what one slice of one window recorded: all records of one kind, at consecutive sequences. Numbers are kept
-in the narrowest array that holds them, a column that is the same everywhere as that one value, names as one string of
-bytes and where each begins. A record of a topic takes some 25 bytes so, against 400 as Python objects.
+A block holds the records of one slice of one window: all of one kind, at consecutive sequences. Numbers are stored
+in the narrowest array that holds them, a constant column as its value, names as one string of bytes with offsets. A
+record of a topic takes some 25 bytes so, against 400 as Python objects.
 
-Numbers in a row are calculated with as one long integer, eight bytes each: then one subtraction subtracts them all.
-Python takes 25 ns to subtract a number from another, and a nanosecond where they are parts of a long one. Putting them
-together and taking them apart costs ten each, still half of what one by one takes. Always true: none of the numbers is
-negative or reaches 2⁶³, so that nothing is borrowed from a neighbour.
+Numbers in a row are processed as one long integer, eight bytes each: then one subtraction subtracts them all. Python
+takes 25 ns to subtract two numbers, and a nanosecond if they are parts of a long one. Packing and unpacking cost ten
+each, in all still half of the time of single subtractions. Always true: none of the numbers is negative or reaches 2⁶³,
+so that no subtraction borrows from a neighbour.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ __all__ = [
     "widened",
 ]
 
-# What Python takes for a block whose columns are empty, an array of its own for each of them included.
+# The size of a block with empty columns, including an array for each of them.
 BLOCK_BYTES = 600
 _COLUMN_BYTES = 64
-# The array's letter for four bytes, which Arrow takes for an offset.
+# The array's type code for four bytes, which Arrow uses for offsets.
 OFFSET = "i"
 
 _ORDER = {kind: tuple(column.name for column in columns_of(kind)) for kind in RecordKind}
-# The columns that a block does not hold: they are the same for all blocks, or are known by its place in the ring.
+# The columns that a block does not hold: they are equal in all blocks, or follow from its place in the ring.
 _IMPLIED = frozenset({"kind", "hub", "incarnation", "sequence", "time", "window_us"})
 _HELD = {kind: tuple(name for name in names if name not in _IMPLIED) for kind, names in _ORDER.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class NameColumn:
-    """Byte strings one behind the other. An absent one has the length 0 and no bit in `present`."""
+    """Concatenated byte strings. A missing one has the length 0 and no bit in `present`."""
 
     joined: bytes
-    # Where each begins, and the end of the last: as Arrow has it, so that names that stay are measured once.
+    # Offsets of the beginnings, and of the end: as in Arrow, so that unchanged names are measured once.
     offsets: array[int]
-    # A bit for each name, the first the lowest; -1: all are there.
+    # A bit for each name, the first the lowest; -1: all are present.
     present: int = -1
 
     @classmethod
@@ -82,7 +82,7 @@ class NameColumn:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers of which some are absent: those are 0 and have no bit in `present`. None is negative."""
+    """Numbers of which some are missing: those are 0 and have no bit in `present`. None is negative."""
 
     values: Sequence[int]
     # A bit for each number, the first the lowest.
@@ -109,7 +109,7 @@ class Part(NamedTuple):
     values: Mapping[str, Values]
 
     def head(self, count: int) -> Part:
-        """The first so many of them."""
+        """The first `count` of them."""
         values = {name: _cut(column, 0, count) for name, column in self.values.items()}
         time_us = self.time_us if isinstance(self.time_us, int) else self.time_us[:count]
         return self._replace(sequences=self.sequences[:count], time_us=time_us, values=values)
@@ -117,16 +117,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records `first` to `first + count`. Their time is when the window ended, or `time_us` holds one for each."""
+    """Records `first` to `first + count`. Their time is the end of the window, or `time_us` has one for each."""
 
     kind: RecordKind
     first: int
     count: int
     time_us: int | Sequence[int]
     window_us: int
-    # In the schema's order, without what all blocks have.
+    # In the schema's order, without the common columns of all blocks.
     values: tuple[Values, ...]
-    # The columns that are not null in all of its records; the same object in all blocks that fill the same.
+    # The columns that are not null in all of its records; the same object in all blocks with the same columns.
     filled: frozenset[str]
 
     @classmethod
@@ -139,7 +139,7 @@ class Block:
         time_us: int | Sequence[int],
         window_us: int,
     ) -> Block:
-        """A block that has no place in a ring yet. A column that is not given is null."""
+        """A block outside a ring. A column that is not given is null."""
         assert values.keys() <= set(_HELD[kind]), f"{kind} has no {values.keys() - set(_HELD[kind])}"
         filled = _interned(frozenset([name for name, column in values.items() if column is not None]))
         return cls(kind, 0, count, time_us, window_us, tuple(map(values.get, _HELD[kind])), filled)
@@ -154,11 +154,11 @@ class Block:
 
     @property
     def held(self) -> tuple[Values, ...]:
-        """What it keeps alive beside itself. Blocks of windows in which nothing has changed share columns."""
+        """The objects that it keeps alive. Blocks of windows without changes share columns."""
         return (self.time_us, *self.values)
 
     def topics(self) -> list[bytes] | None:
-        """The topic of each record; None where they are not about topics."""
+        """The topic of each record; None for records about other subjects."""
         if "topic" not in _HELD[self.kind]:
             return None
         names = self.values[_HELD[self.kind].index("topic")]
@@ -204,12 +204,12 @@ def size_bytes_of(values: Values) -> int:
 
 @lru_cache(maxsize=256)
 def _interned(names: frozenset[str]) -> frozenset[str]:
-    """The first equal one: blocks differ little in what they fill, and a set takes more memory than a block."""
+    """The first equal one: blocks have few sets of columns, and a set takes more memory than a block."""
     return names
 
 
 def _present(claims: Sequence[bool]) -> int:
-    """A bit for each claim, the first the lowest. By way of text, which takes a hundredth of adding up powers."""
+    """A bit for each flag, the first the lowest. Via text, in a hundredth of the time of summing powers."""
     return int("".join(["01"[claim] for claim in reversed(claims)]) or "0", 2)
 
 
@@ -243,9 +243,9 @@ def _pick(values: Values, rows: Sequence[int]) -> Values:
 
 
 class TelemetryRing:
-    """Always true: it holds exactly the records from `oldest` to `end`; `bytes` is what its blocks take together.
+    """Always true: it holds exactly the records from `oldest` to `end`; `bytes` is the total size of its blocks.
 
-    The block just added stays, whatever its size: blocks are small against any bound.
+    The newest block stays, whatever its size: blocks are small against any bound.
     """
 
     def __init__(self, incarnation: int, *, retention_s: float, bytes_max: int) -> None:
@@ -264,16 +264,16 @@ class TelemetryRing:
 
     @property
     def oldest(self) -> int:
-        """The sequence of the first record that is still here; `end` if there is none."""
+        """The sequence of the first record in the ring; `end` if it is empty."""
         return self._blocks[0].first if self._blocks else self.end
 
     @property
     def filled(self) -> frozenset[str]:
-        """The columns that some block here fills; without those that all records have."""
+        """The columns that some block fills; without those of all records."""
         return frozenset().union(*+self._filled)
 
     def append(self, block: Block) -> None:
-        """Give the block's records their numbers. Blocks come in the order of time, as far as the clock goes on."""
+        """Assign sequences to the block's records. Blocks are in order of time, if the clock does not go back."""
         if not block.count:
             return
         self._blocks.append(replace(block, first=self.end))
@@ -282,9 +282,9 @@ class TelemetryRing:
         self._trim(block.latest_us - self._keep_us)
 
     def read(self, sequence: int) -> Iterator[tuple[Block, int]]:
-        """Blocks with the record `sequence` and those behind it; and which record of the block is the first wanted.
+        """Blocks from the one with the record `sequence` on; and the index of that record in the first block.
 
-        What has fallen out is left out. A ring that is appended to meanwhile may be read on.
+        Dropped records are left out. The ring may be appended to during the iteration.
         """
         behind: list[Block] = []
         for block in reversed(self._blocks):
@@ -295,7 +295,7 @@ class TelemetryRing:
             yield block, max(0, sequence - block.first)
 
     def backwards(self) -> Iterator[Block]:
-        """From the newest block on. Not to be appended to meanwhile."""
+        """From the newest block on. The ring must not be appended to meanwhile."""
         return iter(reversed(self._blocks))
 
     def _trim(self, before_us: int) -> None:
@@ -336,7 +336,7 @@ def packed(numbers: Sequence[int]) -> int:
 
 
 def grown(after: int, before: int, count: int) -> array[int]:
-    """By how much each of `count` packed numbers has grown, in as few bytes each as the greatest needs."""
+    """The growth of each of `count` packed numbers, in the least number of bytes for the largest."""
     growth = after - before
     assert not growth & _beyond(63, count), "a counter has become less"
     wide = growth.to_bytes(_WIDTH * count, sys.byteorder)
@@ -347,20 +347,20 @@ def grown(after: int, before: int, count: int) -> array[int]:
 
 
 def counting(first: int, count: int) -> bytes:
-    """So many numbers from `first` on, of eight bytes each."""
+    """This many numbers from `first` on, of eight bytes each."""
     steps, ones = _steps(count)
     return (steps + first * ones).to_bytes(_WIDTH * count, sys.byteorder)
 
 
 def narrow(numbers: Sequence[int]) -> array[int]:
-    """The same numbers, none of them negative, in as few bytes each as the greatest needs."""
+    """The same numbers, none negative, in the least number of bytes each for the largest."""
     greatest = max(numbers, default=0)
     code = "B" if greatest < 1 << 8 else "H" if greatest < 1 << 16 else "I" if greatest < 1 << 32 else "Q"
     return array(code, numbers)
 
 
 def widened(numbers: array[int]) -> bytes:
-    """As numbers of eight bytes: the n-th byte of all of them at once, five times as fast as one by one."""
+    """As numbers of eight bytes: the n-th byte of all at once, five times as fast as one by one."""
     width = numbers.itemsize
     if width == _WIDTH:
         return numbers.tobytes()
@@ -372,7 +372,7 @@ def widened(numbers: array[int]) -> bytes:
 
 
 def _narrowed(wide: bytes, width: int) -> bytes:
-    """The other way round: numbers of eight bytes, of which only so many are used, as numbers of so many bytes."""
+    """The reverse: numbers of eight bytes, of which only the lowest are used, as numbers of that size."""
     first = _first(width)
     if width == 1:
         return wide[first::_WIDTH]
@@ -383,13 +383,13 @@ def _narrowed(wide: bytes, width: int) -> bytes:
 
 
 def _first(width: int) -> int:
-    """Where in eight bytes those lie that a small number uses."""
+    """The indices of the bytes in eight that a small number uses."""
     return 0 if sys.byteorder == "little" else _WIDTH - width
 
 
 @lru_cache(maxsize=64)
 def _beyond(bits: int, count: int) -> int:
-    """A mask: of each of so many numbers the bits that one of so many bits does not have."""
+    """A mask of the bits, in each of `count` numbers, beyond this many."""
     above = (1 << 8 * _WIDTH) - (1 << bits)
     return int.from_bytes(above.to_bytes(_WIDTH, sys.byteorder) * count, sys.byteorder)
 

@@ -1,13 +1,14 @@
 """The schema of telemetry: every column, as data.
 
-All kinds of records share one table, since they share one sequence: a hub's records are read by offset, in order,
-whatever they say. `kind` tells which columns a record fills; the others are null in it. Arrow's schema, Spark's and
-the reference page are made from `COLUMNS`.
+All kinds of records share one table, since they share one sequence: a reader gets a hub's records by offset, in order.
+`kind` determines which columns a record fills; the others are null in it. Arrow's schema, Spark's and the reference
+page are made from `COLUMNS`.
 
 Always true:
-    a topic's publications are counted at the hub that gave them their positions and nowhere else, deliveries and
-    `bytes_out` where they left for clients, what hubs pass to each other in the ingress and egress columns only: so
-    sums over hubs count nothing twice;
+    a topic's publications are counted only at the hub that numbers them, deliveries and `bytes_out` only at the hub
+    that
+    writes them to clients, traffic between hubs only in the ingress and egress columns: so sums over hubs count nothing
+    twice;
     (hub, incarnation, sequence) names one record, and sequences of an incarnation have no holes;
     names starting with `$` and shard channels have no records of their own; the hub's sums include them.
 

@@ -10,9 +10,9 @@
     answer       one line for each view: `+` taken, with what the planner wants by name (`interest`); `-reason` refused
 
 Always true: what `to_tables` writes `from_tables` reads back, and a table that is no part of a view raises ViewError.
-A column that is missing has its default, so that an older pipeline serves a newer planner; an unknown one is ignored.
-A header is checked before a buffer of its size is kept; a view that is refused does not end the connection, a header
-that makes no sense does.
+A missing column has its default, so that an older pipeline works with a newer planner; an unknown one is ignored.
+A header is checked before a buffer of its size is allocated; a rejected view does not end the connection, an invalid
+header does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Topics that the planner needs by name in a bounded view. Pure.
 
 A view of ten million topics would name a few hundred of each hub: the heaviest, and those of interest. All others of a
-hub are one remainder in its row (`rest_*` of `schema.HubFields`), which the planner counts and leaves where it is.
+hub are one remainder in its row (`rest_*` of `schema.HubFields`), which the planner counts and does not move.
 
-The controller answers a view with its interest, one line of JSON behind the `+`; names are in base64.
+The controller replies to a view with its interest, one line of JSON after the `+`; names are in base64.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from equipoise.errors import ProtocolError
 
 __all__ = ["NAMES_MAX", "Interest", "decode_interest", "encode_interest"]
 
-# Entries of a plan and moves in flight are far fewer; a line of so many names is some 300 kB.
+# Entries of a plan and moves in flight are far fewer; a line with this many names is some 300 kB.
 NAMES_MAX = 10_000
 
 
 class Interest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which topics are named whatever they weigh."""
+    """Which topics are named whatever their load."""
 
     # Topics that have an entry in the plan, or are in a move.
     names: frozenset[bytes] = frozenset()
-    # How names begin that a spec gives a limit or a site.
+    # Prefixes of topics for which a spec has a limit or a site.
     prefixes: tuple[bytes, ...] = ()
-    # Hubs to open up: all their topics are named.
+    # Hubs whose topics are all named.
     hubs: frozenset[str] = frozenset()
 
     @property
@@ -42,7 +42,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def encode_interest(interest: Interest) -> bytes:
-    """Without the end of the line; empty if there is none."""
+    """Without the newline; empty without topics."""
     if interest.is_empty:
         return b""
     names = sorted(interest.names)[:NAMES_MAX]

@@ -1,23 +1,23 @@
 """The view: one immutable table of all topics and hubs.
 
-A policy reads nothing else. A view holds what was true of a window of some seconds: rates are per second over that
-window, counts are those of its end, and numbers of a topic are totals over all hubs that carry it. With 100,000 topics
-a planner has no time for objects, so the numbers are numpy columns; `TopicView` and `HubView` (`schema`) are rows of
-them, for people, tests and small worlds. A column that is left out has its default in every row.
+A policy reads nothing else. A view covers a window of some seconds: rates are per second over that window, counts are
+those at its end, and numbers of a topic are totals over all hubs that carry it. With 100,000 topics objects would be
+too slow, so the numbers are numpy columns; `TopicView` and `HubView` (`schema`) are rows of them, for display, tests
+and small worlds. An omitted column has its default in every row.
 
 A column of coordinates has one row of numbers per topic or hub, those of a `Coordinate` in its own order (point, error,
-height, adjustment); a row of NaN is unknown. A column of which nothing is known has no width at all, so that views
-without coordinates cost nothing.
+height, adjustment); a row of NaN is unknown. A column without any known coordinate has no width, so that views without
+coordinates have no cost.
 
 Always true of a view:
-    every required number is finite and not negative, trends may be negative, and what is not known yet is NaN;
-    a coordinate is known whole or not at all, and what is known is finite;
-    no topic and no hub is there twice;
-    what a hub carries of a topic refers to a topic and a hub of this view; shares of a topic are above 0 and sum to at
+    every required number is finite and not negative, trends may be negative, and unknown numbers are NaN;
+    a coordinate is known completely or not at all, and known numbers are finite;
+    no topic and no hub is listed twice;
+    a row of `carried` refers to a topic and a hub of this view; shares of a topic are above 0 and sum to at
     most 1 (less if a part is carried by a hub that is not in the view);
     its arrays are read-only.
 
-Making views belongs to the pipeline, their bytes to `codec`.
+The pipeline makes views, `codec` encodes them.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ __all__ = [
 
 Places = NDArray[np.float64]
 
-# Behind the point: error, height, adjustment.
+# After the point: error, height, adjustment.
 BESIDE_POINT = 3
-# As for a coordinate that another node tells.
+# As for a coordinate of another node.
 _REACH_S = 100.0
 
 
@@ -104,7 +104,7 @@ def coordinate_at(places: Places, index: int) -> Coordinate | None:
 
 
 def check_one_space(*columns: Places) -> None:
-    """Raises ViewError if distances between places of these columns make no sense."""
+    """Raises ViewError if distances between these columns are undefined."""
     widths = {column.shape[1] for column in columns} - {0}
     if len(widths) > 1:
         raise ViewError(f"coordinates of different spaces: {', '.join(map(str, sorted(widths)))} numbers")
@@ -137,7 +137,7 @@ _SHARE_SLACK = 1e-6
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopicColumns(TopicFields[Floats, Places]):
-    """All topics; a column is called as the field of `TopicView` is."""
+    """All topics; a column has the name of the field of `TopicView`."""
 
     names: Sequence[bytes]
 
@@ -151,7 +151,7 @@ class TopicColumns(TopicFields[Floats, Places]):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HubColumns(HubFields[Floats, Indices, Flags, Sequence[str], Places]):
-    """All hubs; a column is called as the field of `HubView` is."""
+    """All hubs; a column has the name of the field of `HubView`."""
 
     names: Sequence[str]
 
@@ -258,7 +258,7 @@ def _declared(columns: TopicColumns | HubColumns) -> Sequence[ViewColumn]:
     return TOPIC_COLUMNS if isinstance(columns, TopicColumns) else HUB_COLUMNS
 
 
-# What the store knows of a hub rather than its records.
+# Data of a hub from the store rather than from records.
 _FACTS = (
     "site",
     "rack",
@@ -274,20 +274,20 @@ _FACTS = (
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One instant as the planner knows it."""
+    """One moment, as known to the planner."""
 
-    # When the window ended, on the clock that `now` of the planner reads.
+    # The end of the window, on the planner's clock.
     time_s: float
     topics: TopicColumns
     hubs: HubColumns
     carried: Carried
-    # What rates and trends were taken over.
+    # The window of rates and trends.
     window_s: float = 10.0
-    # Of limited topics, by topic and hub: what became of its share of the envelope and of its clients' messages.
+    # Of limited topics, by topic and hub: the use of its share of the envelope, and its clients' messages.
     limited: Mapping[bytes, Mapping[str, LimitUse]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ViewError unless everything said at the top of this module is true."""
+        """Raises ViewError unless all invariants at the top of this module hold."""
         if not (np.isfinite(self.time_s) and np.isfinite(self.window_s) and self.window_s > 0):
             raise ViewError(f"a view of {self.window_s} s that ends at {self.time_s}")
         check_columns(self.topics)
@@ -304,7 +304,7 @@ class View:
         *,
         window_s: float = 10.0,
     ) -> View:
-        """A view from rows. What hubs carry that are not in the view is left out. Raises ViewError."""
+        """A view from rows. Rows of hubs that are not in the view are left out. Raises ViewError."""
         topic_rows, hub_rows = list(topics), list(hubs)
         hub_index = {hub.name: index for index, hub in enumerate(hub_rows)}
         carried = [
@@ -327,10 +327,10 @@ class View:
         )
 
     def with_store(self, alive: Iterable[HubView]) -> View:
-        """This view, corrected by what the store knows: who is alive, and as what.
+        """This view, corrected by the store's data on live hubs.
 
-        `alive` holds the hubs that have their `alive` node, by their facts alone. A hub that has sent no records
-        yet is added as it announces itself, without load; one that is not announced is dead.
+        `alive` has the hubs with an `alive` node, from their facts alone. A hub that has sent no records yet is added
+        without load; a hub that is not in `alive` is dead.
         """
         announced = {hub.name: hub for hub in alive}
         rows = [

@@ -1,7 +1,7 @@
 """Dashboard, API and metrics of the controller.
 
-Read `facts` (what is shown, as plain values), `routes` (the table of what is served, and its description),
-`app` (the server), `actions` (what an operator may do).
+Read `facts` (the displayed data, as plain values), `routes` (the table of addresses, and its description),
+`app` (the server), `actions` (operations of an operator).
 """
 
 from equipoise.web.app import make_app

@@ -1,4 +1,4 @@
-"""Operator actions of the dashboard, by the functions that the commands use."""
+"""Operator actions of the dashboard, with the functions of the commands."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from equipoise.web.history import PlanHistory
 __all__ = ["Actions", "Drain", "Move", "SpecChange", "Weigh"]
 
 
-# A page must not wait for a hub that cannot be reached.
+# A page must not wait for an unreachable hub.
 SPECS_TIMEOUT_S = 2.0
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a topic shall live; without hubs it follows the ring again. Without the pin the planner may move it."""
+    """The homes of a topic; without hubs the ring places it again. Without the pin the planner may move it."""
 
     topic: str
     hubs: list[str] = []
@@ -35,14 +35,14 @@ class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Weigh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A hub's share of the topics, in multiples of an ordinary hub's: one that was drained takes some again."""
+    """The weight of a hub, in multiples of an ordinary hub; a drained hub takes topics again."""
 
     hub: str
     weight: Annotated[float, Meta(ge=0, le=16)] = 1.0
 
 
 class SpecChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What topics that match a pattern need. What is not named stays as it is; an empty text takes it back."""
+    """The spec of a pattern. Omitted fields stay unchanged; an empty text removes one."""
 
     pattern: str
     latency_ms: float | Literal[""] | UnsetType = UNSET
@@ -53,7 +53,7 @@ class SpecChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Actions:
-    """Changes the store on behalf of requests that show the token.
+    """Changes the store for requests with the token.
 
     `specs_timeout_s`: how long a request waits until every live hub has applied a spec.
     """
@@ -76,7 +76,7 @@ class Actions:
         self._note = f"by {writer}"
 
     async def history(self, limit: int, version: int) -> list[Committed]:
-        """The last changes of the plan, up to this version at least, or our own latest."""
+        """The last changes of the plan, up to this version at least, or the latest one of this process."""
         return await self._history.latest(limit, max(version, self._plans.plan.version))
 
     async def move(self, wanted: Move) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The server of pages, API and metrics: thin handlers around `facts` and `actions`.
 
-Always true: every request has passed `guard` before a handler sees it; what a page may load comes from here alone.
+Always true: every request has passed `guard` before a handler; pages load resources only from this server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["make_app"]
 
 STATIC = Path(__file__).parent / "static"
 BODY_BYTES_MAX = 64 * 1024
-# Time for a body to come.
+# Time-out of a request body.
 BODY_S = 10.0
 # Pages open at once, in all and from one address.
 STREAMS_MAX = 64
@@ -70,7 +70,7 @@ def make_app(facts: ClusterFacts, actions: Actions, settings: WebSettings) -> St
         Route("/metrics", pages.guarded(pages.metrics)),
         Route("/healthz", pages.health),
         Route("/", pages.index),
-        # The files of the page hold no facts: it is the API that asks for the token.
+        # The files of the page contain no data: only the API requires the token.
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Starlette(routes=routes, exception_handlers={404: _unknown, 405: _unknown})
@@ -85,7 +85,7 @@ class _Pages:
         self._settings = settings
         self._durable = DurableStatus(actions.store, actions.tree, facts.clock)
         self._streams = PeerSlots(STREAMS_MAX, STREAMS_PER_PEER_MAX)
-        # What all open pages are sent, and until when.
+        # The encoded overview for all open pages, and its expiry.
         self._event: bytes | None = None
         self._event_until = 0.0
 
@@ -137,7 +137,7 @@ class _Pages:
         try:
             durable = await self._durable.look()
         except StoreError:
-            # The rest is known without the store.
+            # The other metrics need no store.
             durable = None
         text = metrics.render(self._facts, self._settings.metrics_topics_max, durable)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -205,7 +205,7 @@ class _Pages:
         return _json(await self._actions.limit(await _body(request, SpecChange)))
 
     async def _pushes(self, peer: str) -> AsyncIterator[bytes]:
-        """An overview at once and after each period; the page asks for the rest when it has something to show."""
+        """An overview at once and after each period; the page requests further data when it needs them."""
         try:
             while True:
                 yield self._overview_event()
@@ -214,7 +214,7 @@ class _Pages:
             self._streams.give_back(peer)
 
     def _overview_event(self) -> bytes:
-        """Encoded once a period, however many pages are open."""
+        """Encoded once a period, for any number of open pages."""
         now = asyncio.get_running_loop().time()
         if self._event is None or now >= self._event_until:
             data = msgspec.json.encode(self._facts.overview())

@@ -1,11 +1,11 @@
 """Decide which requests may read and which may act. Pure.
 
-With a token set, a request that shows it may do everything and others nothing, unless loopback was said to be free to
-look. Without one, loopback may look and no request may act: a page that any other site's script could reach must not
-change anything by itself.
+With a token set, a request with it may do everything and others nothing, unless loopback is allowed to read. Without
+one, loopback may read and no request may act: a page that scripts of any other site could reach must not accept
+changes.
 
-The token comes in a header alone. A browser adds cookies by itself, and sends them to every port of the host: another
-server on the machine would be given the operator's token.
+The token is accepted only in a header. A browser adds cookies by itself, and sends them to every port of the host:
+another server on the machine would get the operator's token.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def judge(
     is_change: bool,
     is_loopback_free: bool = False,
 ) -> AuthVerdict:
-    """`shown` is the token of the request, `peer` its address, `host` the name it was sent to.
+    """`shown` is the token of the request, `peer` its address, `host` its Host header.
 
-    `is_loopback_free`: requests from this machine may look though there is a token. Not for a machine with a proxy,
-    which makes all requests come from there.
+    `is_loopback_free`: requests from this machine may read without the token. Not for a machine with a proxy, from
+    which all requests would be local.
     """
     if token and hmac.compare_digest(shown.encode(), token.encode()):
         return AuthVerdict.ALLOWED
-    # A wrong token is an error, not taken for none: its owner wants to act.
+    # A wrong token is an error, even where no token is needed: its owner wants to act.
     if token and (shown or is_change or not is_loopback_free):
         return AuthVerdict.NEEDS_TOKEN
     if is_change:
         return AuthVerdict.READ_ONLY
-    # A name that an attacker made point to loopback would let the attacker's pages read ours.
+    # A name that an attacker has pointed to loopback would let the attacker's pages read ours.
     return AuthVerdict.ALLOWED if _is_loopback(peer) and _is_own_name(host) else AuthVerdict.FOREIGN
 
 

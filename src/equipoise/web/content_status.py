@@ -19,7 +19,7 @@ __all__ = ["EDGE_NUMBERS", "content_status", "edge_numbers"]
 
 Json = dict[str, Any]
 
-# What is shown of a hub as an edge of content topics, by its column in the view.
+# Displayed values of a hub as an edge of content topics, by their column in the view.
 EDGE_NUMBERS = tuple(
     column.name
     for column in HUB_COLUMNS
@@ -30,7 +30,7 @@ EDGE_NUMBERS = tuple(
 def edge_numbers(view: View | None, at: int | None) -> Json:
     """Of a hub of the view: `content_state` as a word, and the numbers.
 
-    Null where it is no edge, but for the publishers that a head has moved.
+    Null if it is not an edge, except for the publishers that a head has moved.
     """
     if view is None or at is None:
         return {"content_state": None, **dict.fromkeys(EDGE_NUMBERS)}
@@ -45,7 +45,7 @@ def edge_numbers(view: View | None, at: int | None) -> Json:
 
 
 def content_status(controller: Controller, topic: bytes, homes: Sequence[str]) -> list[Json] | None:
-    """Of a topic at these homes, each home with the one that it follows, heads first; None: no content topic."""
+    """The tree of a topic: each home with its parent, heads first; None: not a content topic."""
     plan, view = controller.knowledge.plan, controller.views.latest
     placement = plan.home_of(topic, set(homes))
     if placement.mode is not Mode.CONTENT:

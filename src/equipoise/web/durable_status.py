@@ -1,7 +1,7 @@
 """Bookies, ledgers and logs in the store, for pages and metrics. Read-only.
 
-A look costs the store a read for each log and each ledger, so it is taken when it is asked for, at most every few
-seconds, and of so many logs and ledgers at most; `is_partial` says that there are more.
+A read of the status takes a request to the store for each log and each ledger, so it is made on demand, at most every
+few seconds, and for a bounded number of logs and ledgers; `is_partial`: there are more.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["DurableStatus"]
 
 Json = dict[str, Any]
 
-# How long a look counts.
+# How long a result is valid.
 KEPT_S = 10.0
 LOGS_MAX = 1_000
 LEDGERS_MAX = 10_000
-# Reads under way at once.
+# Concurrent requests.
 _AT_ONCE = 64
 
 
@@ -46,7 +46,7 @@ class DurableStatus:
         self._found: Json = {}
 
     async def look(self) -> Json:
-        """What is there. Raises StoreError."""
+        """The present status. Raises StoreError."""
         async with self._turn:
             if not self._found or self._clock() >= self._until:
                 self._found = await self._look()

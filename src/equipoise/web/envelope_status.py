@@ -1,7 +1,7 @@
 """The rate limit of a topic, for pages and API.
 
-What each home has of the envelope and of the publishers, what each hub admitted, rejected and delayed, what a fit has
-found, and why nothing better is known than the present split.
+Each home's share of the envelope and of the publishers, each hub's admitted, rejected and delayed messages, the result
+of a fit, and why there is no better split than the present one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The facts that pages, API and metrics show, as plain values.
 
-Reads the controller's knowledge; changes nothing. A number that is not known is null, never NaN.
+Reads the controller's state; changes nothing. An unknown number is null, never NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["PAGE_MAX", "SORTS", "TOPICS_NOTED", "ClusterFacts", "spec_row"]
 
 Json = dict[str, Any]
 
-# What topics may be sorted by: the column of the view, largest first; names go up.
+# Sort orders of topics: the column of the view, largest first; names ascend.
 SORTS = (
     "name",
     "publications_per_s",
@@ -51,7 +51,7 @@ SORTS = (
 PAGE_MAX = 500
 # Topics on a map, and those whose curves are kept beside the busiest.
 TOPICS_NOTED = 200
-# What is shown of a hub beside its load, by its column in the view.
+# Displayed values of a hub beside its load, by their column in the view.
 HUB_NUMBERS = (
     "cpu_ratio",
     "loop_lag_s",
@@ -71,7 +71,7 @@ HUB_NUMBERS = (
 )
 
 
-# What is shown of a log, by its column in the view.
+# Displayed values of a log, by their column in the view.
 LOG_NUMBERS = ("log_entries", "log_bytes", "log_lag")
 
 
@@ -93,7 +93,7 @@ class ClusterFacts:
         return self.controller.knowledge.plan.version
 
     def refresh(self) -> bool:
-        """Take the newest view into the charts; whether there was a new one."""
+        """Add the newest view to the charts; return whether there was a new one."""
         view = self.view
         if view is None or not self.series.is_new(view):
             return False
@@ -118,7 +118,7 @@ class ClusterFacts:
             "out_bytes_per_s": None if latest is None else latest.out_bytes_per_s,
             "latency_ms": (latency_of(view) if latest is None else latest.latency_ms)._asdict(),
             "loop_lag_ms_worst": None if latest is None else latest.loop_lag_ms_worst,
-            # Alive, and neither a setting nor the network tells how much they can send: their bandwidth is not judged.
+            # Alive, but with unknown bandwidth, by settings and by network: their bandwidth is not checked.
             "hubs_without_bandwidth": [] if view is None else _without_bandwidth(view),
             "provisioner_problem": controller.provisioner_problem or None,
             "commits": controller.status.commits,
@@ -127,11 +127,11 @@ class ClusterFacts:
 
     @property
     def address(self) -> str:
-        """Where the store says that these pages are; empty until it does."""
+        """The address of these pages in the store; empty until it is there."""
         return self.controller.leadership.facts.http
 
     def curves(self, since_s: float = 0.0) -> Json:
-        """Columns for charts, of what is later than `since_s`; a hub's load is null where it was not there."""
+        """Columns for charts, later than `since_s`; a hub's load is null while it did not exist."""
         samples = self.series.since(since_s)
         hubs = sorted({name for sample in samples for name in sample.loads})
         return {
@@ -169,7 +169,7 @@ class ClusterFacts:
         return rows
 
     def durable(self, found: Json) -> Json:
-        """Bookies and logs; `found` is what the store says of them. Entries and lag are of the newest view."""
+        """Bookies and logs; `found` is their status in the store. Entries and lag are of the newest view."""
         view = self.view
         rows = []
         for row in found["logs"]:
@@ -181,7 +181,7 @@ class ClusterFacts:
         return {**found, "logs": rows}
 
     def specs(self) -> list[Json]:
-        """What is said of patterns, the most specific first."""
+        """The specs, the most specific first."""
         return [spec_row(spec) for spec in self.controller.knowledge.specs]
 
     def topics(
@@ -216,7 +216,7 @@ class ClusterFacts:
         }
 
     def map(self, limit: int = TOPICS_NOTED) -> Json:
-        """Hubs and topics where they are in the network; without places if no hub knows its own."""
+        """Hubs and topics by their network coordinates; without positions if no hub knows its own."""
         view = self.view
         hubs = {row["hub"]: row for row in self.hubs() if row["is_alive"]}
         noted = [] if view is None else noted_topics(view, self.controller.knowledge.specs, limit)
@@ -235,7 +235,7 @@ class ClusterFacts:
         }
 
     def plans(self, committed: Sequence[Committed], *, topic: bytes | None = None) -> list[Json]:
-        """Changes of the plan as people read them, of one topic if it is given."""
+        """Changes of the plan for display, of one topic if it is given."""
         return [_change_row(one, topic) for one in committed if topic is None or _concerns(one, topic)]
 
     def _order(self, view: View, search: str, sort: str) -> list[int]:
@@ -321,7 +321,7 @@ def _concerns(committed: Committed, topic: bytes) -> bool:
     return any(part.topic == topic for part in committed.change.entries)
 
 
-# A change may move thousands; people read the first few and the count.
+# A change may move thousands; a page shows the first few and the count.
 PARTS_SHOWN = 50
 
 
@@ -360,7 +360,7 @@ def _change_row(committed: Committed, topic: bytes | None) -> Json:
 
 
 def spec_row(spec: TopicSpec) -> dict[str, Any]:
-    """All that is said of a pattern, as it is shown."""
+    """All fields of a spec, for display."""
     durability = spec.durability
     return {
         "pattern": shown(spec.pattern),

@@ -1,12 +1,12 @@
 """The map: hubs and the clients of topics by their network coordinates, on a plane. Pure.
 
-A coordinate has more dimensions than a screen. What is shown is the plane in which the hubs lie farthest apart (their
-principal axes, which for points is the same as classical scaling of their distances), in milliseconds of round trip;
-heights are not in it. Such a plane has no left and no up: each picture is turned and mirrored so that hubs stay as near
-as can be to where the last one had them, and topics too, where hubs on a line leave a side open.
+A coordinate has more dimensions than a screen. The picture is the plane in which the distances of hubs are largest
+(their principal axes, which for points equals classical scaling of their distances), in milliseconds of round trip,
+without heights. Such a plane has no orientation: each picture is rotated and mirrored so that hubs stay as near as
+possible to their last positions, and topics, too, where hubs on a line leave a side open.
 
 Always true: the same coordinates give the same picture again; a topic is at the mean of its publishers' and its
-subscribers' places.
+subscribers' centroids.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from equipoise.view.view import BESIDE_POINT, Places, is_known
 __all__ = ["Picture", "Projector", "clients_at"]
 
 Floats = NDArray[np.float64]
-# All topics together weigh as much as this part of one hub: they fill up the plane where hubs span only a line.
+# All topics together have this part of one hub's weight: they determine the plane where hubs span only a line.
 _TOPICS_WEIGHT = 0.1
 _MS = 1_000.0
 
 
 class Picture(NamedTuple):
-    """Positions in milliseconds; only of those whose place is known."""
+    """Positions in milliseconds; only known ones."""
 
     hubs: Mapping[str, tuple[float, float]]
     topics: Mapping[int, tuple[float, float]]
 
 
 class Projector:
-    """Owned by the facts; remembers the last picture."""
+    """Owned by the facts; keeps the last picture."""
 
     def __init__(self) -> None:
-        # Where the last picture had hubs and topics, by name.
+        # The positions of hubs and topics in the last picture, by name.
         self._hubs: dict[str, Floats] = {}
         self._topics: dict[bytes, Floats] = {}
 
     def picture(self, view: View, topics: Sequence[int]) -> Picture | None:
-        """Of a view, with these topics; None if no hub knows where it is."""
+        """The map of a view with these topics; None if no hub knows its coordinate."""
         known = np.flatnonzero(is_known(view.hubs.coordinate))
         if not len(known):
             return None
@@ -68,7 +68,7 @@ class Projector:
         )
 
     def _aligned(self, hubs: Mapping[str, Floats], topics: Mapping[bytes, Floats]) -> tuple[Floats, Floats]:
-        """How to turn, mirror and shift a picture so that it resembles the last one (orthogonal Procrustes)."""
+        """The rotation, reflection and shift that make a picture resemble the last one (orthogonal Procrustes)."""
         common = [name for name in hubs if name in self._hubs]
         if not common:
             return _first_turn(np.array(list(hubs.values()))), np.zeros(2)
@@ -86,7 +86,7 @@ class Projector:
 
 
 def clients_at(view: View, topics: Sequence[int]) -> Places:
-    """One row for each of these: the mean of its sides, weighed by clients; NaN where neither is known."""
+    """One row for each of these: the mean of its sides, weighted by clients; NaN if neither is known."""
     columns, rows = view.topics, np.array(topics, np.int64)
     width = max(columns.publishers_at.shape[1], columns.subscribers_at.shape[1])
     total, weight = np.zeros((len(rows), width)), np.zeros(len(rows))
@@ -105,7 +105,7 @@ def clients_at(view: View, topics: Sequence[int]) -> Places:
 
 
 def _plane(hubs: Floats, topics: Floats) -> tuple[Floats, Floats]:
-    """Two axes, as columns, and the point they go through."""
+    """Two axes, as columns, and their origin."""
     centre = hubs.mean(axis=0)
     spread = hubs - centre
     if len(topics):
@@ -118,7 +118,7 @@ def _plane(hubs: Floats, topics: Floats) -> tuple[Floats, Floats]:
 
 
 def _first_turn(flat: Floats) -> Floats:
-    """Nothing to resemble: the first hub to the left, the second one above it."""
+    """The orientation of the first picture: the first hub to the left, the second one above it."""
     second = flat[min(1, len(flat) - 1)]
     return np.diag([-1.0 if flat[0, 0] > 0 else 1.0, -1.0 if second[1] > 0 else 1.0])
 

@@ -1,6 +1,6 @@
 """Recent changes of the plan, read from the store once for all pages.
 
-Always true: what is given is in order, the latest first, and no change is given twice.
+Always true: changes are returned in order, the latest first, and none twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class PlanHistory:
     def __init__(self, plans: PlanStore) -> None:
         self._plans = plans
         self._kept: dict[int, Committed] = {}
-        # The version up to which everything was asked for: what is missing below it is not kept by the store either.
+        # The version up to which everything was read: the store does not have the missing ones below it either.
         self._read_to = 0
         self._reading = asyncio.Lock()
 
     async def latest(self, limit: int, version: int) -> list[Committed]:
         """At most `limit` changes, among them the one that made `version`, if the store still has it.
 
-        Raises StoreError, and then knows what it knew.
+        Raises StoreError, and keeps its state then.
         """
         async with self._reading:
             if version > self._read_to:
@@ -36,7 +36,7 @@ class PlanHistory:
         return [self._kept[one] for one in sorted(self._kept, reverse=True)[:limit]]
 
     async def _read(self, count: int) -> None:
-        """The last `count`; more, if the store is further than was thought, so that none between is missed."""
+        """The last `count`; more if the store has advanced further, so that none in between is missed."""
         while True:
             found = await self._plans.history(min(count, KEPT_MAX))
             newest = max((one.change.version for one in found), default=self._read_to)

@@ -1,7 +1,7 @@
 """Topics against their latency limits: measured, estimated, allowed.
 
-Always true: `is_held` is None unless there is a limit and a latency to compare it with; what was measured, at the
-quantile of the limit, comes before E(t), and E(t) before what is expected of the home, W(t, b), as for the planner.
+Always true: `is_held` is None without a limit or a latency; the measured latency, at the quantile of the limit, has
+priority over E(t), and E(t) over the estimate for the home, W(t, b), as for the planner.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["NO_STATUS", "LatencyStatus", "noted_topics", "standings"]
 
 Floats = NDArray[np.float64]
 
-# Topics of each kind that are looked up in the specs for one picture: the slowest and the busiest.
+# Topics of each kind whose specs are read for one picture: the slowest and the busiest.
 _LOOKED_AT_MAX = 1_000
 
 
 class LatencyStatus(NamedTuple):
-    """Of one topic; None where it is not known, or there is no limit."""
+    """Of one topic; None if unknown, or without a limit."""
 
     # E(t), by coordinates; and W(t, b) at the home.
     worst_s: float | None = None
     expected_s: float | None = None
     limit_ms: float | None = None
-    # Of messages, by the limit; and what was measured at the next higher quantile that views have.
+    # The limit's share of messages; and the latency measured at the next higher quantile of views.
     quantile: float | None = None
     measured_s: float | None = None
 
@@ -74,7 +74,7 @@ def _limited(
 
 
 def noted_topics(view: View, specs: Specs, count: int) -> list[int]:
-    """The topics whose latency people want to see: above their limits, then under one, then the busiest."""
+    """The topics of interest: above their limits, then with a limit, then the busiest."""
     topics = view.topics
     slow_s = np.nan_to_num(np.fmax(topics.latency_s_max, topics.latency_s_worst), nan=-1.0)
     looked_at = list(dict.fromkeys([*_largest(topics.out_bytes_per_s), *_largest(slow_s)]))
@@ -88,17 +88,17 @@ def noted_topics(view: View, specs: Specs, count: int) -> list[int]:
     for order, topic in enumerate(looked_at):
         found = limited.get(topic)
         limit_ms = None if found is None else found.latency_ms
-        # A latency that is not known breaks no limit.
+        # An unknown latency breaks no limit.
         rank = 2 if limit_ms is None else int(not 1_000 * present_s[topic] > limit_ms)
         ranked.append((rank, order, topic))
     return [topic for _, _, topic in sorted(ranked)[:count]]
 
 
 def _largest(values: Floats) -> list[int]:
-    """Where the largest values are, the very largest first."""
+    """The indices of the largest values, in descending order."""
     rows = np.arange(len(values))
     if len(values) > _LOOKED_AT_MAX:
-        # Most of a hundred thousand need not be brought into order.
+        # Most of a hundred thousand need no sorting.
         rows = np.sort(np.argpartition(-values, _LOOKED_AT_MAX)[:_LOOKED_AT_MAX])
     found: list[int] = rows[np.argsort(-values[rows], kind="stable")].tolist()
     return found

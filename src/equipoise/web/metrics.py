@@ -1,7 +1,7 @@
 """The controller's Prometheus metrics: for the cluster, per hub, and per topic for the busiest topics.
 
-Made from the newest view for each scrape, so nothing is kept for topics that are gone. The metrics that hubs serve
-themselves (`hub/telemetry/prometheus.py`) have other names, so that a sum counts nothing twice.
+Computed from the newest view for each scrape, so removed topics keep no state. Metrics served by hubs
+(`hub/telemetry/prometheus.py`) have other names, so that a sum counts nothing twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _seconds(of: str, key: str) -> Callable[[Row], float | None]:
     return read
 
 
-# (name, scope, fact or how to read it, meaning).
+# (name, scope, key or function, meaning).
 METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] = (
     ("equipoise_plan_version", "system", "plan_version", "Version of the plan in force."),
     (
@@ -207,7 +207,7 @@ class _FactsCollector(Collector):
 
 
 def render(facts: ClusterFacts, topics_max: int, durable: Row | None = None) -> bytes:
-    """`durable`: what the store says of bookies and ledgers; None: not known."""
+    """`durable`: bookies and ledgers in the store; None: unknown."""
     registry = CollectorRegistry()
     registry.register(_FactsCollector(facts, topics_max, durable))
     return generate_latest(registry)

@@ -6,7 +6,7 @@ __all__ = ["PeerSlots"]
 
 
 class PeerSlots:
-    """So many places in all, and so many of them for one peer."""
+    """A bounded number of slots, and a bound for each peer."""
 
     def __init__(self, total_max: int, per_peer_max: int) -> None:
         self._total_max = total_max
@@ -15,7 +15,7 @@ class PeerSlots:
         self.total = 0
 
     def take(self, peer: str) -> bool:
-        """Whether there was a place; then `give_back` is owed."""
+        """Whether there was a slot; then the caller has to call `give_back`."""
         held = self._held.get(peer, 0)
         if self.total >= self._total_max or held >= self._per_peer_max:
             return False

@@ -40,7 +40,7 @@ class ApiRoute:
 
 
 def _object(**parts: Schema) -> Schema:
-    """At least these parts; more may come with later versions."""
+    """At least these parts; later versions may add some."""
     return {"type": "object", "properties": parts, "required": list(parts)}
 
 

@@ -14,12 +14,12 @@ from equipoise.view import View
 
 __all__ = ["Latency", "Series", "SeriesSample", "latency_of"]
 
-# Topics whose curves are kept in any case: those that carried most in some view.
+# The busiest topics of any view keep their curves in any case.
 TOPICS_KEPT = 200
 
 
 class Latency(NamedTuple):
-    """As measured, in milliseconds; None while no topic's is."""
+    """Measured, in milliseconds; None without a measurement."""
 
     p50: float | None
     p99: float | None
@@ -27,16 +27,16 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeriesSample:
-    """One view, summed up."""
+    """The sums of one view."""
 
     at_s: float
     publications_per_s: float
     deliveries_per_s: float
     out_bytes_per_s: float
     latency_ms: Latency
-    # Of the hub whose loop lags most: what a message waits for inside it, whatever the network adds.
+    # Of the hub with the largest lag: the wait of a message inside it, without the network.
     loop_lag_ms_worst: float
-    # By hub, as the planner has it (`telemetry.load`).
+    # By hub, as computed by the planner (`telemetry.load`).
     loads: Mapping[str, float]
     # Publications per second, measured p99 latency and the estimated worst, by topic, of the busiest and those that
     # were noted.
@@ -54,7 +54,7 @@ class Series:
         return not self.samples or view.time_s > self.samples[-1].at_s
 
     def add(self, view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> bool:
-        """Take a view; False if it was taken before. `loads`: of its hubs; `noted`: topics kept beside the busiest."""
+        """Add a view; False if it was added before. `loads`: of its hubs; `noted`: topics kept beside the busiest."""
         if not self.is_new(view):
             return False
         self.samples.append(sample_of(view, loads, noted))
@@ -72,7 +72,7 @@ class Series:
         return found[::-1]
 
     def of_topic(self, name: bytes) -> list[tuple[float, float, float, float]]:
-        """(time, publications per second, p99 measured and worst estimated, in seconds or NaN) where it was kept."""
+        """(time, publications per second, p99 measured and worst estimated, in seconds or NaN) for each sample."""
         found = []
         for sample in self.samples:
             point = sample.topics.get(name)
@@ -104,7 +104,7 @@ def sample_of(view: View, loads: Sequence[float], noted: Sequence[int] = ()) -> 
 
 
 def latency_of(view: View | None) -> Latency:
-    """Over the topics whose latency was measured, weighed by what they deliver: of each its own quantile."""
+    """Over the topics with measured latency, weighted by deliveries: the quantile of each."""
     if view is None:
         return Latency(None, None)
     columns = {0.5: view.topics.latency_s_p50, 0.99: view.topics.latency_s_p99}

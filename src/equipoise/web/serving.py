@@ -1,11 +1,10 @@
 """Serve pages on the controller's event loop, over a bounded number of connections.
 
-Connections are bounded in all, per peer, and in the time that one may take to send a request. A connection without a
-whole request head ends after `REQUEST_S`, whether it is new or has been served before: silence holds no place that
-another could use.
+Connections are bounded in all, per peer, and in the time for sending a request. A connection without a whole request
+head ends after `REQUEST_S`, whether new or after earlier requests: a silent connection blocks no slot.
 
-With a certificate pages are served over HTTPS alone. A handshake has `REQUEST_S`, too. Another certificate in the same
-files is used from `Pages.reload_certificate` on; connections that are open stay.
+With a certificate, pages are served over HTTPS only. A handshake has `REQUEST_S`, too. After
+`Pages.reload_certificate` the new certificate in the same files is used; open connections stay.
 """
 
 from __future__ import annotations
@@ -94,17 +93,17 @@ STOP_S = 1.0
 
 @dataclass(frozen=True)
 class Pages:
-    """Pages that are served."""
+    """The pages of a running server."""
 
-    # Where: http://HOST:PORT, or https.
+    # The address: http://HOST:PORT, or https.
     url: str
     tls: Tls | None = None
     context: ssl.SSLContext | None = None
 
     def reload_certificate(self) -> None:
-        """Use the certificate and key that the files hold now, for connections from now on. Raises SettingsError."""
+        """Load certificate and key from the files again, for new connections. Raises SettingsError."""
         if self.tls is not None and self.context is not None:
-            # Tried apart first: a context with half a pair would refuse everything.
+            # Tested separately first: a context with half a pair would reject every connection.
             tls_context(self.tls)
             self.context.load_cert_chain(self.tls.certificate, self.tls.key)
 
@@ -118,7 +117,7 @@ async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) ->
         context = tls_context(tls, FailedHandshakes(time.monotonic))
     listening = _listen(settings.host, settings.port)
     app = make_app(facts, actions, settings)
-    # Open pages hold a stream of events: shutting down does not wait for them to leave.
+    # Open pages hold a stream of events: a shutdown does not wait for them to close.
     config = uvicorn.Config(
         app,
         http=bounded(PeerSlots(CONNECTIONS_MAX, PER_PEER_MAX)),
@@ -147,7 +146,7 @@ async def serve(facts: ClusterFacts, actions: Actions, settings: WebSettings) ->
 
 
 async def _refresh(facts: ClusterFacts, period_s: float) -> None:
-    """Take every view into the charts, also while no page is open."""
+    """Add every view to the charts, also without open pages."""
     while True:
         facts.refresh()
         await asyncio.sleep(period_s)
@@ -169,7 +168,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Embedded(uvicorn.Server):
-    """Signals are the command's business, and a handshake has a deadline of its own."""
+    """The command handles signals, and a handshake has a deadline of its own."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         config = self.config

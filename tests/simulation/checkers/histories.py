@@ -1,4 +1,4 @@
-"""Write histories by hand, a line per event."""
+"""Histories for checker tests, one line per event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkers of logs on histories written by hand."""
+"""The checkers of logs on handwritten histories."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_a_part_of_the_log_without_a_hole_passes(heard: list[bytes]) -> None:
     assert wrong(b"c.0", b"c.1", b"c.2", heard=heard) == []
 
 
-def test_a_hole_another_order_and_what_is_not_there_are_told() -> None:
-    assert "did not get b'c.1'" in wrong(b"c.0", b"c.1", b"c.2", heard=[b"c.0", b"c.2"])[0]
+def test_the_checker_reports_holes_wrong_order_and_unknown_messages() -> None:
+    assert "missed b'c.1'" in wrong(b"c.0", b"c.1", b"c.2", heard=[b"c.0", b"c.2"])[0]
     assert "not in its order" in wrong(b"c.0", b"c.1", heard=[b"c.1", b"c.0"])[0]
     assert "not in the log" in wrong(b"c.0", heard=[b"c.9"])[0]
 
 
-def test_only_what_a_hub_without_logs_sends_again_may_be_there_twice() -> None:
+def test_only_messages_resent_by_a_hub_without_logs_may_be_in_a_log_twice() -> None:
     twice = (b"o1.0", b"c.0", b"o1.0")
-    assert "an entry is in it twice" in wrong(*twice, heard=list(twice))[0]
+    assert "an entry is in the log twice" in wrong(*twice, heard=list(twice))[0]
     assert wrong(*twice, heard=list(twice), resent={"o1"}) == []

@@ -1,4 +1,4 @@
-"""The checkers of order, memory, access and progress on histories written by hand."""
+"""The checkers of order, memory, access and progress on handwritten histories."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from simulation.checkers.histories import ACK, FAIL, LIVE, got, history
 P = ("p", "t")
 
 
-def test_messages_in_the_order_sent_pass_gaps_or_not() -> None:
+def test_messages_in_publish_order_pass_with_and_without_gaps() -> None:
     assert order.check(history({P: [ACK] * 5}, LIVE, got(0), got(2), Missed(1.0, "t", 1), got(4))) == []
 
 
-def test_order_is_kept_per_publisher_and_topic_alone() -> None:
+def test_order_is_checked_per_publisher_and_topic() -> None:
     outcomes = {P: [ACK] * 3, ("q", "t"): [ACK] * 3, ("p", "u"): [ACK] * 3}
     events = [got(2), got(0, publisher="q"), got(0, topic="u")]
     assert order.check(history(outcomes, LIVE, *events)) == []
 
 
-def test_a_message_that_comes_after_a_later_one_is_noticed() -> None:
+def test_a_message_after_a_later_one_is_a_violation() -> None:
     (violation,) = order.check(history({P: [ACK] * 3}, LIVE, got(0), got(2), got(1)))
     assert violation.property == "order"
     assert "t p 1" in violation.text and "after 2" in violation.text
 
 
-def test_a_duplicate_is_not_orders_business() -> None:
+def test_the_order_checker_ignores_duplicates() -> None:
     assert order.check(history({P: [ACK] * 2}, LIVE, got(0), got(1), got(1))) == []
 
 
 def test_a_peak_at_its_bound_passes_and_one_above_does_not() -> None:
     made = History()
-    made.hold("hub", "bytes", 5, 10)
-    made.hold("hub", "bytes", 10, 10)
-    made.hold("hub", "bytes", 3, 10)
+    made.sample("hub", "bytes", 5, 10)
+    made.sample("hub", "bytes", 10, 10)
+    made.sample("hub", "bytes", 3, 10)
     assert memory.check(made) == []
-    made.hold("hub", "bytes", 11, 10)
-    made.hold("hub", "bytes", 2, 10)
+    made.sample("hub", "bytes", 11, 10)
+    made.sample("hub", "bytes", 2, 10)
     (violation,) = memory.check(made)
     assert violation.text == "hub held 11 of bytes, which is limited to 10"
 
@@ -79,7 +79,7 @@ def guarded(*rules: tuple[float, tuple[Grants, ...]], sent_at: float, received_a
         ([(0.0, MAY), (1.5, MAY_NOT_WRITE)], 1.0, 2.0),
     ],
 )
-def test_a_message_allowed_at_some_moment_on_its_way_passes(
+def test_a_message_allowed_at_some_time_in_flight_passes(
     rules: list[tuple[float, tuple[Grants, ...]]], sent_at: float, received_at: float
 ) -> None:
     assert authorised.check(guarded(*rules, sent_at=sent_at, received_at=received_at)) == []
@@ -88,21 +88,21 @@ def test_a_message_allowed_at_some_moment_on_its_way_passes(
 @pytest.mark.parametrize(
     ("rules", "text"),
     [
-        ([(0.0, MAY_NOT_READ)], "might not at any time"),
-        ([(0.0, MAY), (0.9, MAY_NOT_READ)], "might not at any time"),
-        ([(0.0, MAY_NOT_READ), (2.1, MAY)], "might not at any time"),
-        ([(0.0, MAY_NOT_WRITE)], "might not publish it"),
-        ([(0.0, ())], "might not publish it"),
+        ([(0.0, MAY_NOT_READ)], "without permission at any time"),
+        ([(0.0, MAY), (0.9, MAY_NOT_READ)], "without permission at any time"),
+        ([(0.0, MAY_NOT_READ), (2.1, MAY)], "without permission at any time"),
+        ([(0.0, MAY_NOT_WRITE)], "had no permission to publish"),
+        ([(0.0, ())], "had no permission to publish"),
     ],
 )
-def test_a_message_never_allowed_on_its_way_is_noticed(
+def test_a_message_never_allowed_in_flight_is_a_violation(
     rules: list[tuple[float, tuple[Grants, ...]]], text: str
 ) -> None:
     violations = authorised.check(guarded(*rules, sent_at=1.0, received_at=2.0))
     assert any(text in violation.text for violation in violations), violations
 
 
-def test_without_rules_everybody_may_do_everything() -> None:
+def test_without_rules_every_client_may_do_everything() -> None:
     assert authorised.check(guarded(sent_at=1.0, received_at=2.0)) == []
 
 
@@ -122,12 +122,12 @@ def test_a_marker_or_a_later_message_after_healing_is_progress() -> None:
 @pytest.mark.parametrize(
     ("received", "at", "marker", "text"),
     [
-        (2, 51.0, 3, "received nothing of p on t after healing"),
+        (2, 51.0, 3, "received no message of p on t after healing"),
         (None, 0.0, 3, "its latest is -1"),
         (3, 51.0, None, "could not publish to t after healing"),
     ],
 )
-def test_a_marker_that_did_not_come_through_is_noticed(
+def test_a_marker_that_did_not_arrive_is_a_violation(
     received: int | None, at: float, marker: int | None, text: str
 ) -> None:
     (violation,) = progress.check(marked(received=received, at=at, marker=marker))
@@ -146,7 +146,7 @@ def test_a_marker_that_did_not_come_through_is_noticed(
         (2, 0.5, ACK, False),
     ],
 )
-def test_a_filter_is_owed_what_was_sent_and_acknowledged_after_the_subscription_was_confirmed(
+def test_a_filter_subscriber_must_receive_messages_acknowledged_after_its_confirmation(
     matching: int, confirmed_at: float, outcome: PublishOutcome, is_owed: bool
 ) -> None:
     made = marked(received=None, at=0.0, marker=3)
@@ -159,16 +159,16 @@ def test_a_filter_is_owed_what_was_sent_and_acknowledged_after_the_subscription_
     assert bool(progress.check(made)) is is_owed
 
 
-def test_a_filtered_subscription_that_was_never_confirmed_again_is_noticed() -> None:
+def test_a_filter_subscription_that_is_never_confirmed_again_is_a_violation() -> None:
     made = marked(received=None, at=0.0, marker=3)
     where = "number >= 0"
     track = made.tracks[0] = Track("ann/0", ("t",), is_pattern=False, is_smart=False, where=where)
     track.events += [Live(9.0), Away(10.0)]
     (violation,) = progress.check(made)
-    assert "received nothing of p on t after healing" in violation.text
+    assert "received no message of p on t after healing" in violation.text
 
 
-def test_whoever_hangs_is_named() -> None:
+def test_a_client_that_hangs_is_named() -> None:
     made = History(unfinished=["ann is still waiting to publish"])
     (violation,) = progress.check(made)
     assert violation.text == "ann is still waiting to publish"

@@ -1,4 +1,4 @@
-"""What all worlds of several hubs have in common."""
+"""Fixtures of all tests with several hubs."""
 
 from __future__ import annotations
 

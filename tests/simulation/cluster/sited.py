@@ -1,4 +1,4 @@
-"""Real hubs at places of a simulated network, all alive and introduced to each other, with nothing else to do."""
+"""Real hubs at sites of a simulated network, alive and connected to each other, without load."""
 
 from __future__ import annotations
 

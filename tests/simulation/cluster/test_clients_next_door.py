@@ -1,4 +1,4 @@
-"""Real hubs at sites, real buses and gateways beside them: who is near, and what of it reaches telemetry."""
+"""Real hubs at sites with buses and gateways next to them: which hubs are near clients, and the telemetry of it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_hubs_learn_from_clients_next_door_that_they_are_behind_no_access_line(s
     play(story, seed)
 
 
-def test_hubs_that_nobody_is_near_to_keep_what_explains_their_distances() -> None:
+def test_hubs_without_clients_next_door_keep_their_height() -> None:
     async def story(scene: Scene) -> None:
         await asyncio.sleep(120.0)
         assert not any(scene.hubs.probing(hub).is_flat for hub in HUBS)

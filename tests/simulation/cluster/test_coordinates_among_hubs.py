@@ -1,4 +1,4 @@
-"""Hubs find out where they are by probing each other over their links, whatever becomes of links and peers."""
+"""Hubs find their coordinates by probing each other over their links, under faults of links and peers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_hub_alone_among_others_to_come_is_at_the_origin_and_two_are_as_far_as
     play(Sites({}), {"h1": "a"}, alone)
 
 
-def test_a_hub_that_is_back_before_the_others_are_does_not_say_where_it_is() -> None:
+def test_a_hub_that_restarts_before_the_others_reports_no_coordinate() -> None:
     """1. All hubs of a plan stop. 2. One is back, and alone alive. 3. It was never at the origin."""
 
     async def story(world: SitedHubs) -> None:
@@ -125,7 +125,7 @@ def silence(world: SitedHubs, name: str) -> None:
     world.probing(name).receive_probe = lambda cluster, peer, token: None  # type: ignore[method-assign]  # that is silence
 
 
-def test_a_peer_that_does_not_answer_is_asked_again_once_no_answer_would_count() -> None:
+def test_a_peer_that_does_not_answer_is_probed_again_after_the_timeout() -> None:
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(60)
         silence(world, "h2")
@@ -136,7 +136,7 @@ def test_a_peer_that_does_not_answer_is_asked_again_once_no_answer_would_count()
     play(Sites({("a", "b"): 30 * MS}), {"h1": "a", "h2": "b"}, story)
 
 
-def test_a_question_that_is_lost_with_its_connection_keeps_nobody_waiting() -> None:
+def test_a_probe_lost_with_its_connection_blocks_no_other_probe() -> None:
     """1. A peer does not answer a question. 2. The link breaks and is back. 3. The peer is asked again at once."""
 
     async def story(world: SitedHubs) -> None:
@@ -151,7 +151,7 @@ def test_a_question_that_is_lost_with_its_connection_keeps_nobody_waiting() -> N
     play(Sites({("a", "b"): 30 * MS}), {"h1": "a", "h2": "b"}, story)
 
 
-def test_everybody_has_a_place_to_tell_within_a_second() -> None:
+def test_every_hub_has_a_coordinate_to_report_within_a_second() -> None:
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(1)
         for name in world.hubs:
@@ -160,7 +160,7 @@ def test_everybody_has_a_place_to_tell_within_a_second() -> None:
     play(THREE_SITES, PAIRS, story)
 
 
-def test_what_is_told_stays_the_same_where_the_network_does() -> None:
+def test_reported_coordinates_are_stable_in_a_stable_network() -> None:
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(300)
         before = {name: world.told(name) for name in world.hubs}
@@ -186,7 +186,7 @@ HONEST = {name: place for name, place in PAIRS.items() if name != "c2"}
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_hub_that_lies_about_its_place_carries_nobody_away(seed: int) -> None:
+def test_a_hub_with_a_false_coordinate_moves_no_other_hub(seed: int) -> None:
     async def story(world: SitedHubs) -> None:
         await asyncio.sleep(90)
         lie(world, "c2", lambda: FAR_AWAY)

@@ -1,4 +1,4 @@
-"""What a hub among others says of itself in INFO."""
+"""The counters of a hub in a cluster in INFO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A home that hangs: what its peers hold for it goes to the next home, once and in order, and the rest is told."""
+"""A hanging home: its peers resend their messages to the next home, once and in order, and report gaps."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _missing(seen: list[str]) -> int:
     return got[-1] - len(got)
 
 
-def test_messages_to_a_home_that_hangs_wait_at_their_hub_and_go_to_the_next_home() -> None:
+def test_messages_to_a_hanging_home_wait_at_their_hub_and_go_to_the_next_home() -> None:
     """
     1. h2, where t lives, hangs: its connections stay open, and it answers nothing;
     2. h1 notices within 0.3 s, as links are set here, and holds what its clients publish;
@@ -76,7 +76,7 @@ def test_messages_to_a_home_that_hangs_wait_at_their_hub_and_go_to_the_next_home
     tell(3, story)
 
 
-def test_without_sending_again_what_was_sent_into_the_silence_is_lost() -> None:
+def test_without_a_resend_messages_to_a_silent_home_are_lost() -> None:
     """Until the link notices, or for as long as the store takes if links did not."""
     missing: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Subscribers by filter among many hubs, by seed: what matches comes once and in order, and nothing else comes."""
+"""Filter subscribers in clusters, by seed: matching messages arrive once and in order, and no others arrive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_subscribers_by_filter_get_what_matches_and_nothing_else(name: str) -> None:
+def test_filter_subscribers_receive_only_matching_messages(name: str) -> None:
     check_seeds(f"content-{name}", range(3))
 
 
@@ -53,7 +53,7 @@ SESSION_CASES = [
 
 
 @pytest.mark.parametrize("name", SESSION_CASES)
-def test_hubs_share_subscribers_by_themselves(name: str) -> None:
+def test_hubs_balance_subscribers_without_a_controller(name: str) -> None:
     check_seeds(f"content-{name}", range(1))
 
 
@@ -62,12 +62,12 @@ def test_hubs_of_a_tree_that_have_lost_their_parents_do_not_wait_for_each_other(
     check_seeds("content-trees-crashes", range(113, 114))
 
 
-def test_a_filter_does_not_bring_lanes_back_that_another_link_has() -> None:
+def test_a_filter_does_not_restore_lanes_of_another_link() -> None:
     """A client with a filter, and everything, over one link took a lane there that it left out: a gap (seed 89)."""
     check_seeds("content-routed-lanes", range(89, 90))
 
 
-def test_everything_at_once_has_subscribers_by_filter_in_some_seeds() -> None:
+def test_some_seeds_of_everything_have_filter_subscribers() -> None:
     with_filters = [seed for seed in range(12) if run(seed, case("cluster-everything")).world.filtered]
     assert with_filters == [6, 7, 8]
     assert not run(6, case("cluster-narrow")).world.filtered
@@ -90,7 +90,7 @@ def test_the_checker_knows_filters() -> None:
     assert "acknowledged ann 1 was not received" in violation.text
 
 
-def test_the_checker_knows_when_a_plain_subscriber_is_there_again() -> None:
+def test_the_checker_detects_when_a_plain_subscriber_is_subscribed_again() -> None:
     history = _history(1)
     (track,) = history.tracks
     history.sent["ann", "a"][4] = Sent(4.0, PublishOutcome.ACKNOWLEDGED)

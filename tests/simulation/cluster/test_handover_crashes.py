@@ -1,4 +1,4 @@
-"""A move in which the old or the new home crashes at each of its steps, and comes back.
+"""A move in which the old or the new home crashes at each of its steps, and restarts.
 
 The steps are frames: the crash comes before one leaves, just after it has left, or just after it was dealt with and
 before anything that was said to it has left. What was in the hub that died may be lost, and whoever listened is told;
@@ -35,7 +35,7 @@ SEEDS = (0, 2)
 OLD, NEW = "h1", "h2"
 CRASHES = replace(STORY, duration_s=2.0, expectation=Expectation())
 
-SAID_BY = (
+WRITTEN_BY = (
     (OLD, PrepareFrame),
     (NEW, PreparedFrame),
     (OLD, AttachFrame),
@@ -46,7 +46,7 @@ SAID_BY = (
     (OLD, DoneFrame),
     (NEW, DoneFrame),
 )
-HEARD_BY = (
+RECEIVED_BY = (
     (NEW, PrepareFrame),
     (OLD, PreparedFrame),
     (NEW, AttachFrame),
@@ -58,8 +58,12 @@ HEARD_BY = (
     (NEW, DoneFrame),
 )
 STEPS = [
-    *((hub, moment, verb) for hub, verb in SAID_BY for moment in (Moment.BEFORE_SAYING, Moment.AFTER_SAYING)),
-    *((hub, Moment.AFTER_HEARING, verb) for hub, verb in HEARD_BY),
+    *(
+        (hub, moment, verb)
+        for hub, verb in WRITTEN_BY
+        for moment in (Moment.BEFORE_WRITE, Moment.AFTER_WRITE)
+    ),
+    *((hub, Moment.AFTER_RECEIVE, verb) for hub, verb in RECEIVED_BY),
 ]
 
 
@@ -84,7 +88,7 @@ async def _restart(world: ClusterWorld, name: str) -> None:
         for step in STEPS
     ],
 )
-def test_a_home_that_crashes_in_the_middle_of_a_move_leaves_nothing_twice_and_nothing_stuck(
+def test_a_home_that_crashes_during_a_move_causes_no_duplicate_and_no_stuck_topic(
     name: str, moment: Moment, verb: type[Frame]
 ) -> None:
     """

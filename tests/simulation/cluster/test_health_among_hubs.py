@@ -1,4 +1,4 @@
-"""What INFO and /healthz say of a hub that cannot reach another one, or the store, or has no plan."""
+"""INFO and /healthz of a hub that cannot reach another hub or the store, or has no plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_two_hubs_that_cannot_reach_each_other_are_named_within_seconds() -> Non
     play(script)
 
 
-def test_a_hub_without_its_store_says_so_and_serves_on() -> None:
+def test_a_hub_without_its_store_reports_it_and_continues_to_serve() -> None:
     async def script(world: ClusterWorld) -> None:
         for hub in world.hubs:
             world.sim.cut(hub, STORE)

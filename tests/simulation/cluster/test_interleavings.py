@@ -1,4 +1,4 @@
-"""Interleavings of moves with everything else, each told step by step and played over seeds that draw latencies.
+"""Interleavings of moves with other events, as numbered steps, over seeds that determine latencies.
 
 Where nothing crashes nobody may be told of a gap. A change of mode between the two replications is in
 `test_replication`; moves in which a hub crashes are in `test_handover_crashes`.
@@ -21,7 +21,7 @@ from equipoise.hub.cluster.link.frames import (
     RunFrame,
 )
 from equipoise.lab.scenarios import Dialect, Expectation
-from equipoise.lab.scenarios.cluster_clients import LISTENERS, listener, speaker
+from equipoise.lab.scenarios.cluster_clients import STORY_SUBSCRIBERS, publisher_at, subscriber_at
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.stories import TOPIC, Moment, TappedWire
 from equipoise.lab.simulation.cluster.world import ClusterWorld
@@ -42,27 +42,27 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
     3. every message goes h2 → h1 → h3, and comes once, in order.
     """
     clients = (
-        speaker("ann", "h2"),
-        speaker("bob", "h2"),
-        listener("cat", "h3", Dialect.RESP3),
-        listener("dan", "h3"),
-        listener("fay", "h3", Dialect.RESP2, pattern="*"),
-        listener("hal", "h3", pattern="[a]"),
+        publisher_at("ann", "h2"),
+        publisher_at("bob", "h2"),
+        subscriber_at("cat", "h3", Dialect.RESP3),
+        subscriber_at("dan", "h3"),
+        subscriber_at("fay", "h3", Dialect.RESP2, pattern="*"),
+        subscriber_at("hal", "h3", pattern="[a]"),
     )
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
-        wire.heard.clear()
+        wire.received.clear()
 
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients)
         check_promises(outcomes, seed)
-        assert wire.heard["h1", RunFrame] and wire.heard["h3", EgressFrame]
+        assert wire.received["h1", RunFrame] and wire.received["h3", EgressFrame]
         assert wire.hops_max == 1
-        assert not wire.heard["h1", PrepareFrame] + wire.heard["h2", PrepareFrame]
+        assert not wire.received["h1", PrepareFrame] + wire.received["h2", PrepareFrame]
 
 
 @pytest.mark.parametrize("late", STORY.hubs)
-def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -> None:
+def test_messages_sent_under_an_older_plan_arrive_like_others(late: str) -> None:
     """
     1. a lives at h1, and publishers are at all hubs;
     2. a is moved to h2; one hub hears of that half a second after the others;
@@ -72,22 +72,20 @@ def test_messages_that_are_sent_by_an_older_plan_arrive_like_others(late: str) -
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
         assert isinstance(world.directory, Directory)
-        world.directory.heard_at[late] = world.sim.now + 0.5
+        world.directory.due_at[late] = world.sim.now + 0.5
         world.move(TOPIC, "h2")
 
     hops = []
     for seed in THIRD:
         outcomes, wire = tell(seed, story)
         check_promises(outcomes, seed)
-        assert wire.heard["h2", CloseFrame] == 1, f"seed {seed}: there was no move"
+        assert wire.received["h2", CloseFrame] == 1, f"seed {seed}: there was no move"
         hops.append(wire.hops_max)
     if late == "h3":
         assert min(hops) > 1, "nothing was sent by the older plan"
 
 
-@pytest.mark.parametrize(
-    "moment", [Moment.BEFORE_SAYING, Moment.AFTER_SAYING], ids=lambda moment: moment.value
-)
+@pytest.mark.parametrize("moment", [Moment.BEFORE_WRITE, Moment.AFTER_WRITE], ids=lambda moment: moment.value)
 def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(moment: Moment) -> None:
     """
     1. a moves from h1 to h2; messages are on their way from h1 to both others;
@@ -112,10 +110,10 @@ def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(mome
 @pytest.mark.parametrize(
     ("hub", "moment", "verb"),
     [
-        pytest.param("h1", Moment.AFTER_SAYING, PrepareFrame, id="once-the-first-is-asked"),
-        pytest.param("h2", Moment.AFTER_SAYING, PreparedFrame, id="once-it-has-agreed"),
-        pytest.param("h1", Moment.AFTER_SAYING, CloseFrame, id="once-the-close-is-under-way"),
-        pytest.param("h2", Moment.AFTER_HEARING, CloseFrame, id="once-it-has-opened"),
+        pytest.param("h1", Moment.AFTER_WRITE, PrepareFrame, id="once-the-first-is-asked"),
+        pytest.param("h2", Moment.AFTER_WRITE, PreparedFrame, id="once-it-has-agreed"),
+        pytest.param("h1", Moment.AFTER_WRITE, CloseFrame, id="once-the-close-is-under-way"),
+        pytest.param("h2", Moment.AFTER_RECEIVE, CloseFrame, id="once-it-has-opened"),
     ],
 )
 def test_a_second_move_begins_while_the_first_is_unfinished(
@@ -135,7 +133,7 @@ def test_a_second_move_begins_while_the_first_is_unfinished(
         outcomes, wire = tell(seed, story)
         check_promises(outcomes, seed)
         assert wire.sprung == 1, f"seed {seed}: there was no second move"
-        assert wire.heard["h3", CloseFrame] >= 1, f"seed {seed}: the topic did not arrive"
+        assert wire.received["h3", CloseFrame] >= 1, f"seed {seed}: the topic did not arrive"
 
 
 def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
@@ -144,8 +142,8 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
     2. a moves to h2, to h3, back to h1, and to h2 again;
     3. their connections stay, and bring everything once, in order.
     """
-    plain = (listener("cat", "h1", Dialect.RESP3), listener("eve", "h1", Dialect.RESP2))
-    clients = (speaker("ann", "h1"), speaker("bob", "h2"), speaker("ida", "h3"), *plain)
+    plain = (subscriber_at("cat", "h1", Dialect.RESP3), subscriber_at("eve", "h1", Dialect.RESP2))
+    clients = (publisher_at("ann", "h1"), publisher_at("bob", "h2"), publisher_at("ida", "h3"), *plain)
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
         for hub in ("h2", "h3", "h1", "h2"):
@@ -155,7 +153,9 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, clients=clients, scenario=replace(STORY, duration_s=2.0))
         check_promises(outcomes, seed)
-        assert wire.heard["h3", CloseFrame] and wire.heard["h1", CloseFrame], f"seed {seed}: too few moves"
+        assert wire.received["h3", CloseFrame] and wire.received["h1", CloseFrame], (
+            f"seed {seed}: too few moves"
+        )
         assert not any(isinstance(event, Away) for track in outcomes.history.tracks for event in track.events)
 
 
@@ -183,7 +183,7 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
     assert len(lives) == len(HALF) and all(before != after for before, after in lives)
 
 
-def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -> None:
+def test_a_pattern_subscriber_receives_the_end_of_an_epoch_before_messages_of_the_next_home() -> None:
     """
     1. a lives at h1; h3, far from h1 and near h2, hears it only by patterns, without attaching to anybody;
     2. a moves to h2 and back again, twice;
@@ -199,7 +199,7 @@ def test_a_pattern_subscriber_hears_the_end_of_an_epoch_before_the_next_home() -
     for seed in SEEDS:
         outcomes, wire = tell(seed, story, scenario=replace(STORY, duration_s=2.0))
         check_promises(outcomes, seed)
-        flushes += wire.heard["h1", FlushFrame]
+        flushes += wire.received["h1", FlushFrame]
     assert flushes, "the new home never was the first to be heard"
 
 
@@ -212,8 +212,8 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     4. nothing that was acknowledged is there twice, or out of order, and nobody misses anything.
     """
     clients = (
-        speaker("ann", "h1", interval_s=0.01),
-        *LISTENERS,
+        publisher_at("ann", "h1", interval_s=0.01),
+        *STORY_SUBSCRIBERS,
     )
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
@@ -232,4 +232,4 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     for seed in THIRD:
         outcomes, wire = tell(seed, story, clients=clients, scenario=scenario)
         check_promises(outcomes, seed)
-        assert wire.heard["h1", RunFrame], f"seed {seed}: she did not go elsewhere"
+        assert wire.received["h1", RunFrame], f"seed {seed}: she did not go elsewhere"

@@ -1,4 +1,4 @@
-"""The lease with a real store: no hub loses it by an outage; one that is cut off does, before its session ends."""
+"""The lease with a real store: outages cost no lease; a hub that is cut off loses it before its session ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def need_leases(world: ClusterWorld) -> None:
     await asyncio.sleep(TERM_S)
 
 
-def test_every_hub_holds_it_while_the_store_answers() -> None:
+def test_every_hub_holds_its_lease_while_the_store_answers() -> None:
     async def script(world: ClusterWorld) -> None:
         await need_leases(world)
         for _ in range(50):
@@ -43,7 +43,7 @@ def test_every_hub_holds_it_while_the_store_answers() -> None:
     play(script)
 
 
-def test_without_the_store_hubs_that_hear_each_other_keep_it() -> None:
+def test_without_the_store_connected_hubs_keep_their_lease() -> None:
     async def script(world: ClusterWorld) -> None:
         await need_leases(world)
         world.region.go_away()
@@ -58,7 +58,7 @@ def test_without_the_store_hubs_that_hear_each_other_keep_it() -> None:
     play(script)
 
 
-def test_a_hub_cut_off_alone_loses_it_before_its_session_can_end() -> None:
+def test_a_hub_cut_off_from_all_loses_its_lease_before_its_session_can_expire() -> None:
     async def script(world: ClusterWorld) -> None:
         await need_leases(world)
         cut_at = world.sim.now
@@ -79,7 +79,7 @@ def test_a_hub_cut_off_alone_loses_it_before_its_session_can_end() -> None:
     play(script)
 
 
-def test_a_hub_cut_off_from_the_store_alone_loses_it_once_the_others_declare_it_dead() -> None:
+def test_a_hub_cut_off_from_the_store_loses_its_lease_once_others_declare_it_dead() -> None:
     async def script(world: ClusterWorld) -> None:
         await need_leases(world)
         node = world.region.hubs["h2"]

@@ -1,4 +1,4 @@
-"""Many topics that leave a hub together: so many at a time, and nobody misses anything or has to wait for long."""
+"""Many topics that leave a hub together: a limited number at a time, without losses or long waits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _give_all_to(world: ClusterWorld, name: str) -> None:
     world.weigh({hub: 16 if hub == name else 0 for hub in world.hubs})
 
 
-def test_only_so_many_topics_are_closed_at_once_and_all_of_them_arrive() -> None:
+def test_a_hub_closes_a_limited_number_of_topics_at_once_and_all_move() -> None:
     """
     1. a third of the topics live at h1, busily;
     2. the plan gives h1 nothing more: all of them are offered to others at once;
@@ -92,7 +92,7 @@ def test_only_so_many_topics_are_closed_at_once_and_all_of_them_arrive() -> None
     assert max(closed) == 3
 
 
-def test_a_topic_whose_new_home_has_no_room_goes_on_and_is_offered_again() -> None:
+def test_a_topic_whose_new_home_is_full_stays_and_is_offered_again() -> None:
     """
     1. all topics live at h1, where everybody is; h2 knows few, and has no room for others;
     2. the plan gives it all topics: it cannot take them, and says nothing;

@@ -1,4 +1,4 @@
-"""One hub among others, case by case: coming, going, being passed over, and whom it obeys."""
+"""Membership of one hub in a cluster: joining, leaving, failing, and following the plan."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_where_a_controller_leads_a_hub_waits_and_is_ready() -> None:
     play(script)
 
 
-def test_a_member_that_comes_back_unnoticed_by_the_controller_helps_itself() -> None:
+def test_a_member_that_returns_unnoticed_by_the_controller_restores_its_share() -> None:
     async def script(world: ClusterWorld) -> None:
         await LeaderStore(await beside(world), TREE).claim(LeaderFacts(name="c1"))
         world.region.hubs["h2"].crash(silent=False)

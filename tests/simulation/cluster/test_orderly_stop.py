@@ -1,4 +1,4 @@
-"""A hub that stops in order costs no message, and no subscriber is told of a gap."""
+"""A hub that shuts down cleanly loses no message, and no subscriber receives a gap."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def _stop_a_feeder(hubs: Story) -> list[str]:
     return seen
 
 
-def test_what_came_through_a_hub_that_stops_arrives_and_there_is_no_gap() -> None:
+def test_messages_through_a_stopping_hub_arrive_without_a_gap() -> None:
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
         seen = await _stop_a_feeder(hubs)
         assert sorted(seen) == sorted([str(n) for n in range(50)] * 2 + ["last"] * 2)
@@ -61,7 +61,7 @@ def test_what_came_through_a_hub_that_stops_arrives_and_there_is_no_gap() -> Non
     tell(3, story)
 
 
-def test_without_a_last_word_it_is_a_dead_hub_like_any_other() -> None:
+def test_a_hub_that_stops_without_a_farewell_counts_as_dead() -> None:
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
         with replaced(Leaving, "finish", lambda leaving: None):
             assert "<None>" in await _stop_a_feeder(hubs)
@@ -85,7 +85,7 @@ async def _stop_with_a_message_under_way(hubs: Story, *, is_passed_on: bool) -> 
         async with _at("h3", 99) as publisher:
             await publisher.publish("t", "first")
             if is_passed_on:
-                world.directory.heard_at["h3"] = world.sim.now + 10.0
+                world.directory.due_at["h3"] = world.sim.now + 10.0
                 world.move("t", "h2")
                 await asyncio.sleep(1.0)
             world.sim.cut(cut_off, "h2")
@@ -109,7 +109,7 @@ async def _stop_with_a_message_under_way(hubs: Story, *, is_passed_on: bool) -> 
 
 
 @pytest.mark.parametrize("is_passed_on", [False, True], ids=["cut-off", "passed-on"])
-def test_a_hub_that_stops_with_messages_under_way_is_a_dead_hub_like_any_other(*, is_passed_on: bool) -> None:
+def test_a_hub_that_stops_with_messages_in_flight_counts_as_dead(*, is_passed_on: bool) -> None:
     """
     1. h3 has acknowledged a message to t, which lives at h2, and it cannot get there;
     2. h3 stops, and waits in vain until nothing is under way;
@@ -124,7 +124,7 @@ def test_a_hub_that_stops_with_messages_under_way_is_a_dead_hub_like_any_other(*
     tell(3, story)
 
 
-def test_a_hub_that_did_not_wait_would_let_a_message_vanish() -> None:
+def test_a_hub_that_stops_without_waiting_loses_a_message() -> None:
     """All hear that nothing is under way, while h1 still has the message; the home drops what a dead hub sent."""
 
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
@@ -134,7 +134,7 @@ def test_a_hub_that_did_not_wait_would_let_a_message_vanish() -> None:
     tell(3, story)
 
 
-def test_a_home_that_hears_no_last_word_tells_of_a_gap_even_where_others_have_heard_it() -> None:
+def test_a_home_without_the_farewell_reports_a_gap_even_if_others_received_it() -> None:
     """h3 does not wait: h1 hears its last word, h2 does not, and the message is lost between the two."""
 
     async def story(hubs: Story, bus: equipoise.Bus) -> None:

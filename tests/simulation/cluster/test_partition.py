@@ -1,4 +1,4 @@
-"""Hubs that cannot reach each other, while the store reaches all of them: one side leaves, and the others go on."""
+"""Hubs that cannot reach each other while all reach the store: one side leaves, and the others continue."""
 
 from __future__ import annotations
 

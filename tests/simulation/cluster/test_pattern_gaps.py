@@ -1,4 +1,4 @@
-"""Smart subscribers by pattern are told what a hub's death may have cost them, as those by name are."""
+"""Smart pattern subscribers receive gaps for the death of a hub, as subscribers by name do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def _events_until(subscription: equipoise.Subscription, text: str) -> list
     return seen
 
 
-def test_who_subscribes_by_pattern_is_told_that_a_home_died_with_messages() -> None:
+def test_a_pattern_subscriber_receives_a_gap_when_a_home_dies_with_messages() -> None:
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
         hubs.world.move("t", "h2")
         async with bus.psubscribe("t*") as by_pattern, bus.subscribe("t") as by_name:
@@ -52,7 +52,7 @@ def test_who_subscribes_by_pattern_is_told_that_a_home_died_with_messages() -> N
     tell(6, story)
 
 
-def test_it_is_told_even_if_nothing_more_is_published_and_of_topics_never_seen() -> None:
+def test_a_pattern_subscriber_receives_gaps_without_new_messages_and_for_unseen_topics() -> None:
     async def story(hubs: Story, bus: equipoise.Bus) -> None:
         hubs.world.move("t.new", "h2")
         async with bus.psubscribe("t*") as by_pattern:
@@ -76,7 +76,7 @@ def test_a_move_is_no_gap_for_a_pattern() -> None:
     tell(9, story)
 
 
-def test_what_still_waits_of_a_dead_home_comes_before_the_gap() -> None:
+def test_queued_messages_of_a_dead_home_precede_the_gap() -> None:
     """
     1. t moves from h3 to h2; h1 is cut from h3, so what h2 sends waits at h1 for the rest of h3's epoch;
     2. h2 dies with a message that h1 never gets, and h1 tells its subscriber that messages may be missing;

@@ -1,4 +1,4 @@
-"""How a plan comes to hubs that are far from the store, and what would go wrong if a part of it were left out."""
+"""How a plan reaches hubs far from the store, and the failures without parts of this protocol."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _passed_over(applied: Applied) -> set[str]:
     return {name for name, routing, _ in applied if "h4" in routing.plan.by_hub and "h4" not in routing.hubs}
 
 
-def test_a_plan_is_in_force_a_round_trip_after_the_news_of_it_with_all_who_serve_under_it(
+def test_a_plan_is_in_force_one_round_trip_after_its_notification(
     applied: Applied,
 ) -> None:
     for seed in range(5):
@@ -109,7 +109,7 @@ def test_a_plan_is_in_force_a_round_trip_after_the_news_of_it_with_all_who_serve
         assert took_s == pytest.approx(dict.fromkeys((*HUBS, "h4"), 3 * ONE_WAY_S), abs=0.001), f"seed {seed}"
 
 
-def test_with_hubs_that_were_seen_before_the_plan_somebody_would_be_passed_over(
+def test_reading_hubs_before_the_plan_would_skip_a_hub(
     applied: Applied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see, last = HubLooks.see, dict[HubLooks, dict[str, HubSeen]]()
@@ -126,7 +126,7 @@ def test_with_hubs_that_were_seen_before_the_plan_somebody_would_be_passed_over(
     assert _passed_over(applied)
 
 
-def test_without_asking_to_be_told_again_hubs_would_miss_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_renewed_watch_hubs_would_miss_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     async def read_only(watch: FlagWatch, reads: Callable[[], Sequence[Read]]) -> tuple[Answer, ...]:
         return await watch._told(lambda: watch._read(reads()))
 
@@ -134,7 +134,7 @@ def test_without_asking_to_be_told_again_hubs_would_miss_plans(monkeypatch: pyte
     assert _is_any_unsettled(case("cluster-store-cuts"))
 
 
-def test_with_guesses_that_are_believed_hubs_would_not_see_who_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_unverified_guesses_hubs_would_not_detect_new_hubs(monkeypatch: pytest.MonkeyPatch) -> None:
     def believe(look: HubLook, answers: Sequence[Answer]) -> tuple[dict[str, HubSeen | None], list[str]]:
         listed = answers[0] if isinstance(answers[0], tuple) else ()
         nodes = zip(look._guesses.items(), answers[2::2], strict=True)

@@ -1,4 +1,4 @@
-"""Replicated topics under every kind of trouble, by seed: every message once, in order, no needless word of a gap."""
+"""Replicated topics under all faults, by seed: every message once, in order, without needless gaps."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def missed_in(outcomes: Outcomes) -> int:
     return sum(event.missed or 0 for event in events if isinstance(event, Missed))
 
 
-def test_where_little_may_wait_publishers_are_held_back_and_nothing_is_lost() -> None:
+def test_with_small_queues_publishers_are_slowed_down_and_no_message_is_lost() -> None:
     for seed in range(4):
         outcomes = run(seed, crowded(pending_bytes_max=65_536))
         check_promises(outcomes, seed)
         assert missed_in(outcomes) == 0, f"seed {seed}"
 
 
-def test_where_a_link_has_no_room_what_is_missed_is_told_by_its_number() -> None:
+def test_with_a_full_link_gaps_have_exact_counts() -> None:
     """Plain clients cannot be told. Those with positions are told of exactly what they lack, and of nothing else."""
     missed = 0
     for seed in range(4):
@@ -147,7 +147,7 @@ def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) ->
     assert any(used), "the lanes were not used"
 
 
-def test_a_further_home_follows_the_first_whether_or_not_anybody_listens_there() -> None:
+def test_a_further_home_follows_the_first_even_without_subscribers() -> None:
     seen: list[tuple[str | None, ...]] = []
 
     def sources(world: ClusterWorld) -> tuple[str | None, ...]:

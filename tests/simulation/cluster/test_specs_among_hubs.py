@@ -1,4 +1,4 @@
-"""Specs reach every hub before it serves under the plan that counts them; an operator knows which hubs have them."""
+"""Every hub reads the specs before it applies a plan that needs them; an operator sees which hubs have them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def behind(world: ClusterWorld, version: int, timeout_s: float = 10.0) -> 
     return await hubs_without_specs(HubsStore(await beside(world), TREE), version, timeout_s=timeout_s)
 
 
-def test_every_hub_has_a_spec_when_the_operator_is_told_so() -> None:
+def test_every_hub_has_a_spec_when_the_command_reports_it() -> None:
     async def script(world: ClusterWorld) -> None:
         assert limit(hub_of(world, "h1"), b"game.1") is None
         for latency_ms in (40.0, 50.0, None):

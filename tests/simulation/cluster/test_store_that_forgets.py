@@ -1,4 +1,4 @@
-"""A store that comes back empty, older, or as another region's: hubs put it right, or keep apart and say so."""
+"""A store that comes back empty, older, or with another region: hubs restore it, or stay apart and report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hubs that meet in a store, under every kind of trouble with it, by seed."""
+"""Hubs with a store under all faults of the store, by seed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _check_one_incarnation(outcomes: Outcomes, seed: int) -> None:
         "cluster-store-emptied",
     ],
 )
-def test_trouble_with_the_store_is_none_for_clients(name: str) -> None:
+def test_store_failures_do_not_affect_clients(name: str) -> None:
     for seed in SEEDS:
         outcomes = run(seed, case(name))
         check_promises(outcomes, seed)
         _check_one_incarnation(outcomes, seed)
 
 
-def test_a_store_that_is_gone_for_a_minute_is_not_missed() -> None:
+def test_hubs_survive_a_store_outage_of_a_minute() -> None:
     for seed in range(2):
         outcomes = run(seed, case("cluster-store-gone-minute"))
         check_promises(outcomes, seed)
@@ -57,11 +57,11 @@ def test_hubs_that_are_declared_dead_come_back_as_new_ones(name: str) -> None:
     assert renewed > len(SEEDS) / 2, "hardly any hub was declared dead"
 
 
-def test_everything_at_once_with_a_store_keeps_the_promises() -> None:
+def test_all_faults_at_once_with_a_store_violate_no_guarantee() -> None:
     check_seeds("cluster-store-everything", SEEDS)
 
 
-def test_the_real_controller_plans_beside_an_operator_and_the_promises_are_kept() -> None:
+def test_the_real_controller_beside_an_operator_violates_no_guarantee() -> None:
     # A seed takes several times as long as others: hubs' records are read, summed and planned on.
     check_seeds("cluster-store-controlled", range(3))
 

@@ -1,4 +1,4 @@
-"""Sums of telemetry over hubs count everything once, wherever messages went and however often topics moved."""
+"""Sums of telemetry over hubs count every message once, through forwarding and moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Play one seed of a case, drawn or written, and hold it to what is promised."""
+"""Run one seed of a case and check its properties."""
 
 from __future__ import annotations
 

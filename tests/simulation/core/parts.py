@@ -1,4 +1,4 @@
-"""Small programs for simulated hosts, and protocols that write down what reaches them and when."""
+"""Small programs for simulated hosts, and protocols that record their calls with times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts hold everything up and lose nothing; resets break in the middle."""
+"""Cuts delay all data and lose none; resets break connections in the middle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from equipoise.lab.simulation import Lan, LinkSpec, Simulation
 from simulation.core.parts import dial, join
 
 
-def test_what_is_sent_over_a_cut_arrives_after_it_heals_in_order() -> None:
+def test_data_sent_over_a_cut_arrives_in_order_after_the_heal() -> None:
     async def main(sim: Simulation) -> None:
         near, far = await join(sim.host("a"), sim.host("b"))
         near.transport.write(b"before ")
@@ -32,7 +32,7 @@ def test_what_is_sent_over_a_cut_arrives_after_it_heals_in_order() -> None:
         sim.run(main(sim))
 
 
-def test_what_was_under_way_when_the_link_was_cut_waits_too() -> None:
+def test_data_in_flight_at_the_cut_waits_too() -> None:
     async def main(sim: Simulation) -> None:
         near, far = await join(sim.host("a"), sim.host("b"))
         near.transport.write(b"under way")
@@ -146,7 +146,7 @@ def test_a_connection_attempt_comes_through_when_the_link_heals(direction: tuple
         sim.run(main(sim))
 
 
-def test_data_that_is_never_acknowledged_is_given_up_after_a_quarter_of_an_hour() -> None:
+def test_a_connection_with_unacknowledged_data_fails_after_a_quarter_of_an_hour() -> None:
     async def main(sim: Simulation) -> None:
         near, far = await join(sim.host("a"), sim.host("b"))
         sim.cut("a", "b")

@@ -1,4 +1,4 @@
-"""What a crash leaves of a simulated disk, and how it fails on request."""
+"""The content of a simulated disk after a crash, and its failures on request."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ def test_a_host_can_be_asked_for_again_by_name() -> None:
     with Simulation() as sim:
         assert sim.host("a") is sim.host("a")
         assert sim.host("a").address != sim.host("b").address
-        with pytest.raises(MisuseError, match="no host"):
+        with pytest.raises(MisuseError, match="unknown host"):
             sim.cut("a", "nowhere")
 
 

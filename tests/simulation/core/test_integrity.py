@@ -1,4 +1,4 @@
-"""Whatever delays a connection, every byte arrives once and in order, and the books balance."""
+"""Every byte arrives once and in order under any delay, and all counters agree."""
 
 from __future__ import annotations
 

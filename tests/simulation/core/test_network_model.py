@@ -1,4 +1,4 @@
-"""Latency, jitter, bandwidth, loss and windows: when what arrives."""
+"""Arrival times with latency, jitter, bandwidth, loss and windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches outside the simulation is refused, at the call, by name."""
+"""Calls that would leave the simulation raise an error that names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named shapes of the world."""
+"""Topologies by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulation.core.parts import join
 def test_every_topology_has_a_name() -> None:
     assert sorted(TOPOLOGIES) == ["cities", "lan", "matrix", "sites", "star"]
     assert isinstance(topology_by_name("lan"), Lan)
-    with pytest.raises(SettingsError, match="no topology"):
+    with pytest.raises(SettingsError, match="unknown topology"):
         topology_by_name("torus")
 
 

@@ -1,4 +1,4 @@
-"""The trace: its lines, its hash, and what it keeps."""
+"""The trace: its lines, its hash, and the lines it keeps."""
 
 from __future__ import annotations
 

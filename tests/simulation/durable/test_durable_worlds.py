@@ -1,4 +1,4 @@
-"""Ledgers on simulated bookies: what was acknowledged is kept, in every case, and every kind of trouble happens."""
+"""Ledgers on simulated bookies: acknowledged entries are kept in every case, and every kind of fault happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of topics in a cluster: any hub answers, moves lose nothing, and who is in doubt says so."""
+"""Logs of topics in a cluster: any hub answers, moves lose no entry, and uncertain appends are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed ledgers follow their log to another site: at a bounded pace, whole, and only while that is wanted."""
+"""Closed ledgers follow their log to another site: with bounded bandwidth, whole, and only while needed."""
 
 from __future__ import annotations
 

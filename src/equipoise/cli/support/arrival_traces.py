@@ -1,7 +1,8 @@
 """Traces of arrivals: read from a file, or recorded at all hubs.
 
-A file has a line for each arrival: seconds, then perhaps a publisher and how many messages came together, separated by
-commas. Empty lines and lines that begin with # are passed over.
+Each line of a file is an arrival: seconds, then optionally a publisher and the number of messages that arrived
+together,
+separated by commas. Empty lines and lines that begin with # are skipped.
 """
 
 from __future__ import annotations
@@ -27,30 +28,30 @@ from equipoise.store.records.hubs import HubSeen
 
 __all__ = ["RecordedArrivals", "read_trace", "record_arrivals", "write_trace"]
 
-# Between two readings: a hub's ring holds far more.
+# Interval between two reads: a hub's ring holds far more.
 _READ_S = 1.0
 _READ_BYTES = b"1000000"
-# Of one trace: some 100 MB.
+# Limit of one trace: some 100 MB.
 MESSAGES_MAX = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedArrivals:
-    """`times`: a message each, in order. `is_cut`: hubs have left publishers out, or lost records."""
+    """`times`: one per message, in order. `is_cut`: hubs have omitted publishers, or lost records."""
 
     times: Times
     publishers: int
     is_cut: bool = False
-    # The same with the publisher of each message, by index; and the group that each of these has stated.
+    # The same with the publisher of each message, by index; and the stated group of each publisher.
     trace: ArrivalTrace = field(default_factory=lambda: trace_of((), (), ()))
     groups: tuple[str, ...] = ()
-    # The pseudonym of each, and the key that hubs made pseudonyms with; none of a trace from a file.
+    # The pseudonym of each, and the key of the pseudonyms; empty for a trace from a file.
     names: tuple[int, ...] = ()
     key: bytes = b""
 
 
 class _Arrival(NamedTuple):
-    """Messages of one publisher that came together."""
+    """Messages of one publisher that arrived together."""
 
     time_us: int
     publisher: int
@@ -68,7 +69,7 @@ def _recorded(
 
 
 def read_trace(path: Path) -> RecordedArrivals:
-    """Raises SettingsError that names the line."""
+    """Raises SettingsError with the number of the line."""
     times: list[float] = []
     counts: list[int] = []
     publishers: list[str] = []
@@ -111,7 +112,7 @@ async def record_arrivals(
     progress: Callable[[float], object],
     save: Path | None,
 ) -> RecordedArrivals:
-    """Record the topic at all hubs for so long. Raises the first error of a hub: a part of the arrivals is no trace."""
+    """Record the topic at all hubs for this time. Raises the first error of a hub: a partial trace is useless."""
     key = secrets.token_hex(32).encode()
     offsets = _checked(await ask_all(hubs, login, lambda hub: _begin(hub, topic, key)))
     found: dict[str, list[_Arrival]] = {name: [] for name in hubs}
@@ -164,7 +165,7 @@ async def _read_all(
     offsets: dict[str, list[int]],
     found: dict[str, list[_Arrival]],
 ) -> bool:
-    """Read what is new at all hubs; whether records were lost."""
+    """Read new records at all hubs; return whether records were lost."""
 
     async def read(name: str, hub: CommandConnection) -> bool:
         incarnation, at = offsets[name]
@@ -193,7 +194,7 @@ def _rows(data: bytes, topic: bytes) -> list[_Arrival]:
     with pa.ipc.open_stream(io.BytesIO(data)) as stream:
         table = stream.read_all()
     wanted = ["kind", "topic", "time", "publisher", "messages", "publisher_group"]
-    # A stream without arrivals has no columns of them.
+    # A stream without arrivals lacks their columns.
     table = table.select([name for name in wanted if name in table.column_names])
     return [
         _Arrival(

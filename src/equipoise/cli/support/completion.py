@@ -1,6 +1,6 @@
 """Shell completion of hub and topic names, from the store and the hubs.
 
-A user waits: a request that fails or takes more than a second completes nothing and prints nothing.
+The user is waiting: a request that fails or takes more than a second completes nothing and prints nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings file of `equipoise controller`: `[controller]` and `[planner]`.
 
 Always true: every setting of a controller and of its pages is set in exactly one place, by an option of the command
-line or in the table `[controller]`; so there is no order of priority to know.
+line or in the table `[controller]`; so there is no order of priority.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from equipoise.web import WebSettings
 
 __all__ = ["CONTROLLER_OPTIONS", "PAGES_OPTIONS", "Loaded", "load"]
 
-# The settings that have an option, and which; all others are in the file.
+# The settings that have an option, with the option; all others are in the file.
 CONTROLLER_OPTIONS = {
     "name": "--name",
     "site": "--site",
@@ -53,7 +53,7 @@ class Loaded:
 
 
 def load(path: Path | None, given: Mapping[str, Any]) -> Loaded:
-    """The file's settings, with those of the command line (`given`). Raises SettingsError that names the mistake."""
+    """The file's settings, with those of the command line (`given`). Raises SettingsError with the mistake."""
     tables = {} if path is None else _read(path)
     refuse_renamed(tables, CONTROLLER_SETTINGS)
     own, pages = _parted(path, tables.get("controller", {}))
@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parted(path: Path | None, table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The controller's settings, and those of its pages."""
+    """The settings of the controller, and those of its pages."""
     own = set(ControllerSettings.__struct_fields__) - CONTROLLER_OPTIONS.keys()
     pages = set(WebSettings.__struct_fields__) - PAGES_OPTIONS.keys()
     for name in table:

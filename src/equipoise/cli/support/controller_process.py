@@ -1,6 +1,6 @@
 """The process of `equipoise controller`: controller, receiver of views and web server on one event loop.
 
-Apart from the command, so that other commands load neither Arrow nor a web server.
+Separate from the command, so that other commands load neither Arrow nor a web server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ControllerOptions:
     intake: Address
     # None: no pages.
     http: Address | None
-    # Host at which others reach this one; empty: where it listens.
+    # The host under which others connect; empty: the listening address.
     advertise: str = ""
     token: str
     loopback_reads: bool
@@ -58,7 +58,7 @@ class ControllerOptions:
     tls_certificate: str = ""
     tls_key: str = ""
     planner: PlannerSettings = field(default_factory=PlannerSettings)
-    # Except the settings above.
+    # Other settings.
     pages: WebSettings = field(default_factory=WebSettings)
     # none, store or a command.
     provision: str
@@ -141,14 +141,14 @@ async def _pages(
 
 
 def _redacted_url(pages: Pages, wanted: ControllerOptions) -> str:
-    """Where others reach the pages."""
-    assert wanted.http is not None, "they are served"
+    """The address under which others reach the pages."""
+    assert wanted.http is not None, "the pages are enabled"
     scheme, _, address = pages.url.partition("://")
     return f"{scheme}://{wanted.advertised(wanted.http[0], _port(address))}"
 
 
 def _reload(pages: Pages | None) -> None:
-    """SIGHUP: use the certificate that the files hold now. One that cannot be used changes nothing."""
+    """SIGHUP: load the certificate files again. Unusable files change nothing."""
     try:
         if pages is not None:
             pages.reload_certificate()
@@ -157,7 +157,7 @@ def _reload(pages: Pages | None) -> None:
 
 
 def _port(address: str) -> int:
-    """The port of an address that one of our servers listens on."""
+    """The port of a listening server."""
     found = split_address(address)
     assert found is not None, "it listens"
     return found[1]

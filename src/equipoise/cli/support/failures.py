@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 @contextmanager
 def exit_on_failure() -> Iterator[None]:
-    """Turn our errors into a line on standard error. Anything else is a bug and keeps its traceback."""
+    """Print expected errors as a line on standard error. Any other exception is a bug and keeps its traceback."""
     try:
         yield
     except EquipoiseError as problem:

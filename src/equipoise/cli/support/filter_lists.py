@@ -14,7 +14,7 @@ from equipoise.errors import EquipoiseError
 
 __all__ = ["list_filters"]
 
-# Filters asked of one hub, as many as it lists.
+# Filters requested from one hub, as many as it lists.
 _LISTED = 1_000
 
 

@@ -1,4 +1,4 @@
-"""The folder of a process: made if it is not there, and held while the process runs."""
+"""The folder of a process: created if necessary, and locked while the process runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["held"]
 
 @contextmanager
 def held(folder: Path, *, lock: str, taken: str) -> Iterator[None]:
-    """Lock a file of the folder. `taken` says who holds it. Raises SettingsError."""
+    """Lock a file of the folder. `taken`: the error's text if it is locked. Raises SettingsError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / lock).open("a", encoding="ascii")

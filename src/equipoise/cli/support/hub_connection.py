@@ -1,7 +1,7 @@
 """Send commands to hubs, over one connection each.
 
-`on_hub` makes a command of the CLI from a coroutine that talks to one hub. Of several hubs (`ask_all`), one that cannot
-be reached or refuses does not stop the others: its answer is its error.
+`on_hub` makes a CLI command from a coroutine that uses one hub. If one of several hubs (`ask_all`) is unreachable or
+refuses, the others still reply: the result of that hub is its error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from equipoise.model.address import split_address
 from equipoise.resp.replies import spell
 from equipoise.store.records.hubs import HubSeen
 
-# A hub answers within milliseconds; one that does not is not to keep an operator waiting.
+# A hub replies within milliseconds; a hub that does not must not delay the operator.
 _PATIENCE_S = 5.0
 _READ_BYTES = 64 * 1024
 T = TypeVar("T")
@@ -99,7 +99,7 @@ async def ask_all(
     login: tuple[bytes, bytes] | None,
     question: Callable[[CommandConnection], Awaitable[T]],
 ) -> dict[str, T | EquipoiseError]:
-    """Every hub's answer to the question, or its error."""
+    """Every hub's reply, or its error."""
     answers = await asyncio.gather(*(_asked(hub.facts.address, login, question) for hub in hubs.values()))
     return dict(zip(hubs, answers, strict=True))
 

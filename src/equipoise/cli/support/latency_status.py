@@ -1,7 +1,7 @@
-"""Ask the leading controller whether a topic meets its latency limit: only the controller has the view.
+"""Query the leading controller whether a topic meets its latency limit: only the controller has the view.
 
-Uses the controller's HTTP API. Its address comes from the store, so the token is not sent there: the request is signed
-with it. If no controller answers, the latency is unknown and the command goes on.
+Uses the controller's HTTP API. Its address comes from the store, so the token is not sent there: the token signs the
+request. If no controller replies, the latency is unknown and the command continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from equipoise.store.contract import Store
 from equipoise.store.records.leader import LeaderStore
 from equipoise.store.tree import Tree
 
-# As for hubs: an operator waits for the answer.
+# As for hubs: the operator is waiting.
 _PATIENCE_S = 5.0
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _QUANTILES = ("p50", "p90", "p99", "max")
@@ -56,7 +56,7 @@ PagesCa = Annotated[
 async def topic_latency(
     store: Store, region: str, topic: bytes, token_file: str, tls_ca: str = ""
 ) -> dict[str, Any] | None:
-    """The topic's latency as the leading controller has it; None if none answers. Raises SettingsError."""
+    """The topic's latency from the leading controller; None if none replies. Raises SettingsError."""
     token = _token(token_file)
     try:
         leader = await LeaderStore(store, Tree(region)).load()

@@ -1,9 +1,9 @@
 """`equipoise topics export` and `import`: move the log of a topic to and from a file.
 
-By its name a file is JSON lines (`.jsonl`) or Parquet (`.parquet`). An entry is its id, and fields and values in turn;
+The suffix selects JSON lines (`.jsonl`) or Parquet (`.parquet`). An entry is its id, and alternating fields and values;
 in JSON, bytes that are not UTF-8 text are `{"base64": …}`. Groups are not exported.
 
-An import keeps the ids, and goes on behind the last id that the log has: an import that was interrupted is repeated.
+An import keeps the ids, and continues after the last id in the log: repeat an interrupted import.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from equipoise.errors import SettingsError
 
 __all__ = ["export_log", "import_log"]
 
-# Entries asked for, or added, at a time.
+# Entries requested, or added, at a time.
 _AT_ONCE = 1_000
 
-# An id, and fields and values in turn.
+# An id, and alternating fields and values.
 Entry = tuple[tuple[int, int], list[bytes]]
 LogFile = Annotated[Path, typer.Argument(metavar="FILE", help="File that ends in .jsonl or .parquet.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic whose log it is.")]
@@ -137,7 +137,7 @@ def _writer(file: Path, part: Path) -> _JsonLines | _Parquet:
 
 
 def _read(file: Path) -> Iterator[Entry]:
-    """Raises SettingsError for a file that cannot be read or is no log."""
+    """Raises SettingsError if the file cannot be read or is not a log."""
     try:
         yield from _read_parquet(file) if file.suffix == ".parquet" else _read_json(file)
     except OSError as problem:
@@ -178,9 +178,9 @@ def _text(word: bytes) -> Any:
 
 
 def _words(fields: Any) -> list[Any]:
-    """Fields and values in turn. Raises ValueError."""
+    """Alternating fields and values. Raises ValueError."""
     if not isinstance(fields, list) or not fields or len(fields) % 2:
-        raise ValueError("fields and values in turn")
+        raise ValueError("alternating fields and values are required")
     return fields
 
 

@@ -1,13 +1,14 @@
 """Storage of logs for a hub without a cluster: `equipoise hub --data FOLDER`.
 
-A lone hub is a region of one. In its folder: `store`, the tree that other hubs would have in ZooKeeper, journalled;
-`bookie`, the directory of a bookie, a process of its own that ends with the hub and is started again should it end
-before; `bookie.log`; and `store-address`, where commands such as `equipoise topics` reach the tree while the hub runs.
+A lone hub is a region of one hub. Its folder has `store`, the journalled tree that clusters have in ZooKeeper;
+`bookie`,
+the directory of a bookie, which is a child process that the hub restarts if it ends; `bookie.log`; and `store-address`,
+the address of the tree for commands such as `equipoise topics` while the hub runs.
 
-The tree is served on loopback and asks for no password, so a process on this machine that finds the port may change it.
-A hub with users does not write the address down; only its bookie is given it.
+The tree is served on loopback without a password, so any process on this machine that finds the port may change it. A
+hub with users does not write the address into the folder; only its bookie gets it.
 
-The hub serves before its bookie has started: commands on logs wait for it, at most as long as for any other outcome.
+The hub serves clients before its bookie has started: commands on logs wait for it, at most as long as for any reply.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ log = logging.getLogger("equipoise.hub")
 
 ADDRESS_FILE = "store-address"
 _BOOKIE_READY = re.compile(r"^equipoise bookie \S+ ready on", re.MULTILINE)
-# How long logs wait for the first start of the bookie before they are refused: Python starts in a second, or in many on
-# a busy machine.
+# How long logs wait for the first start of the bookie before they are refused: Python starts in a second, or in many
+# seconds on a busy machine.
 _PATIENCE_S = 10.0
-# One bookie on one disk: what it has acknowledged is synced.
+# One bookie on one disk: acknowledged entries are synced.
 _QUORUM = Quorum(1, 1, 1)
 
 
 @asynccontextmanager
 async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
-    """Give a hub that has been started its place for logs, for as long as the block lasts."""
+    """Set up the storage of logs for a running hub, for the duration of the block."""
     # Two hubs with one folder would overwrite each other's tree.
     with held(folder, lock="lock", taken="another hub uses the folder"):
         loop = asyncio.get_running_loop()
@@ -75,7 +76,7 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
             known = await specs.load_with_version()
             hub.follow_specs(known.specs, known.version)
             tasks.append(asyncio.create_task(_follow(hub, specs)))
-            # Who waits for the hub's word that it is ready finds logs ready, too.
+            # A client that waits for the hub's ready line finds logs ready, too.
             await ledgers.is_started.wait()
             yield
         finally:
@@ -90,7 +91,7 @@ async def lone_logs(hub: Hub, folder: Path) -> AsyncIterator[None]:
 
 
 class _LoneLedgers(BookieLedgers):
-    """Ledgers whose only bookie is being started: what needs it waits until it is there, or will not come soon."""
+    """Ledgers whose only bookie is starting: requests wait until it is available, or will not be soon."""
 
     more_bookies = "read bookie.log in the folder of --data"
 
@@ -109,10 +110,10 @@ class _LoneLedgers(BookieLedgers):
 
 async def _start_bookie(supervisor: Supervisor, bookie: ChildSpec, ledgers: _LoneLedgers) -> None:
     try:
-        # Without a bookie that starts in time the hub serves all the same: logs are refused until it does.
+        # If the bookie does not start in time, the hub serves without it: logs are refused until it does.
         with suppress(TimeoutError):
             await supervisor.keep(bookie, patience_s=_PATIENCE_S)
-        # Now, not when the watch tells.
+        # Now, without waiting for the watch.
         with suppress(StoreError):
             await ledgers.pool.refresh()
     finally:
@@ -120,7 +121,7 @@ async def _start_bookie(supervisor: Supervisor, bookie: ChildSpec, ledgers: _Lon
 
 
 async def _follow(hub: Hub, specs: SpecsStore) -> None:
-    """Apply every change of the specs, for ever."""
+    """Apply every change of the specs, without end."""
     async with aclosing(specs.watch_with_version()) as changes:
         async for stored in changes:
             hub.follow_specs(stored.specs, stored.version)

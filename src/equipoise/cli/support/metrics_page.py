@@ -36,7 +36,7 @@ _HUB_TITLES = {
 
 def metrics_page() -> str:
     """Every metric with its type and meaning."""
-    # Here, since the controller's table loads numpy.
+    # Imported here, since the controller's table loads numpy.
     from equipoise.hub.telemetry.metric_table import METRICS as HUB_METRICS
     from equipoise.hub.telemetry.prometheus import kind_of
     from equipoise.web.metrics import METRICS as SYSTEM_METRICS

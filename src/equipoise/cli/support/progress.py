@@ -19,7 +19,7 @@ from rich.progress import (
 
 __all__ = ["ProgressBar", "progress_bar", "rate_text", "shown_if_long", "working"]
 
-# A user who waits longer wants to know for what.
+# After this time the user is shown the reason for waiting.
 LONG_S = 2.0
 
 
@@ -36,7 +36,7 @@ def working(words: str, *, is_quiet: bool = False) -> Iterator[Callable[[str], N
 
 @asynccontextmanager
 async def shown_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[None]:
-    """For work that is usually short: print what is waited for once it takes long, on a terminal or not."""
+    """For work that is usually short: print the reason for waiting once it takes long, on a terminal or not."""
     console = Console(stderr=True, highlight=False)
     status = console.status(words)
 
@@ -56,7 +56,7 @@ async def shown_if_long(words: str, *, is_quiet: bool = False) -> AsyncIterator[
 
 
 class ProgressBar:
-    """Call it with the amount done so far, and with other words where they change."""
+    """Call it with the amount done so far, and with a new text if that changes."""
 
     def __init__(self, shown: Progress | None, words: str, total: float, unit: str) -> None:
         self._shown, self._unit = shown, unit
@@ -87,7 +87,7 @@ def progress_bar(words: str, total: float, unit: str = "") -> Iterator[ProgressB
 
 
 def rate_text(done: float, elapsed_s: float, unit: str) -> str:
-    """So much a second, or a minute where that would be less than one a second; nothing before the first."""
+    """The rate per second, or per minute if it is below one per second; empty before the first unit."""
     if done <= 0 or elapsed_s <= 0:
         return ""
     rate, amount = done / elapsed_s, (unit or "%")

@@ -1,7 +1,7 @@
 """Fits of rate-limited topics for the controller: `equipoise profile split` in a child process.
 
 The process records arrivals at all hubs and replays them as a Spark job. It has its own memory and its own JVM, so a
-job that fails costs the controller nothing.
+failed job does not affect the controller.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from equipoise.store.tree import Tree
 __all__ = ["command_of", "split_job"]
 
 RECORD = "10s"
-# Recording, a JVM that starts, and the job.
+# For the recording, the start of a JVM, and the job.
 JOB_S_MAX = 180.0
 
 
 def command_of(
     question: SplitQuestion, settings: ControllerSettings, store_url: str, tree: Tree
 ) -> list[str]:
-    """Raises PipelineError for a topic that no command can name."""
+    """Raises PipelineError for a topic whose name is not UTF-8."""
     try:
         topic = question.topic.decode()
     except UnicodeDecodeError as problem:

@@ -110,7 +110,7 @@ def profile_split(
         specs = await metadata.specs.load()
         duration_s = parse_milliseconds(record or "") / 1e3
         found = await _recorded(metadata, read_login(user, password_file), topic, duration_s)
-        # Beside the loop, which keeps the session with the store alive.
+        # In a thread: the loop keeps the session with the store alive.
         spec = specs.of(topic.encode()) or TopicSpec(pattern=topic.encode())
         made = await asyncio.to_thread(conclude, found, spec)
         number = await _dealt_by(metadata, Tree(region), topic.encode(), found, made.order) if deal else 0
@@ -129,7 +129,7 @@ def profile_split(
 
 
 class _Conclusion(NamedTuple):
-    """What replays came to, what was chosen of them, and in which order it deals publishers (by index)."""
+    """The results of replays, the chosen one, and its order of publishers (by index)."""
 
     latencies: list[TrialLatency]
     chosen: ChosenSplit
@@ -170,7 +170,7 @@ def _conclude(
 async def _dealt_by(
     metadata: ClusterRecords, tree: Tree, topic: bytes, found: RecordedArrivals, order: list[int]
 ) -> int:
-    """Keep the order, and have hubs deal publishers by it; its number."""
+    """Store the order, and let hubs assign publishers by it; return its number."""
     ranked = (found.names[publisher] for publisher in order)
     kept = await SeatOrders(metadata.store, tree).keep(topic, found.key, ranked)
     await deal_by(metadata.plans, topic, kept.number)
@@ -178,7 +178,7 @@ async def _dealt_by(
 
 
 def _check_enough(found: RecordedArrivals) -> None:
-    """Raises SettingsError if there are too few arrivals to say anything."""
+    """Raises SettingsError if there are too few arrivals."""
     if len(found.times) < ARRIVALS_MIN:
         raise SettingsError(
             f"too few arrivals: {len(found.times)} messages, and {ARRIVALS_MIN} are needed; record for longer"
@@ -188,7 +188,7 @@ def _check_enough(found: RecordedArrivals) -> None:
 def _asked(
     spec: TopicSpec, *, latency: str, quantile: float | None, rate: float | None, burst: int | None
 ) -> tuple[Envelope, float, float]:
-    """The envelope, the limit in seconds and its quantile: as given, else as the spec has them."""
+    """The envelope, the limit in seconds and its quantile: as given, else those of the spec."""
     limit_ms = parse_milliseconds(latency) if latency else spec.latency_ms
     if limit_ms is None:
         raise SettingsError("the topic has no latency limit: give --latency, such as 1ms")
@@ -203,7 +203,7 @@ def _asked(
 
 
 def _show(topic: str, found: RecordedArrivals, made: _Conclusion, number: int, *, as_json: bool) -> None:
-    """`number`: of the order that was kept; 0: none was."""
+    """`number`: of the stored order; 0: none."""
     latencies, chosen, limit_s, _ = made
     if as_json:
         facts: dict[str, Any] = {"topic": topic, "messages": len(found.times), "publishers": found.publishers}

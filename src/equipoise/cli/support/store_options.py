@@ -25,7 +25,7 @@ from equipoise.store.records.users import UsersStore
 from equipoise.store.tree import Tree
 from equipoise.store.urls import open_store
 
-# An operator waits for the answer.
+# The operator is waiting.
 _PATIENCE_S = 10.0
 # Default folder of `equipoise up`.
 UP_DIRECTORY = Path("equipoise-data")
@@ -62,7 +62,7 @@ class ClusterRecords:
 def run(
     url: str, region: str, main: Callable[[ClusterRecords], Awaitable[None]], *, is_quiet: bool = False
 ) -> None:
-    """Open the store, do the work, close it. Errors end the command with a line that says what to do.
+    """Open the store, do the work, close it. An error ends the command with a line that has the remedy.
 
     A slow store is reported, unless `is_quiet`.
     """
@@ -74,7 +74,7 @@ def run(
                 "no store given: use --store zk://HOST:PORT or EQUIPOISE_STORE, or change to the folder in which "
                 "`equipoise up` was started; `equipoise store` starts a store alone"
             )
-        # Here, so that processes which only share the options do not load what shows progress.
+        # Imported here, so that processes that only share the options do not load the progress display.
         from equipoise.cli.support.progress import shown_if_long
 
         async with AsyncExitStack() as stack:

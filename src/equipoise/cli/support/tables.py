@@ -11,12 +11,12 @@ from typing import Any
 import typer
 
 _GAP = "  "
-# A column that is cut keeps at least this much.
+# The least width of a truncated column.
 _WIDTH_MIN = 8
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table. On a terminal the widest columns are truncated until it fits; into a pipe nothing is."""
+    """Print a table. On a terminal the widest columns are truncated until it fits; in a pipe none is."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in table_lines(headers, rows, width):
         typer.echo(line)

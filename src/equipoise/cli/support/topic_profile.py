@@ -107,7 +107,7 @@ def _burst(one: CandidateDelays) -> int:
 
 
 def _objection(trace: RecordedArrivals, fit: EnvelopeFit) -> str | None:
-    """Why the limit should not be relied on."""
+    """Why the limit is not reliable."""
     if not fit.has_enough:
         return (
             f"too little data: {fit.fitted_messages} and {fit.judged_messages} messages in the two halves, and each "

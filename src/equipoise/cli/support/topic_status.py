@@ -28,21 +28,21 @@ def limit_facts(row: list[bytes]) -> dict[str, float]:
 
 
 def limit_row(row: Mapping[str, Any]) -> list[Any]:
-    """What a rate limit does at one hub: its share, messages, and how long one waited on average."""
+    """A rate limit at one hub: its share, its messages, and their mean delay."""
     limit = row.get("limit")
     if limit is None:
         return [row["hub"], *[None] * 5]
     share = (
         f"{limit['share_rate_per_s']:g}/s, {limit['share_burst']:g}" if limit["share_rate_per_s"] else None
     )
-    # A hub that is not the home admits nothing, and delays its own publishers all the same.
+    # A hub that is not the home admits no messages, but still delays its own publishers.
     delay_ms = 1e3 * limit["delay_s"] / max(1.0, limit["admitted"], limit["delayed"])
     counts = [int(limit[name]) for name in ("admitted", "waiting", "refused")]
     return [row["hub"], share, *counts, f"{delay_ms:.1f} ms"]
 
 
 async def edge_facts(connection: CommandConnection) -> dict[str, Any]:
-    """What a hub says of itself as an edge of content topics: INFO's `eq_content_…`. Empty `state`: it is none."""
+    """The state of a hub as an edge of content topics: INFO's `eq_content_…`. Empty `state`: it is none."""
     lines = (await connection.ask(b"INFO", b"stats")).decode().splitlines()
     found = dict(line[len(_PREFIX) :].split(":", 1) for line in lines if line.startswith(_PREFIX))
     return {name: value if name.endswith("state") else float(value) for name, value in found.items()}
@@ -61,7 +61,7 @@ def edge_row(hub: str, placement: Placement, facts: Mapping[str, Any]) -> list[A
 
 
 def _head_state(facts: Mapping[str, Any]) -> str:
-    """With the publishers that it has sent to other heads, if there are any."""
+    """With the number of publishers that it has transferred to other heads, if there are any."""
     state, moved = f"head {facts.get('cluster_state', '')}".rstrip(), int(facts.get("publishers_moved", 0))
     return f"{state}, {moved} publishers moved" if moved else state
 

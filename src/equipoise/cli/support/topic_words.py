@@ -60,7 +60,7 @@ def parse_durability(text: str) -> Durability:
 
 
 async def log_facts(store: Store, region: str, name: bytes) -> dict[str, Any] | None:
-    """Who owns the log of a topic, and the ids of its ledgers; None if it has none."""
+    """The owner of a topic's log, and the ids of its ledgers; None without a log."""
     try:
         stored = await TopicLogsStore(store, Tree(region)).load(name)
     except DamagedError as problem:
@@ -76,7 +76,7 @@ async def log_facts(store: Store, region: str, name: bytes) -> dict[str, Any] | 
 
 
 def log_words(log: Mapping[str, Any] | None) -> str:
-    """A line, and the end of the paragraph; only that without a log."""
+    """A line, and the end of the paragraph; only the latter without a log."""
     if log is None:
         return ""
     if "problem" in log:

@@ -12,7 +12,7 @@ from equipoise.model import Retention
 __all__ = ["parse_milliseconds", "parse_rate", "parse_retention", "parse_seeds", "parse_start"]
 
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s)")
-# A number that no rate may be is read, too: what bounds it is said where rates are checked.
+# Accepts any number: rates are bounded where they are checked.
 _RATE = re.compile(
     r"(?P<number>[-+]?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf(?:inity)?))\s*/\s*(?P<unit>s|min|h)"
 )
@@ -30,7 +30,7 @@ _SIZES = {"B": 1} | {
 
 
 def parse_retention(text: str) -> Retention:
-    """An age, a size and `consumed`, any of them, with commas between. Raises SettingsError."""
+    """An age, a size and `consumed`, any of them, separated by commas. Raises SettingsError."""
     age_s: float | None = None
     bytes_max: int | None = None
     until_consumed = False
@@ -89,7 +89,7 @@ def parse_seeds(text: str) -> range:
 
 
 def parse_start(text: str) -> str | int | datetime:
-    """Where to begin, as it is typed: `number:5` is a position, a time has a date, all else is left as it is."""
+    """A start as typed: `number:5` is a position, a time has a date, other words are left as they are."""
     if text.startswith("number:") and text[7:].isdecimal():
         return int(text[7:])
     if "T" not in text:

@@ -66,7 +66,7 @@ class UsersFile:
     def change(self, make: Change, *, may_disconnect_hubs: bool = False) -> None:
         """Atomically: a hub that reloads reads either the old file or the new one."""
         text = render_users(make(self.read(may_be_new=True)))
-        parse_users(text)  # what the hub would refuse never reaches the disk
+        parse_users(text)  # A text that the hub would reject is never written.
         target = self._path.resolve()
         draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:

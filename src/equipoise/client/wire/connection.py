@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
         self.in_flight = InFlight(losses)
         self.lost: asyncio.Future[EquipoiseError] = loop.create_future()
         # Whether anything was received since the owner last set it to False.
-        self.is_heard = False
+        self.has_received = False
         # False once the peer has rejected a command for positions: a plain Redis.
         self.has_positions = True
         # Whether the peer continues a durable topic from a position.
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.is_heard = True
+        self.has_received = True
         self._read_bytes += len(data)
         reader = self._reader
         take, reply, push = reader.gets, self.in_flight.reply, self._owner.on_push

@@ -136,12 +136,12 @@ async def watch(connection: Connection, interval_s: float, unanswered_max: int) 
     unanswered = 0
     while not connection.lost.done():
         await asyncio.wait([connection.lost], timeout=interval_s)
-        if connection.is_heard:
+        if connection.has_received:
             unanswered = 0
         if unanswered >= unanswered_max:
             connection.abort(DisconnectedError(f"{unanswered} pings unanswered, {interval_s:g} s apart"))
             return
-        connection.is_heard = False
+        connection.has_received = False
         connection.tell(b"PING")
         unanswered += 1
 

@@ -2,9 +2,9 @@
 
     delay = fixed + match · matches + subscription · subscriptions
 
-Least squares over sums that fade, pulled towards the hub's profile: where all messages had the same number of
-subscriptions nothing is known of what one costs, and the profile stands. A hub without a profile takes matches for all
-that costs, until messages with more and fewer of them have told.
+Least squares over fading sums, regularised towards the hub's profile: while all messages had the same number of
+subscriptions, the cost of one is unknown, and the profile applies. A hub without a profile attributes all cost to
+matches, until it has messages with different numbers of them.
 
 Always true: no cost is negative.
 """
@@ -13,18 +13,18 @@ from __future__ import annotations
 
 __all__ = ["DelayFit"]
 
-# The weight of a message fades by half in this many.
+# The weight of a message halves after this many.
 HALF_MESSAGES = 2_000
 _KEPT = 0.5 ** (1 / HALF_MESSAGES)
-# How many messages the profile counts as.
+# The weight of the profile, in messages.
 PRIOR_MESSAGES = 20.0
 
 
 class DelayFit:
-    """Owned by a LoadMeter. Fixed cost is found along, since it must not be blamed on subscriptions."""
+    """Owned by a LoadMeter. The fixed cost is fitted, too, so that it is not attributed to subscriptions."""
 
     def __init__(self, *, subscription_s: float, match_s: float | None = 0.0) -> None:
-        """By the profile. `match_s` None: there is none."""
+        """Initial costs from the profile. `match_s` None: there is none."""
         self._subscription_s = subscription_s
         self._match_s = match_s
         # Of (1, matches, subscriptions): the sums of products, and of products with the delay.
@@ -51,13 +51,13 @@ class DelayFit:
         return self._solved()
 
     def _solved(self) -> tuple[float, float]:
-        """The fit of what deviates from the means, pulled to the profile."""
+        """The fit of deviations from the means, regularised towards the profile."""
         w = self._weight
         mean_m, mean_n, mean_y = self._m / w, self._n / w, self._y / w
         known_m = self._match_s
         if known_m is None:
             known_m = max(0.0, mean_y - self._subscription_s * mean_n) / mean_m if mean_m else 0.0
-        # The pull is as strong as messages that deviate by a tenth of the mean would be.
+        # As strong as messages that deviate by a tenth of the mean.
         pull_m = PRIOR_MESSAGES * (0.1 * mean_m) ** 2 + 1e-9
         pull_n = PRIOR_MESSAGES * (0.1 * mean_n) ** 2 + 1e-9
         mm = self._mm - w * mean_m**2 + pull_m

@@ -1,7 +1,8 @@
 """Detect that a hub or cluster is overloaded, or that its load differs too much from another's ([1], 3.2).
 
-Two steps: what is above a threshold of its own; and, where nothing is, what differs from a neighbour. Both give a list
-of hubs to ask, each with the metric to balance, those first that differ most.
+Two steps: metrics above a threshold of their own; if there are none, metrics that differ from a neighbour's. Both give
+a
+list of hubs for a request, each with the metric to balance, the largest difference first.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ __all__ = [
 
 
 class DetectionTriggers(NamedTuple):
-    """From which difference on two hubs, or two clusters, are not balanced."""
+    """The differences from which two hubs, or two clusters, are not balanced."""
 
     ratio: float
     delay: float
 
 
 class OffloadRequest(NamedTuple):
-    """Ask this hub for a session about this metric."""
+    """Request a session about this metric from this hub."""
 
     hub: str
     metric: BalancedMetric
@@ -41,14 +42,14 @@ class OffloadRequest(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """What one run found."""
+    """The result of one detection."""
 
-    # Something is above its lower threshold: no subscribers are taken.
+    # A metric is above its lower threshold: the hub accepts no subscribers.
     is_unavailable: bool
-    # Something is above its higher threshold: `requests` are to be rid of that.
+    # A metric is above its higher threshold: `requests` are to reduce it.
     is_overloaded: bool
     requests: tuple[OffloadRequest, ...]
-    # The neighbours that nothing differs from by more than a trigger.
+    # The neighbours without a difference above a trigger.
     balanced: frozenset[str]
 
 
@@ -65,7 +66,7 @@ def detect(
     settings: BalancingSettings,
     triggers: DetectionTriggers,
 ) -> Detection:
-    """`available`: the neighbours whose last PIE said OK. The others are compared with, and not asked."""
+    """`available`: the neighbours whose last PIE had the status OK. The others are compared, and get no request."""
     asked = [hub for hub in available if hub in neighbours]
     overloads = _overloads(own, settings)
     if overloads:
@@ -96,7 +97,7 @@ def is_steady(before: EdgeLoad, now: EdgeLoad, settings: BalancingSettings) -> b
 
 
 def _overloads(own: EdgeLoad, settings: BalancingSettings) -> list[BalancedMetric]:
-    """What is to be balanced to be rid of an overload (Table 2 of [1])."""
+    """The metrics to balance against an overload (Table 2 of [1])."""
     found = []
     if own.output_ratio > settings.output.higher:
         found.append(BalancedMetric.OUTPUT)
@@ -110,7 +111,7 @@ def _overloads(own: EdgeLoad, settings: BalancingSettings) -> list[BalancedMetri
 
 
 def is_full(own: EdgeLoad, settings: BalancingSettings) -> bool:
-    """Whether something is above its lower threshold: then a hub takes no subscribers."""
+    """Whether a metric is above its lower threshold: then a hub accepts no subscribers."""
     return (
         own.input_ratio > settings.input.lower
         or own.output_ratio > settings.output.lower

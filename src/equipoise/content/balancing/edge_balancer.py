@@ -1,9 +1,9 @@
 """One edge: its neighbours, sessions and PIE. Pure; the shell executes the effects.
 
-The shell calls `detect` every `detection_s`, `poll` every second, `receive` for each message that comes, gives the
-sampler the messages that the hub matches while there is one, and calls `choose` when it is over.
+The shell calls `detect` every `detection_s`, `poll` every second, `receive` for each received message, passes matched
+messages to the sampler while there is one, and calls `choose` when it is complete.
 
-Always true: a neighbour that is silent for three times the longest interval of PIEs is none.
+Always true: a hub that is silent for three times the longest interval of PIEs is no neighbour.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class EdgeBalancer:
         self.hub = hub
         self.cluster = cluster
         self.settings = settings
-        # Clusters whose edges it balances with: its own, and one more while two heads have joined.
+        # Clusters whose edges it balances with: its own, and another one while two heads have joined.
         self.clusters: set[str] = {cluster}
-        # The sampler of the session, while it samples.
+        # The sampler of the session, while it is sampling.
         self.sampler: PressSampler[Filter] | None = None
         self._edge = EdgeSession(hub, settings)
         self._pies: dict[str, tuple[float, Pie]] = {}
@@ -108,7 +108,7 @@ class EdgeBalancer:
     def detect(
         self, now_s: float, load: EdgeLoad, covers: Callable[[], tuple[str, ...]]
     ) -> list[BalancingEffect]:
-        """Look at the load, and act on it. `covers`: gives the covering set, when it is asked for."""
+        """Check the load, and act on it. `covers`: returns the covering set, on request."""
         self._tell(now_s, load, covers)
         neighbours = self.neighbours(now_s)
         found = detect(
@@ -134,7 +134,7 @@ class EdgeBalancer:
         return apply_edge(self._edge, Detected(found, requests, steady))
 
     def poll(self, now_s: float) -> list[BalancingEffect]:
-        """Whether a time is over."""
+        """Process expired timers."""
         edge = self._edge
         edge.now_s = now_s
         if edge.deadline_s is None or now_s < edge.deadline_s:
@@ -145,7 +145,7 @@ class EdgeBalancer:
     def receive(
         self, now_s: float, message: ControlMessage, load: EdgeLoad, covers: Callable[[], tuple[str, ...]]
     ) -> list[BalancingEffect]:
-        """A message has come; what is not for an edge changes nothing."""
+        """Process a message; messages for other roles have no effect."""
         self._tell(now_s, load, covers)
         if isinstance(message, Pie):
             self._learn(now_s, message)
@@ -167,7 +167,7 @@ class EdgeBalancer:
         return apply_edge(self._edge, SubscriberCame(session, total))
 
     def lost(self, now_s: float, hub: str) -> list[BalancingEffect]:
-        """The hub has died, or is no neighbour any more."""
+        """The hub has died, or is not a neighbour any more."""
         self._edge.now_s = now_s
         self._pies.pop(hub, None)
         effects = apply_edge(self._edge, PeerLost(hub))
@@ -178,7 +178,7 @@ class EdgeBalancer:
     def choose(
         self, now_s: float, load: EdgeLoad, subscriptions: Iterable[OffloadedSubscription]
     ) -> list[BalancingEffect]:
-        """The sampler is over: choose the subscribers that move."""
+        """The sampler is complete: choose the subscribers that move."""
         sampler, reply, request = self.sampler, self._reply, self._edge.request
         assert sampler is not None and reply is not None and request is not None, "it samples"
         self.sampler = self._reply = None
@@ -196,7 +196,7 @@ class EdgeBalancer:
         return apply_edge(self._edge, SamplingOver(offload))
 
     def pie(self, now_s: float, load: EdgeLoad, *, is_urgent: bool = False) -> Pie | None:
-        """The PIE to be published now, if one is due: often while load changes, seldom while it does not."""
+        """The PIE to publish now, if one is due: often while load changes, rarely otherwise."""
         if self._published is not None and not is_urgent:
             at_s, told = self._published
             interval_s = (
@@ -216,7 +216,7 @@ class EdgeBalancer:
         )
 
     def first_edge(self, now_s: float, load: EdgeLoad) -> str | None:
-        """The hub that a subscriber who comes now is to be sent to; None: it stays here."""
+        """The hub to which a new subscriber is sent; None: it stays here."""
         if not self.settings.first_edge or not self._detection.is_unavailable:
             return None
         pies = self.neighbours(now_s)
@@ -242,7 +242,7 @@ class EdgeBalancer:
             return apply_edge(edge, EndReceived(message))
         if isinstance(message, SessionDone):
             return apply_edge(edge, DoneReceived(message))
-        assert isinstance(message, SessionReply), "PIEs and clusters are dealt with"
+        assert isinstance(message, SessionReply), "PIEs and clusters were handled above"
         effects = apply_edge(edge, ReplyReceived(message))
         for effect in effects:
             if isinstance(effect, BeginSampling):
@@ -261,7 +261,7 @@ def message_is_global(message: ControlMessage) -> bool:
 
 
 def _filters(texts: Iterable[str]) -> list[Filter]:
-    """Those that can be read: a cover that cannot makes the estimate of the acceptor's input too high, no more."""
+    """The readable ones: without an unreadable cover the estimate of the acceptor's input is only too high."""
     found = []
     for text in texts:
         try:

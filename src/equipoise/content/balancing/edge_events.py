@@ -42,7 +42,7 @@ __all__ = [
 
 
 class EdgePhase(StrEnum):
-    """What an edge is doing."""
+    """The state of an edge."""
 
     OK = "ok"
     UNAVAILABLE = "n/a"
@@ -55,7 +55,7 @@ class EdgePhase(StrEnum):
     __hash__ = object.__hash__
 
 
-# What others are told of it: an edge that asks takes no other session, so it is BUSY as well.
+# The state in PIEs: an edge with a pending request accepts no other session, so it is BUSY as well.
 STATUSES: dict[EdgePhase, HubStatus] = {
     EdgePhase.OK: HubStatus.OK,
     EdgePhase.UNAVAILABLE: HubStatus.UNAVAILABLE,
@@ -74,38 +74,38 @@ class Detected(NamedTuple):
     """a detection has run"""
 
     detection: Detection
-    # What may be asked for: without pairs whose last session was fruitless.
+    # The possible requests: without pairs whose last session was fruitless.
     requests: tuple[OffloadRequest, ...]
-    # Whether the stabilising time is over and load has stopped to change.
+    # Whether the stabilising time is over and the load is steady.
     is_steady: bool
 
 
 class RequestReceived(NamedTuple):
-    """a hub asks for a session"""
+    """a hub requests a session"""
 
     message: SessionRequest
 
 
 class ReplyReceived(NamedTuple):
-    """a hub answers the request"""
+    """a hub replies to the request"""
 
     message: SessionReply
 
 
 class EndReceived(NamedTuple):
-    """the hub that asked ends the session"""
+    """the requesting hub ends the session"""
 
     message: SessionEnd
 
 
 class DoneReceived(NamedTuple):
-    """the acceptor says DONE"""
+    """the acceptor sends DONE"""
 
     message: SessionDone
 
 
 class SamplingOver(NamedTuple):
-    """enough messages are sampled, or the time is over"""
+    """enough messages are sampled, or the sampling time is over"""
 
     offload: Offload
 
@@ -114,7 +114,7 @@ class SubscriberCame(NamedTuple):
     """a subscriber of the session attaches"""
 
     session: str
-    # How many come in all.
+    # The number of all that attach.
     total: int
 
 
@@ -123,7 +123,7 @@ class PhaseOverdue(NamedTuple):
 
 
 class PeerLost(NamedTuple):
-    """a hub has died, or shares no topic with this one any more"""
+    """a hub has died, or shares no topic with this hub any more"""
 
     hub: str
 
@@ -158,7 +158,7 @@ class BeginSampling(NamedTuple):
 
 
 class MigrateSubscribers(NamedTuple):
-    """tell subscribers their new edge"""
+    """send subscribers to their new edge"""
 
     hub: str
     session: str
@@ -175,7 +175,7 @@ class SessionEnded(NamedTuple):
     peer: str
     session: str
     is_offloader: bool
-    # How many subscribers have moved, as far as this hub knows.
+    # The number of subscribers that have moved, as far as this hub knows.
     subscribers: int
 
 

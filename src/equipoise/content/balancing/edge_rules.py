@@ -1,7 +1,7 @@
 """The guards and the actions of an edge's table. Pure.
 
-A guard reads the edge and the event. An action changes what is known of the session and returns effects. Their
-docstrings are the text of docs/reference/balancing.md.
+A guard reads the edge and the event. An action changes the state of the session and returns effects. Their docstrings
+are the text of docs/reference/balancing.md.
 """
 
 from __future__ import annotations
@@ -66,35 +66,35 @@ __all__ = [
     "yields",
 ]
 
-# An acceptor waits this much longer than the offloading hub samples: the reply has to reach that one, too.
+# An acceptor waits this much longer than the offloading hub samples: the request's reply takes time, too.
 SLACK_S = 5.0
 
 
 class EdgeSession:
-    """What the table reads and changes. Owned by an EdgeBalancer."""
+    """The state that the table reads and changes. Owned by an EdgeBalancer."""
 
     def __init__(self, hub: str, settings: BalancingSettings) -> None:
         self.hub = hub
         self.settings = settings
         self.phase = EdgePhase.OK
-        # Told by the balancer before each event.
+        # Set by the balancer before each event.
         self.now_s = 0.0
         self.load = EdgeLoad()
         self.covers: Callable[[], tuple[str, ...]] = tuple
-        # Of the session, or of the one that is asked for.
+        # Of the session, or of the pending request.
         self.session = ""
         self.peer = ""
         self.request: OffloadRequest | None = None
         self.waiting: list[OffloadRequest] = []
-        # The phase that it asked from.
+        # The phase before the request.
         self.former = EdgePhase.OK
         self.deadline_s: float | None = None
-        # When the stabilising time after the last session is over.
+        # The end of the stabilising time after the last session.
         self.stable_at_s = 0.0
         self.came = 0
         self.total = 0
         self.sessions = 0
-        # By hub and metric, until when there is no use in asking again.
+        # By hub and metric, until when a request is useless.
         self.fruitless: dict[tuple[str, str], float] = {}
 
 
@@ -107,12 +107,12 @@ def always(edge: EdgeSession, event: Any) -> bool:
 
 
 def may_ask(edge: EdgeSession, event: Detected) -> bool:
-    """it is overloaded, or differs from a hub that can be asked"""
+    """it is overloaded, or differs from an available hub"""
     return bool(event.requests) and (event.detection.is_overloaded or not event.detection.is_unavailable)
 
 
 def must_ask(edge: EdgeSession, event: Detected) -> bool:
-    """it is overloaded, and a hub can be asked"""
+    """it is overloaded, and a hub is available"""
     return bool(event.requests) and event.detection.is_overloaded
 
 
@@ -137,17 +137,17 @@ def is_steady_and_unavailable(edge: EdgeSession, event: Detected) -> bool:
 
 
 def is_accepted(edge: EdgeSession, event: ReplyReceived) -> bool:
-    """it is the hub's answer to this request, and OK"""
+    """it is the hub's reply to this request, with the status OK"""
     return _is_reply(edge, event) and event.message.status is HubStatus.OK
 
 
 def has_next(edge: EdgeSession, event: Any) -> bool:
-    """the request was refused or not answered, and another hub can be asked"""
+    """the request was refused or got no reply, and another hub is available"""
     return _is_refused(edge, event) and bool(edge.waiting)
 
 
 def came_from(former: EdgePhase) -> Callable[[EdgeSession, Any], bool]:
-    """A guard for each phase that an edge asks from."""
+    """A guard for each phase before a request."""
 
     def guard(edge: EdgeSession, event: Any) -> bool:
         return edge.former is former and _is_refused(edge, event)
@@ -169,12 +169,12 @@ def _is_refused(edge: EdgeSession, event: Any) -> bool:
 
 
 def yields(edge: EdgeSession, event: RequestReceived) -> bool:
-    """the hub that asks is the one that was asked, and its name is the lower one"""
+    """the request is from the hub that has this hub's request, and that hub's name is the lower one"""
     return event.message.hub == edge.peer and event.message.hub < edge.hub
 
 
 def has_chosen(edge: EdgeSession, event: SamplingOver) -> bool:
-    """there are subscribers to be moved"""
+    """there are subscribers to move"""
     return bool(event.offload.chosen)
 
 
@@ -187,7 +187,7 @@ def is_of_session(edge: EdgeSession, event: Any) -> bool:
 
 
 def is_last(edge: EdgeSession, event: SubscriberCame) -> bool:
-    """it is of this session, and all have come"""
+    """it is of this session, and all have attached"""
     return is_of_session(edge, event) and edge.came + 1 >= event.total
 
 
@@ -200,13 +200,13 @@ def is_peer(edge: EdgeSession, event: PeerLost) -> bool:
 
 
 def ask(edge: EdgeSession, event: Detected) -> Iterable[BalancingEffect]:
-    """ask the hub that differs most, about the metric that it differs most by"""
+    """send a request to the hub with the largest difference, about that metric"""
     edge.waiting = list({request.hub: request for request in reversed(event.requests)}.values())[::-1]
     return ask_next(edge, event)
 
 
 def ask_next(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
-    """ask the next hub"""
+    """send a request to the next hub"""
     request = edge.waiting.pop(0)
     edge.sessions += 1
     edge.request = request
@@ -217,7 +217,7 @@ def ask_next(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
 
 
 def accept(edge: EdgeSession, event: RequestReceived) -> Iterable[BalancingEffect]:
-    """answer OK, with load and covering set"""
+    """reply OK, with load and covering set"""
     message = event.message
     edge.peer, edge.session = message.hub, message.session
     edge.request, edge.waiting = None, []
@@ -236,9 +236,9 @@ def accept(edge: EdgeSession, event: RequestReceived) -> Iterable[BalancingEffec
 
 
 def refuse(edge: EdgeSession, event: RequestReceived) -> Iterable[BalancingEffect]:
-    """answer with the status"""
+    """reply with the status"""
     message = event.message
-    # An edge that has just become overloaded says so, before its next detection.
+    # An edge that has just become overloaded replies N/A, even before its next detection.
     yield SendControl(
         message.hub,
         SessionReply(hub=edge.hub, session=message.session, status=STATUSES[edge.phase]),
@@ -246,20 +246,20 @@ def refuse(edge: EdgeSession, event: RequestReceived) -> Iterable[BalancingEffec
 
 
 def begin(edge: EdgeSession, event: ReplyReceived) -> Iterable[BalancingEffect]:
-    """begin to sample"""
+    """start sampling"""
     edge.deadline_s = None
     yield BeginSampling(event.message)
 
 
 def migrate(edge: EdgeSession, event: SamplingOver) -> Iterable[BalancingEffect]:
-    """tell the chosen subscribers their new edge"""
+    """send the chosen subscribers to their new edge"""
     edge.total = event.offload.subscribers
     edge.deadline_s = edge.now_s + edge.total * edge.settings.migration_s + SLACK_S
     yield MigrateSubscribers(edge.peer, edge.session, event.offload)
 
 
 def note_fruitless(edge: EdgeSession, event: SamplingOver) -> Iterable[BalancingEffect]:
-    """ask that hub no more about this metric for a while"""
+    """send that hub no request about this metric for a while"""
     if edge.request is not None:
         until_s = edge.now_s + edge.settings.fruitless_s
         edge.fruitless[edge.request.hub, edge.request.metric] = until_s
@@ -267,18 +267,18 @@ def note_fruitless(edge: EdgeSession, event: SamplingOver) -> Iterable[Balancing
 
 
 def give_up(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
-    """go on as before"""
+    """clear the session"""
     _clear(edge)
     return ()
 
 
 def end(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
-    """tell the acceptor that the session ends"""
+    """send the acceptor the end of the session"""
     yield SendControl(edge.peer, SessionEnd(hub=edge.hub, session=edge.session))
 
 
 def count(edge: EdgeSession, event: SubscriberCame) -> Iterable[BalancingEffect]:
-    """count it, and wait for each that is still to come"""
+    """count it, and wait for each remaining one"""
     if not edge.came:
         edge.deadline_s = edge.now_s + event.total * edge.settings.migration_s
     edge.came += 1
@@ -287,14 +287,14 @@ def count(edge: EdgeSession, event: SubscriberCame) -> Iterable[BalancingEffect]
 
 
 def send_done(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
-    """tell the offloading hub DONE"""
+    """send DONE to the offloading hub"""
     if isinstance(event, SubscriberCame):
         edge.came += 1
     yield SendControl(edge.peer, SessionDone(hub=edge.hub, session=edge.session))
 
 
 def finish(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
-    """the session is over: wait until load is steady"""
+    """end the session: wait until load is steady"""
     is_offloader = edge.request is not None
     moved = edge.total if is_offloader else edge.came
     yield SessionEnded(edge.peer, edge.session, is_offloader, moved)

@@ -1,13 +1,13 @@
 """The state machine of an edge that balances: phases, events, guards and actions in one table. Pure.
 
-`apply_edge` finds the first row for the phase and the event whose guard holds, changes the edge by it, and returns what
-is to be done. What no row names changes nothing. Figure 4a of [1] is not in its text: the rows are what its words ask
-for. docs/reference/balancing.md is made from this table.
+`apply_edge` finds the first row for the phase and the event whose guard holds, changes the edge, and returns the
+effects. Other events have no effect. Figure 4a of [1] is missing in its text: the rows follow from the text.
+docs/reference/balancing.md is generated from this table.
 
 Always true:
     only `apply_edge` changes the phase;
-    an edge is in one session at most, and answers every request;
-    of two edges that ask each other at the same time one gives way.
+    an edge is in at most one session, and replies to every request;
+    of two edges that send each other a request at the same time, one yields.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["EDGE_TABLE", "EdgeTransition", "apply_edge"]
 
 
 class EdgeTransition(NamedTuple):
-    """One row: in this phase, when this event comes and the guard holds."""
+    """One row: applies in this phase, at this event, if the guard holds."""
 
     phase: EdgePhase
     event: type[Any]
@@ -48,7 +48,7 @@ class EdgeTransition(NamedTuple):
 
 
 _P = EdgePhase
-# Phases that a detection runs in, and that an edge asks from.
+# Phases in which a detection runs, and in which an edge sends requests.
 _RESTING = (_P.OK, _P.UNAVAILABLE, _P.STABILIZING)
 
 # Of the rows for one phase and one event, the first whose guard holds.
@@ -62,7 +62,7 @@ EDGE_TABLE: tuple[EdgeTransition, ...] = (
         _P.STABILIZING, Detected, rules.is_steady_and_unavailable, _P.UNAVAILABLE, (rules.give_up,)
     ),
     EdgeTransition(_P.STABILIZING, Detected, rules.is_steady, _P.OK, (rules.give_up,)),
-    # A request: only an edge that is OK takes it, or one that gives way.
+    # A request: only an edge in OK accepts it, or one that yields.
     EdgeTransition(_P.OK, RequestReceived, rules.always, _P.ACCEPTING, (rules.accept,)),
     EdgeTransition(_P.ASKING, RequestReceived, rules.yields, _P.ACCEPTING, (rules.accept,)),
     *(
@@ -79,7 +79,7 @@ EDGE_TABLE: tuple[EdgeTransition, ...] = (
         EdgeTransition(_P.ASKING, event, rules.came_from(former), former, actions)
         for event, actions in (
             (ReplyReceived, (rules.give_up,)),
-            # It may still say yes: then it must not wait for this hub.
+            # It may still reply OK: then it must not wait for this hub.
             (PhaseOverdue, (rules.end, rules.give_up)),
             (PeerLost, (rules.give_up,)),
         )
@@ -118,7 +118,7 @@ for _row in EDGE_TABLE:
 
 
 def apply_edge(edge: EdgeSession, event: EdgeEvent) -> list[BalancingEffect]:
-    """Change the edge by the event; what is to be done, in this order."""
+    """Change the edge by the event; return the effects, in order."""
     for row in _ROWS.get((edge.phase, type(event)), ()):
         if row.guard(edge, event):
             return _carry(row, edge, event)

@@ -1,9 +1,9 @@
 """Send a new subscriber to the edge with the most capacity left, so that it need not be moved later.
 
-PIEs come every few seconds, subscribers may come by the hundred: those that were sent to an edge since its last PIE are
-counted as if they were there already.
+PIEs arrive every few seconds, subscribers maybe by the hundred: subscribers sent to an edge since its last PIE are
+counted as if they had attached.
 
-Always true: an edge that is unavailable, or would be with those that were sent to it, is chosen only if all are.
+Always true: an edge that is unavailable, or would be with the subscribers sent to it, is chosen only if all are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["FirstEdge", "fullness"]
 
 
 def fullness(load: EdgeLoad, newcomers: int, settings: BalancingSettings) -> float:
-    """How full a hub will be, by what is nearest to its lower threshold: at 1 it is unavailable."""
+    """The highest ratio of a metric to its lower threshold after a subscription: at 1 the hub is unavailable."""
     growth = (load.subscriptions + newcomers) / load.subscriptions if load.subscriptions else 1.0
-    # Where matches cost, a newcomer is taken for one that matches as much as those that are there.
+    # If matches have a cost, a new subscriber counts with the average matches of the present ones.
     match_s = load.delay_s / load.subscriptions if load.match_s and load.subscriptions else 0.0
     delay_s = load.delay_s + newcomers * max(load.subscription_s, match_s)
-    # A hub that gets no messages yet will get at least one a second.
+    # A hub without messages yet is assumed to receive at least one a second.
     input_ratio = max(load.input_rate, 1.0) * delay_s
     return max(
         input_ratio / settings.input.lower,
@@ -38,11 +38,11 @@ class FirstEdge:
 
     def __init__(self, settings: BalancingSettings) -> None:
         self._settings = settings
-        # By hub, the number of the PIE, and how many were sent since.
+        # By hub, the number of the PIE, and the subscribers sent since.
         self._sent: dict[str, tuple[int, int]] = {}
 
     def choose(self, pies: Iterable[Pie]) -> tuple[str, float] | None:
-        """The least full edge, and how full it is; None: there is none."""
+        """The least full edge, and its fullness; None: there is none."""
         best: tuple[float, str] | None = None
         for pie in pies:
             full = fullness(pie.load, self._newcomers(pie), self._settings)

@@ -1,9 +1,9 @@
 """One head: its edges, the neighbouring clusters and the session of its cluster. Pure.
 
-The shell passes PIEs of the edges on to the edges of the cluster, and of the one it is joined with, and calls `detect`
-every `detection_s`. A head without edges passes global PIEs on, one hop further.
+The shell passes PIEs of the edges to the edges of the cluster, and to those of a joined one, and calls `detect` every
+`detection_s`. A head without edges forwards global PIEs, one hop further.
 
-Always true: what is said of a cluster is the mean of its own edges, also while it is joined with another.
+Always true: the reported load of a cluster is the mean of its own edges, also while it is joined with another.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HeadBalancer:
         self._first_edge = FirstEdge(settings)
         # Since when an edge has been unavailable without a session of the cluster's own edges that moved subscribers.
         self._stuck_since_s: float | None = None
-        # When the clusters joined, or an edge of them was last seen STABILIZING: a session has moved subscribers.
+        # When the clusters joined, or an edge of them was last STABILIZING: a session has moved subscribers.
         self._moved_at_s = 0.0
 
     @property
@@ -110,7 +110,7 @@ class HeadBalancer:
         return apply_head(head, PhaseOverdue())
 
     def receive(self, now_s: float, message: ControlMessage) -> list[HeadEffect]:
-        """A message has come; what is not for a head changes nothing."""
+        """Process a message; messages for other roles have no effect."""
         self._tell(now_s)
         head = self._head
         if isinstance(message, Pie):
@@ -145,7 +145,7 @@ class HeadBalancer:
         return {hub: pie.head for hub, (_, pie) in self._clusters.items() if pie.head is not None}
 
     def pie(self, now_s: float, head: HeadUse | None = None, *, is_urgent: bool = False) -> Pie | None:
-        """The global PIE to be published now, if one is due."""
+        """The global PIE to publish now, if one is due."""
         if not self._own():
             return None
         load = self.load
@@ -168,7 +168,7 @@ class HeadBalancer:
         )
 
     def first_edge(self, now_s: float) -> str | None:
-        """The edge that a subscriber who comes to the head is sent to; None: no edge is known."""
+        """The edge to which a new subscriber at the head is sent; None: no edge is known."""
         self._tell(now_s)
         pies = {pie.hub: pie for pie in self._own()}
         chosen = self._first_edge.choose(pies.values())
@@ -190,9 +190,9 @@ class HeadBalancer:
         return [pie for _, pie in self._edges.values() if pie.cluster == self.hub]
 
     def _is_stuck(self, now_s: float, *, is_unavailable: bool) -> bool:
-        """Whether an edge is unavailable and its own cluster has not relieved it, though it had time to.
+        """Whether an edge is unavailable and its own cluster has not relieved it in time.
 
-        [1] has such a cluster wait. Where its mean is below the higher threshold it would wait for ever.
+        In [1] such a cluster waits. With a mean below the higher threshold it would wait for ever.
         """
         if not is_unavailable or any(pie.status is HubStatus.STABILIZING for pie in self._own()):
             self._stuck_since_s = None
@@ -202,10 +202,10 @@ class HeadBalancer:
         return since_s is not None and now_s - since_s >= self.settings.global_quiet_s
 
     def _is_settled(self, now_s: float) -> bool:
-        """Whether all edges of both clusters are balanced with each other, or no session has moved any for long.
+        """Whether all edges of both clusters are balanced, or no session has moved a subscriber for long.
 
-        Sessions that move none do not count: edges whose outputs Phase II leaves apart try again for ever, and would
-        keep their clusters from joining others.
+        Sessions without a move do not count: edges whose outputs Phase II cannot balance retry for ever, and would keep
+        their clusters from joining others.
         """
         head = self._head
         if now_s - head.joined_at_s < self.settings.detection_s * 2:

@@ -1,13 +1,13 @@
 """The state machine of a head that balances its cluster: phases, events, guards and actions. Pure.
 
-Two heads agree on a session as edges do; then the edges of both clusters hear each other's PIE and balance among
-themselves, until all are balanced, none has been in a session for a while, or the time is over. Figure 4b of [1] is not
-in its text: the rows are what its words ask for. docs/reference/balancing.md is made from this table.
+Two heads agree on a session as edges do; then the edges of both clusters receive each other's PIEs and balance among
+themselves, until all are balanced, none has been in a session for a while, or the time is over. Figure 4b of [1] is
+missing in its text: the rows follow from the text. docs/reference/balancing.md is generated from this table.
 
 Always true:
     only `apply_head` changes the phase;
-    a cluster is joined with one other at most;
-    a cluster one of whose edges is unavailable takes no load of others.
+    a cluster is joined with at most one other;
+    a cluster with an unavailable edge accepts no load of others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class HeadPhase(StrEnum):
-    """What a cluster is doing."""
+    """The state of a cluster."""
 
     OK = "ok"
     UNAVAILABLE = "n/a"
@@ -73,7 +73,7 @@ class ClusterDetected(NamedTuple):
 
     # An edge of the cluster is unavailable.
     is_unavailable: bool
-    # The mean of the edges is above a higher threshold, or an edge stays unavailable: the cluster cannot help itself.
+    # The mean of the edges is above a higher threshold, or an edge stays unavailable: it needs another cluster.
     is_overloaded: bool
     requests: tuple[OffloadRequest, ...]
     is_steady: bool
@@ -84,13 +84,13 @@ class ClustersBalanced(NamedTuple):
 
 
 class JoinClusters(NamedTuple):
-    """tell all edges to balance with those of the other cluster"""
+    """announce to all edges that they balance with those of the other cluster"""
 
     cluster: str
 
 
 class PartClusters(NamedTuple):
-    """tell all edges to balance with those of the other cluster no longer"""
+    """announce to all edges that they no longer balance with those of the other cluster"""
 
     cluster: str
 
@@ -109,7 +109,7 @@ HeadEffect: TypeAlias = SendControl | JoinClusters | PartClusters | Announce
 
 
 class HeadSession:
-    """What the table reads and changes. Owned by a HeadBalancer."""
+    """The state that the table reads and changes. Owned by a HeadBalancer."""
 
     def __init__(self, hub: str, settings: BalancingSettings) -> None:
         self.hub = hub
@@ -131,7 +131,7 @@ class HeadSession:
 
 
 class HeadTransition(NamedTuple):
-    """One row: in this phase, when this event comes and the guard holds."""
+    """One row: applies in this phase, at this event, if the guard holds."""
 
     phase: HeadPhase
     event: type[Any]
@@ -149,12 +149,12 @@ def always(head: HeadSession, event: Any) -> bool:
 
 
 def may_ask(head: HeadSession, event: ClusterDetected) -> bool:
-    """it cannot help itself, or all its edges are available and it differs from a cluster that can be asked"""
+    """it needs another cluster, or all its edges are available and it differs from an available cluster"""
     return bool(event.requests) and (event.is_overloaded or not event.is_unavailable)
 
 
 def must_ask(head: HeadSession, event: ClusterDetected) -> bool:
-    """it is overloaded or an edge stays unavailable, and a cluster can be asked"""
+    """it is overloaded or an edge stays unavailable, and a cluster is available"""
     return bool(event.requests) and event.is_overloaded
 
 
@@ -174,22 +174,22 @@ def is_steady(head: HeadSession, event: ClusterDetected) -> bool:
 
 
 def yields(head: HeadSession, event: RequestReceived) -> bool:
-    """the head that asks is the one that was asked, and its name is the lower one"""
+    """the request is from the head that has this head's request, and that head's name is the lower one"""
     return event.message.hub == head.peer and event.message.hub < head.hub
 
 
 def is_accepted(head: HeadSession, event: ReplyReceived) -> bool:
-    """it is the head's answer to this request, and OK"""
+    """it is the head's reply to this request, with the status OK"""
     return _is_of_session(head, event) and event.message.status is HubStatus.OK
 
 
 def has_next(head: HeadSession, event: Any) -> bool:
-    """the request was refused or not answered, and another head can be asked"""
+    """the request was refused or got no reply, and another head is available"""
     return _is_refused(head, event) and bool(head.waiting)
 
 
 def came_from(former: HeadPhase) -> Callable[[HeadSession, Any], bool]:
-    """A guard for each phase that a head asks from."""
+    """A guard for each phase before a request."""
 
     def guard(head: HeadSession, event: Any) -> bool:
         return head.former is former and _is_refused(head, event)
@@ -219,13 +219,13 @@ def _is_of_session(head: HeadSession, event: ReplyReceived | EndReceived) -> boo
 
 
 def ask(head: HeadSession, event: ClusterDetected) -> Iterable[HeadEffect]:
-    """ask the cluster that differs most"""
+    """send a request to the cluster with the largest difference"""
     head.waiting = list({request.hub: request for request in reversed(event.requests)}.values())[::-1]
     return ask_next(head, event)
 
 
 def ask_next(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
-    """ask the next cluster"""
+    """send a request to the next cluster"""
     request = head.waiting.pop(0)
     head.sessions += 1
     head.peer = request.hub
@@ -238,13 +238,13 @@ def ask_next(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
 
 
 def accept(head: HeadSession, event: RequestReceived) -> Iterable[HeadEffect]:
-    """answer OK, with the cluster's load and edges"""
+    """reply OK, with the cluster's load and edges"""
     head.peer, head.session, head.waiting = event.message.hub, event.message.session, []
     yield _reply(head, event, HubStatus.OK)
 
 
 def refuse(head: HeadSession, event: RequestReceived) -> Iterable[HeadEffect]:
-    """answer with the status"""
+    """reply with the status"""
     yield _reply(head, event, HEAD_STATUSES[head.phase])
 
 
@@ -263,7 +263,7 @@ def _reply(head: HeadSession, event: RequestReceived, status: HubStatus) -> Send
 
 
 def join(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
-    """have the edges balance with those of the other cluster"""
+    """let the edges balance with those of the other cluster"""
     if isinstance(event, ReplyReceived):
         head.peer_edges = event.message.edges
     head.joined_at_s = head.now_s
@@ -272,19 +272,19 @@ def join(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
 
 
 def part(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
-    """have the edges balance among themselves alone; wait until load is steady"""
+    """let the edges balance only among themselves; wait until load is steady"""
     yield PartClusters(head.peer)
     _clear(head)
     head.stable_at_s = head.now_s + head.settings.stabilize_s
 
 
 def tell_end(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
-    """tell the other head that the session ends"""
+    """send the other head the end of the session"""
     yield SendControl(head.peer, SessionEnd(hub=head.hub, session=head.session, is_global=True))
 
 
 def give_up(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
-    """go on as before"""
+    """clear the session"""
     _clear(head)
     return ()
 
@@ -333,7 +333,7 @@ for _row in HEAD_TABLE:
 
 
 def apply_head(head: HeadSession, event: HeadEvent) -> list[HeadEffect]:
-    """Change the head by the event; what is to be done, in this order."""
+    """Change the head by the event; return the effects, in order."""
     for row in _ROWS.get((head.phase, type(event)), ()):
         if row.guard(head, event):
             before = head.phase

@@ -1,9 +1,10 @@
 """The load of a hub as it reports it, and the measurement of that load.
 
 Always true:
-    a load is that of what arrives, not of what is worked off: a queue that drains makes a processor busy and an
-    output full, and to move subscribers for that would empty the hub;
-    subscribers that have attached elsewhere and only wait for their position are no load any more.
+    a load is that of arriving messages, not of processed ones: a hub that drains a queue has a busy processor and a
+    full
+    output, and moving subscribers for that would empty the hub;
+    subscribers that have attached elsewhere and only wait for their position do not count.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ __all__ = ["EdgeLoad", "LoadMeter", "delay_difference", "mean_load"]
 class EdgeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """One edge, or the mean of a cluster's edges."""
 
-    # Messages per second that come in.
+    # Incoming messages per second.
     input_rate: float = 0.0
-    # From taking a message to having written its outputs.
+    # From receiving a message to having written its outputs.
     delay_s: float = 0.0
     output_bytes_per_s: float = 0.0
-    # What the hub can send.
+    # Output capacity of the hub.
     bandwidth_bytes_per_s: float = 1.0
-    # A subscriber with its filter is one.
+    # A subscriber with its filter counts as one.
     subscriptions: float = 0.0
-    # Of the processor, beside what the messages take.
+    # Processor use without the messages'.
     other_cpu_ratio: float = 0.0
     memory_ratio: float = 0.0
-    # What one subscription, and one match, add to the delay: the hub's profile.
+    # The part of one subscription, and of one match, in the delay: the hub's profile.
     subscription_s: float = 0.0
     match_s: float = 0.0
-    # What one subscription takes of the memory.
+    # The memory of one subscription.
     subscription_memory_ratio: float = 0.0
     input_wait_s: float = 0.0
     output_wait_s: float = 0.0
 
     @property
     def input_ratio(self) -> float:
-        """The rate over the rate that would be the most, which is one message in each delay."""
+        """The rate over the maximum rate, which is one message in each delay."""
         return self.input_rate * self.delay_s
 
     @property
@@ -55,19 +56,19 @@ class EdgeLoad(msgspec.Struct, frozen=True, kw_only=True):
         return self.other_cpu_ratio + self.input_ratio
 
     def with_costs_of(self, other: EdgeLoad) -> EdgeLoad:
-        """A hub that has matched nothing yet does not know what that costs: it is taken for one like the other."""
+        """A hub without matched messages does not know their cost: the other hub's is used."""
         if self.match_s or self.subscription_s:
             return self
         return msgspec.structs.replace(self, match_s=other.match_s, subscription_s=other.subscription_s)
 
 
 def delay_difference(first_s: float, second_s: float, norm_s: float) -> float:
-    """Equation 1 of [1]; negative where the second is longer."""
+    """Equation 1 of [1]; negative if the second delay is longer."""
     return (first_s - second_s) / norm_s
 
 
 def mean_load(loads: Iterable[EdgeLoad]) -> EdgeLoad:
-    """What a global PIE says of a cluster: ratios and delay are means over the edges."""
+    """The load of a cluster in a global PIE: ratios and delay are means over the edges."""
     every = list(loads)
     if not every:
         return EdgeLoad()
@@ -92,7 +93,7 @@ def mean_load(loads: Iterable[EdgeLoad]) -> EdgeLoad:
 
 
 class _Second:
-    """What happened within one second."""
+    """The sums of one second."""
 
     __slots__ = ("arrived", "at", "delay_s", "input_wait_s", "matched", "output_bytes", "output_wait_s")
 
@@ -107,7 +108,7 @@ class _Second:
 
 
 class LoadMeter:
-    """Owned by a hub, told of each message. Means are over `window_s`, or the time since the first message."""
+    """Owned by a hub, which adds each message. Means are over `window_s`, or the time since the first message."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class LoadMeter:
         self._bandwidth = bandwidth_bytes_per_s
         self._seconds: deque[_Second] = deque()
         self._began_s: float | None = None
-        # What the hub's profile says, until the fit has seen enough; `match_s` None: it says nothing.
+        # From the hub's profile, until the fit has enough messages; `match_s` None: no profile.
         self._fit = DelayFit(subscription_s=subscription_s, match_s=match_s)
 
     def arrived(self, now_s: float) -> None:
@@ -139,9 +140,9 @@ class LoadMeter:
         input_wait_s: float = 0.0,
         output_wait_s: float = 0.0,
     ) -> None:
-        """A message was matched with so many subscriptions.
+        """A message was matched with this number of subscriptions.
 
-        Of these so many are `staying`, and were sent so many bytes of it.
+        `staying` of these stay at the hub, and were sent this number of bytes.
         """
         second = self._second(now_s)
         self._fit.add(delay_s, matches, subscriptions)
@@ -202,5 +203,5 @@ class LoadMeter:
             self._seconds.popleft()
 
     def _oldest(self, now_s: float) -> int:
-        """The first second that is wholly within the window."""
+        """The first second that is completely within the window."""
         return int(now_s - self._window_s) + 1

@@ -1,6 +1,7 @@
 """Messages between hubs that balance: PIE, sessions, clusters. One JSON object each.
 
 Always true: what cannot be read, or has a number that is none, is no message: `decode` returns None.
+Always true: invalid bytes, or a number that is not finite, give no message: `decode` returns None.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ __all__ = [
 ]
 
 _Name = Annotated[str, Meta(max_length=64)]
-# Covers of one reply: as many as a hub asks another for, and each with no more text than a filter may have.
+# Covers in one reply: the maximum that a hub requests from another, each at most as long as a filter may be.
 _Filters = Annotated[tuple[Annotated[str, Meta(max_length=65_536)], ...], Meta(max_length=16_384)]
 
 
 class HubStatus(StrEnum):
-    """What a hub, or a cluster, is to others."""
+    """The state of a hub, or a cluster, for others."""
 
     OK = "ok"
     BUSY = "busy"
@@ -53,9 +54,9 @@ class Pie(msgspec.Struct, frozen=True, kw_only=True, tag="pie"):
     cluster: _Name
     status: HubStatus
     load: EdgeLoad
-    # The edges that it is balanced with.
+    # The edges with which it is balanced.
     balanced: Annotated[tuple[_Name, ...], Meta(max_length=1_000)] = ()
-    # Counts up: a PIE that overtook this one is not replaced by it.
+    # Increases: an older PIE does not replace a newer one.
     number: Annotated[int, Meta(ge=0)] = 0
     is_global: bool = False
     # Of a head that measures itself.
@@ -63,13 +64,13 @@ class Pie(msgspec.Struct, frozen=True, kw_only=True, tag="pie"):
 
 
 class LoadWanted(msgspec.Struct, frozen=True, kw_only=True, tag="load-wanted"):
-    """A hub that is no edge of a content topic to the edges: send me your PIE, and the next ones for a while."""
+    """A hub that is not an edge of a content topic requests PIEs from the edges, now and for a while."""
 
     hub: _Name
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
-    """Take subscribers of mine."""
+    """Request to accept subscribers of the sender."""
 
     hub: _Name
     session: _Name
@@ -78,7 +79,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
 
 
 class SessionReply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
-    """The answer to a request: yes with the status OK, with the load and the covering set of the one that answers."""
+    """The reply to a request: OK, with the load and the covering set of the acceptor, or another status."""
 
     hub: _Name
     session: _Name
@@ -91,7 +92,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
 
 
 class SessionEnd(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
-    """The session that I asked for ends without a subscriber moved; or two clusters part."""
+    """The session requested by the sender ends without a move; or two clusters part."""
 
     hub: _Name
     session: _Name
@@ -99,14 +100,14 @@ class SessionEnd(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
 
 
 class SessionDone(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
-    """All subscribers of the session have come to me, or have been waited for."""
+    """All subscribers of the session have attached, or their time is over."""
 
     hub: _Name
     session: _Name
 
 
 class SessionEstimate(msgspec.Struct, frozen=True, kw_only=True, tag="estimate"):
-    """The load that the acceptor should have once the subscribers of the session have come."""
+    """The estimated load of the acceptor after the subscribers of the session have attached."""
 
     hub: _Name
     session: _Name
@@ -114,14 +115,14 @@ class SessionEstimate(msgspec.Struct, frozen=True, kw_only=True, tag="estimate")
 
 
 class ClusterJoined(msgspec.Struct, frozen=True, kw_only=True, tag="joined"):
-    """A head to its edges: balance with the edges of that cluster, too."""
+    """From a head to its edges: balance with the edges of that cluster, too."""
 
     hub: _Name
     cluster: _Name
 
 
 class ClusterParted(msgspec.Struct, frozen=True, kw_only=True, tag="parted"):
-    """A head to its edges: no longer."""
+    """From a head to its edges: the end of that."""
 
     hub: _Name
     cluster: _Name
@@ -147,7 +148,7 @@ def encode(message: ControlMessage) -> bytes:
 
 
 def decode(data: bytes) -> ControlMessage | None:
-    """None: it is no message of ours, or tells of a load that no hub has."""
+    """None: not one of these messages, or an impossible load."""
     try:
         message = _decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, ValueError):

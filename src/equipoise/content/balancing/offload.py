@@ -1,14 +1,14 @@
 """Choose the subscribers that move from one hub to another: the three offload algorithms of [1], section 5.
 
-    input    subscriptions of the covering set, since only these take messages along; or else as match
+    input    subscriptions of the covering set, since only these take messages along; if there are none, as match
     match    subscriptions with the least traffic, which change neither input nor output
-    output   Phase I: what the acceptor's covering set covers; Phase II: the rest, as long as inputs do not part
+    output   Phase I: subscriptions covered by the acceptor's covering set; Phase II: others, while inputs stay balanced
 
-Always true of what is chosen:
-    the acceptor is not overloaded by it, as far as PRESS can tell, nor put so far above the offloading hub in
-    another metric that it would begin a session back, unless the offloading hub was overloaded;
-    the two hubs differ less afterwards, unless the offloading hub was overloaded;
-    a subscription whose move changes nothing is passed over: it would cost two hubs work and relieve none.
+Always true of the selection:
+    it does not overload the acceptor, by PRESS's estimate, nor raise another metric of the acceptor so far above the
+    offloading hub's that the acceptor would request a session back, unless the offloading hub was overloaded;
+    it reduces the difference of the two hubs, unless the offloading hub was overloaded;
+    it skips a subscription whose move changes nothing: the move would have a cost and no effect.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from equipoise.content.index import FilterIndex
 
 __all__ = ["ChosenSubscribers", "Offload", "OffloadedSubscription", "phase_one_type", "select"]
 
-# A change of the metric below this is none.
+# A smaller change of the metric counts as none.
 EFFECT_MIN = 1e-6
 _ALL = 1 << 60
 
 
 class OffloadedSubscription(NamedTuple):
-    """What the offloading hub has of one filter: subscribers that can move, and others."""
+    """Subscribers of one filter at the offloading hub: those that can move, and others."""
 
     filter: Filter
     movable: int
@@ -46,14 +46,14 @@ class OffloadedSubscription(NamedTuple):
 
 
 class ChosenSubscribers(NamedTuple):
-    """So many subscribers of this filter move."""
+    """This many subscribers of the filter move."""
 
     filter: Filter
     subscribers: int
 
 
 class Offload(NamedTuple):
-    """What one session moves, and the loads that both hubs should have then."""
+    """The moves of one session, and the estimated loads of both hubs after it."""
 
     chosen: tuple[ChosenSubscribers, ...]
     offloader: EdgeLoad
@@ -75,7 +75,7 @@ def select(
     settings: BalancingSettings,
     is_overloaded: bool = False,
 ) -> Offload:
-    """`covers`: the acceptor's covering set. `is_overloaded`: move until the offloading hub is not, too."""
+    """`covers`: the acceptor's covering set. `is_overloaded`: also move until the offloading hub is not."""
     candidates = [
         OffloadCandidate(
             subscription.filter,
@@ -104,7 +104,7 @@ def phase_one_type(pair: PairEstimate, card: ReportCard) -> int:
 
 
 class _OffloadRun:
-    """One run of an algorithm: what all three share."""
+    """One run of an algorithm: the common part of all three."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class _OffloadRun:
         return bool(self._chosen)
 
     def is_done(self) -> bool:
-        """Balanced, or the offloading hub is below the other; and it is overloaded no more."""
+        """Balanced, or the offloading hub is below the other; and it is not overloaded any more."""
         if self._must_relieve():
             return False
         return self.pair.difference(self.metric) <= self.settings.balance_ratio
 
     def card(self, candidate: OffloadCandidate) -> ReportCard | None:
-        """With as many subscribers as should move; None: none should."""
+        """With the number of subscribers that should move; None: none should."""
         count = self._subscribers(candidate)
         if not count:
             return None
@@ -157,7 +157,7 @@ class _OffloadRun:
         return self.is_overloaded and not self.pair.is_relieved(self.metric)
 
     def _subscribers(self, candidate: OffloadCandidate) -> int:
-        """The least number with which it is enough, and not more than the acceptor can take."""
+        """The least sufficient number, within the acceptor's capacity."""
         pair, movable = self.pair, candidate.movable
         if not movable:
             return 0
@@ -194,10 +194,10 @@ def _least(holds: Callable[[int], bool], upper: int) -> int:
 
 
 def _offload_input(run: _OffloadRun) -> None:
-    """Of the covering set, always the one that brings both nearest; its children rise when all of it has gone.
+    """From the covering set, always the filter that brings both nearest; its children replace it when all of it moved.
 
-    Where each of them alone would take more along than the hubs differ by, those with the least traffic move: the input
-    ratio falls with their matching. Not in [1], where such hubs stay apart.
+    If each of them alone would take more along than the hubs differ by, those with the least traffic move: the input
+    ratio falls with their matching. Not in [1], where such hubs stay different.
     """
     covers: CoverSet[OffloadCandidate] = CoverSet()
     for candidate in run.candidates:
@@ -209,7 +209,7 @@ def _offload_input(run: _OffloadRun) -> None:
             break
         best = min(cards, key=lambda card: abs(card.difference))
         run.take(best)
-        # Chosen once, and considered no more.
+        # Each is chosen at most once.
         covers.remove(best.candidate)
         covers.settle(_ALL)
     if not run.has_chosen:
@@ -217,7 +217,7 @@ def _offload_input(run: _OffloadRun) -> None:
 
 
 def _offload_match(run: _OffloadRun) -> None:
-    """Least output first; of equals, what adds least to the acceptor's input."""
+    """Least output first; among equals, the one that adds least to the acceptor's input."""
     order = sorted(
         run.candidates,
         key=lambda candidate: (candidate.bits.bit_count(), run.pair.added_rate(candidate)),
@@ -240,12 +240,14 @@ def _offload_output(run: _OffloadRun) -> None:
         best = min(cards, key=lambda card: abs(card.difference))
         run.take(best)
         waiting.pop(best.candidate)
-        # What it covers is now covered at the acceptor.
+        # Filters that it covers are now covered at the acceptor.
         _phase_one(run, waiting)
 
 
 def _phase_one(run: _OffloadRun, waiting: dict[OffloadCandidate, None]) -> None:
-    """What the acceptor's covering set covers: Type I before II before III, of each the highest traffic first."""
+    """Filters covered by the acceptor's covering set: Type I before II before III, in each the highest traffic
+    first.
+    """
     pair = run.pair
     covered = [candidate for candidate in waiting if pair.is_covered(candidate)]
     ranked = []

@@ -1,9 +1,9 @@
 """Estimate the loads of two hubs after the subscribers chosen so far have moved ([1], 4.2).
 
-Rates are from PRESS, delays by equation 4 (`linear`) or by what a subscription and a match were found to cost
-(`fitted`). An acceptor without subscriptions has no delay to multiply: its own profile tells it.
+Rates are from PRESS, delays by equation 4 (`linear`) or by the fitted costs of a subscription and a match (`fitted`).
+An acceptor without subscriptions has no delay to scale: its own profile gives it.
 
-Always true: what is taken from one hub is given to the other, but for messages that the acceptor gets already.
+Always true: the load taken from one hub is added to the other, except for messages that the acceptor receives already.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["BalancedMetric", "OffloadCandidate", "PairEstimate", "ReportCard"]
 
 
 class BalancedMetric(StrEnum):
-    """What a session balances; each has its offload algorithm."""
+    """The metric of a session; each has its offload algorithm."""
 
     INPUT = "input"
     MATCH = "match"
@@ -42,14 +42,14 @@ class OffloadCandidate(FilterNode):
 
 
 class ReportCard(NamedTuple):
-    """What moving `subscribers` of a subscription would do ([1], 5.1)."""
+    """The effect of moving `subscribers` of a subscription ([1], 5.1)."""
 
     candidate: OffloadCandidate
     subscribers: int
-    # Of the metric of interest afterwards; negative: the offloading hub would be the less loaded one.
+    # The difference in the session's metric afterwards; negative: the offloading hub would be the less loaded one.
     difference: float
     is_covered: bool
-    # Messages per second that the offloading hub would get no more.
+    # Messages per second that the offloading hub would no longer receive.
     rate_reduced: float
     # Bytes per second for each subscriber.
     output_bytes_per_s: float
@@ -67,12 +67,12 @@ class _Side:
         self.output_bytes_per_s = load.output_bytes_per_s
 
     def changed(self, *, subscribers: int, input_rate: float, matched_rate: float, size: float) -> _Side:
-        """With so many subscribers more, or fewer; `matched_rate`: the messages per second that each gets."""
+        """The load with this many subscribers more, or fewer; `matched_rate`: the messages per second of each."""
         side = _Side(self.load, self._estimate)
         side.subscriptions = max(0.0, self.subscriptions + subscribers)
         side.input_rate = max(0.0, self.input_rate + input_rate)
         side.output_bytes_per_s = max(0.0, self.output_bytes_per_s + subscribers * matched_rate * size)
-        # Matches of a message here, of those that come in then.
+        # Matches of a message at this hub, for its incoming messages afterwards.
         rate = max(side.input_rate, self.input_rate)
         matches = subscribers * matched_rate / rate if rate else 0.0
         side.delay_s = self._delay_s(subscribers, matches)
@@ -102,7 +102,7 @@ class _Side:
         return self.load.memory_ratio + more * self.load.subscription_memory_ratio
 
     def is_within(self, settings: BalancingSettings) -> bool:
-        """Whether nothing is above its lower threshold."""
+        """Whether no metric is above its lower threshold."""
         return (
             self.input_ratio <= settings.input.lower
             and self.output_ratio <= settings.output.lower
@@ -145,7 +145,7 @@ class PairEstimate:
         self._covers = covers
         self._settings = settings
         self._covered_bits = profile.covered_bits
-        # By sample, how many subscriptions match it: a message that one alone matches goes with that one.
+        # By sample, how many subscriptions match it: a message that only one matches moves with that one.
         self._matching = [0] * profile.samples
         for candidate in candidates:
             self._count(candidate.bits, 1)
@@ -172,13 +172,13 @@ class PairEstimate:
     def fits(
         self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int, *, is_overloaded: bool
     ) -> bool:
-        """Whether the acceptor would not be overloaded, nor be so far above the other that it moves some back."""
+        """Whether the acceptor would be neither overloaded nor so far above the other that it moves some back."""
         offloader, acceptor = self._after(candidate, subscribers)
         if not acceptor.is_within(self._settings):
             return False
         if is_overloaded:
             return True
-        # Silent subscribers can make up for what an output session does to the others: those move without output.
+        # Silent subscribers can offset the effect of an output session on the others: those move without output.
         guarded = (metric,) if metric is BalancedMetric.OUTPUT else tuple(BalancedMetric)
         return all(
             self._difference(each, offloader, acceptor)
@@ -187,7 +187,7 @@ class PairEstimate:
         )
 
     def _bound(self, metric: BalancedMetric, other: BalancedMetric) -> float:
-        """How far a session about a metric may put the acceptor above the other hub: not so far that it moves back."""
+        """How far a session about a metric may put the acceptor above the other hub without a session back."""
         settings = self._settings
         if settings.side_effect_ratio == 1 or metric is not other:
             return -settings.side_effect_ratio
@@ -195,14 +195,14 @@ class PairEstimate:
         return -(settings.local_delay_trigger if is_delay else settings.local_ratio_trigger)
 
     def relieves(self, metric: BalancedMetric, candidate: OffloadCandidate, subscribers: int) -> bool:
-        """Whether the offloading hub would be overloaded no more."""
+        """Whether the offloading hub would not be overloaded any more."""
         return self._is_relieved(metric, self._after(candidate, subscribers)[0])
 
     def is_relieved(self, metric: BalancedMetric) -> bool:
         return self._is_relieved(metric, self.offloader)
 
     def is_covered(self, candidate: OffloadCandidate) -> bool:
-        """By the acceptor's covering set, or equal to one of it."""
+        """By the acceptor's covering set, or equal to a member of it."""
         filter = candidate.filter
         return self._covers.get(filter) is not None or self._covers.covering(filter) is not None
 
@@ -210,7 +210,7 @@ class PairEstimate:
         return self._rate_reduced(candidate, candidate.movable)
 
     def added_rate(self, candidate: OffloadCandidate) -> float:
-        """Messages per second that the acceptor would get in addition (equation 3)."""
+        """Additional messages per second of the acceptor (equation 3)."""
         return self._profile.rate(candidate.bits & ~self._covered_bits)
 
     def move(self, candidate: OffloadCandidate, subscribers: int) -> None:

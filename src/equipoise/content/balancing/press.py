@@ -1,8 +1,8 @@
 """PRESS: bit vectors of the recent messages that each subscription matched ([1], 4.1).
 
-While a session samples, each message that the offloading hub matches sets one bit in the vector of each subscription
-that it matches. The first sample is the rightmost bit. The acceptor's covering set has one vector for all of it: what
-it already gets.
+During a session's sampling, each message that the offloading hub matches sets one bit in the vector of each matching
+subscription. The first sample is the rightmost bit. The acceptor's covering set has one vector for all of it: the
+messages that the acceptor receives already.
 
 Always true: a vector has no bit beyond the samples taken; sampling ends with enough samples, or in time.
 """
@@ -22,12 +22,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 def publication_rate(input_rate: float, bits: int, samples: int) -> float:
-    """Equation 2 of [1]: messages per second that a vector stands for."""
+    """Equation 2 of [1]: the messages per second of a vector."""
     return input_rate * bits.bit_count() / samples if samples else 0.0
 
 
 class PressProfile(Generic[K]):
-    """What was sampled."""
+    """The result of sampling."""
 
     __slots__ = ("bits", "bytes_mean", "covered_bits", "input_rate", "samples")
 
@@ -35,9 +35,9 @@ class PressProfile(Generic[K]):
         self, *, samples: int, bits: dict[K, int], covered_bits: int, input_rate: float, bytes_mean: float
     ) -> None:
         self.samples = samples
-        # By subscription; one that is not there matched nothing.
+        # By subscription; a missing one matched nothing.
         self.bits = bits
-        # What the acceptor's covering set matches.
+        # The messages that the acceptor's covering set matches.
         self.covered_bits = covered_bits
         # Of the offloading hub, in messages per second.
         self.input_rate = input_rate
@@ -65,7 +65,7 @@ class PressSampler(Generic[K]):
         return self.samples >= self._samples_max or now_s >= self._ends_s
 
     def take(self, attributes: dict[str, Any], matched: Iterable[K], size_bytes: int) -> None:
-        """A message was matched with these subscriptions. After the last sample: nothing."""
+        """Record the subscriptions that matched a message. No effect after the last sample."""
         if self.samples >= self._samples_max:
             return
         bit = 1 << self.samples

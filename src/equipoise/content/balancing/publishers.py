@@ -1,9 +1,9 @@
 """Choose the publishers that a head transfers to the head of a neighbouring cluster. Pure; not in the paper.
 
-The home numbers every message, wherever it was published. What moves with a publisher is its ingress: a head receives
-its messages, answers it, and passes them on in batches. How much of a head's processor that is, is not known. So the
-estimate takes all that the head does for work of its publishers, and a step moves half of what would then balance two
-equal heads: steps come closer to the balance, and do not pass it unless the other head is more than three times weaker.
+The home numbers every message, wherever it was published. A publisher's ingress moves with it: a head receives its
+messages, replies, and forwards them in batches. The share of that in a head's processor use is unknown. So the estimate
+counts all of the head's work as its publishers', and a step moves half of the amount that would then balance two equal
+heads: steps approach the balance, and do not pass it unless the other head is more than three times weaker.
 
 Always true: a step moves no publisher whose rate alone is more than the step.
 """
@@ -21,22 +21,22 @@ Publisher = TypeVar("Publisher", bound=Hashable)
 
 
 class HeadUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a head says of itself in its global PIE."""
+    """The use of a head in its global PIE."""
 
-    # The part of its processor that is in use, and what its publishers send, in publishes per second.
+    # Its processor use, and the publishes per second of its publishers.
     ratio: float
     rate: float
 
 
 class PublisherMove(NamedTuple):
-    """Of one head, how much less it should receive, and where that should go."""
+    """For one head: the publishes per second to transfer, and the receiving head."""
 
     hub: str
     rate: float
 
 
 def choose_move(own: HeadUse, others: Mapping[str, HeadUse], trigger: float) -> PublisherMove | None:
-    """To the head that uses least; None: none differs by more than the trigger."""
+    """To the head with the lowest use; None: no difference exceeds the trigger."""
     if not others or own.rate <= 0:
         return None
     hub = min(others, key=lambda name: (others[name].ratio, name))
@@ -45,7 +45,7 @@ def choose_move(own: HeadUse, others: Mapping[str, HeadUse], trigger: float) -> 
 
 
 def choose_publishers(rates: Mapping[Publisher, float], step: float) -> list[Publisher]:
-    """Those with the highest rates that fit into the step, in the order in which they are to go."""
+    """Those with the highest rates that fit into the step, in the order of their transfer."""
     chosen = []
     for publisher in sorted(rates, key=lambda one: -rates[one]):
         if 0 < rates[publisher] <= step:

@@ -1,6 +1,6 @@
-"""Draw the tables of edges and heads as the code runs them: docs/reference/balancing.md.
+"""Generate the tables of edges and heads from the code: docs/reference/balancing.md.
 
-The words are the docstrings of events, guards and actions.
+The texts are the docstrings of events, guards and actions.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The offloading hub estimates both hubs and sends the acceptor its part. Each hub compares its own estimate with its own
 load once a window has passed since the session ended.
 
-Always true: a session that another one followed within that window is not compared, since its load is not its own.
+Always true: a session followed by another one within that window is not compared, because the load has changed again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["SessionLoads", "SessionOutcomes"]
 
 
 class SessionLoads(NamedTuple):
-    """One session as one of its hubs saw it."""
+    """One session at one of its hubs."""
 
     session: str
     peer: str
@@ -31,9 +31,9 @@ class SessionOutcomes:
         self._window_s = window_s
         # The latest estimate: session, other hub, load.
         self._expected: tuple[str, str, EdgeLoad] | None = None
-        # When the session of that estimate ended; None: it goes on, or there is no estimate.
+        # The end of that session; None: it is in progress, or there is no estimate.
         self._ended_s: float | None = None
-        # The latest session that was compared, and how many were.
+        # The latest compared session, and the number of comparisons.
         self.latest: SessionLoads | None = None
         self.compared = 0
 
@@ -41,7 +41,7 @@ class SessionOutcomes:
         self._expected, self._ended_s = (session, peer, load), None
 
     def ended(self, now_s: float, session: str) -> None:
-        """The session is over. Without an estimate of it, the earlier one is void: the load has changed again."""
+        """The session has ended. Without an estimate of it, the earlier one is void: the load has changed again."""
         if self._expected is not None and self._expected[0] == session:
             self._ended_s = now_s
         else:

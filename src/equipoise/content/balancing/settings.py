@@ -1,9 +1,9 @@
 """Settings of content balancing, each with unit, bounds and the source of its default.
 
-"[1]" is the default that the paper prints; what has none there says why it was chosen.
+"[1]" marks the default of the paper; other descriptions give the reason.
 
-Always true of settings that were made: a threshold that ends something is below the one that begins it, so that no hub
-begins what it would end at once.
+Always true of valid settings: a threshold that ends an action is below the one that begins it, so that no hub begins an
+action that it would end at once.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class DelayEstimate(StrEnum):
 
     # Equation 4 of [1]: in proportion to the number of subscriptions.
     LINEAR = "linear"
-    # By what a message, a match and a subscription were found to cost.
+    # By the fitted costs of a message, a match and a subscription.
     FITTED = "fitted"
 
 
 class LoadMetric(StrEnum):
-    """What is compared between hubs, beside the matching delay."""
+    """The metrics compared between hubs, beside the matching delay."""
 
     RATIO = "ratio"
-    # Input and output queueing delay. They lag by the delay that they tell of.
+    # Input and output queueing delay. They lag by their own length.
     QUEUEING = "queueing"
 
 
 class OverloadThresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of one utilisation ratio. Between the two a hub neither takes subscribers nor asks others to."""
+    """Of one utilisation ratio. Between the two a hub neither accepts subscribers nor requests a session."""
 
     lower: Annotated[_Ratio, Meta(description="Above it a hub is N/A: it accepts no subscribers. [1]")] = 0.9
     higher: Annotated[_Ratio, Meta(description="Above it a hub requests a session at once. [1]")] = 0.95
@@ -49,7 +49,7 @@ class OverloadThresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One hub's. Hubs of one cluster should have the same."""
+    """One hub's settings. Hubs of one cluster should have the same."""
 
     input: OverloadThresholds = OverloadThresholds()
     output: OverloadThresholds = OverloadThresholds()

@@ -1,7 +1,7 @@
-"""What the fan-out benchmark measures, as data.
+"""The cases of the fan-out benchmark as data.
 
-A plan is a list of cases and how many rounds each gets. In a round every server is measured once on the
-same case, so round k of two servers is a pair whose ratio is not moved by slow drifts of the machine.
+A plan is a list of cases and the number of rounds of each. In a round every server is measured once on the
+same case, so round k of two servers is a pair whose ratio is not affected by slow drifts of the machine.
 
 Always true: a case's messages are a whole number of batches and of passes over its topics, so every
 subscriber of every topic expects the same number of frames.
@@ -49,7 +49,7 @@ class FanoutCase(msgspec.Struct, frozen=True, tag="fanout"):
 
 
 class PacedCase(msgspec.Struct, frozen=True, tag="paced"):
-    """One publisher that sends at set times, whatever the server does."""
+    """One publisher that sends at fixed times, regardless of the server."""
 
     fanout: int
     payload_bytes: int
@@ -104,7 +104,7 @@ def make_plan(
     topics: int = TOPICS,
     is_quick: bool = False,
 ) -> BenchPlan:
-    """Lay out the run. `topics` below 2 leaves out the cases that interleave topics."""
+    """Make the plan of a run. `topics` below 2 leaves out the cases that interleave topics."""
     run_s = RUN_QUICK_S if is_quick else RUN_S
     if is_quick:
         payloads_bytes = payloads_bytes[:1]
@@ -133,10 +133,10 @@ def fanout_case(fanout: int, payload_bytes: int, batch: int, topics: int, *, run
 
 
 def estimated_cost_us(fanout: int, payload_bytes: int, batch: int, topics: int) -> float:
-    """Say roughly what a delivery takes, in µs of wall time. It only sizes the runs; no result depends on it.
+    """Rough estimate of the wall time of a delivery, in µs. It only sizes the runs; no result depends on it.
 
-    A frame that shares its write with others costs a copy; one that has a write to itself costs a system
-    call; each publish adds its parsing, and when sent singly a round trip.
+    A frame that shares its write with other frames costs a copy, a frame with a write of its own a system
+    call. Each publish adds its parsing and, when sent singly, a round trip.
     """
     writes_alone = batch == 1 or topics >= batch
     per_delivery = (3.0 if writes_alone else 0.4) + 0.7e-3 * payload_bytes

@@ -1,10 +1,9 @@
 """Drive one server with a closed loop of pre-encoded publishes, and count the bytes that come out.
 
-The driver never parses: it knows how many bytes each subscriber must receive and stops when all have come.
-It spins on epoll instead of sleeping in it, as a subscriber on another machine would look to the server:
-no process has to be woken by the server's own writes. Publishing is bounded: at most a window of sends are not
-yet acknowledged and delivered to all (one, when publishing singly), so that neither side works through an
-ever growing backlog.
+The driver never parses: it knows how many bytes each subscriber must receive and stops when all have arrived.
+It spins on epoll instead of sleeping. To the server it looks like a subscriber on another machine: the server's
+writes need not wake a process. Publishing is bounded: at most a window of sends are not yet acknowledged and
+delivered to all (one, when publishing singly), so that no side has an ever growing backlog.
 
 A run ends well only if every subscriber has received exactly its bytes.
 """
@@ -25,20 +24,19 @@ from equipoise.profile.dialects import ServerProtocol
 from equipoise.profile.meters import process_cpu_s
 from equipoise.profile.servers import ServerUnderTest
 
-# Eight sends of 50: enough that each server is busy all the time in every pipelined case (with two, a fifth
-# of the time goes by waiting for the driver), and well under the 1,000 unacknowledged publishes that a hub
-# accepts.
+# Eight sends of 50: enough to keep each server busy in every pipelined case (with two, a server waits a fifth of
+# the time for the driver), and well under the 1,000 unacknowledged publishes that a hub accepts.
 WINDOW = 8
 STALL_S_MAX = 10.0
 
-# What a server does after its last write (freeing, going back to sleep) belongs to the run too.
+# The work of a server after its last write (freeing memory, going back to sleep) belongs to the run too.
 _TAIL_S = 0.005
 _BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Pre-encoded sends, used in turn, and the bytes that answer them."""
+    """Pre-encoded sends, used in turn, and the size of their replies and deliveries."""
 
     sends: list[bytes]
     receipt: bytes
@@ -137,7 +135,7 @@ class BenchRun:
                 raise PeerError(f"connection lost: {error}") from error
 
     def _loop(self, epoll: select.epoll, window: int) -> None:
-        # Local names: this loop must cost less per frame than the servers it measures.
+        # Local names, because this loop must cost less per frame than the measured servers.
         received, receivers, poll, now = self._received_bytes, self._receivers, epoll.poll, time.monotonic
         publisher, sends, total = self._publisher.fileno(), self._load.sends, self._sends
         receipt_bytes, buffer = len(self._load.receipt), bytearray(_BUFFER_BYTES)

@@ -1,13 +1,12 @@
 """The fan-out benchmark: servers, cases in rounds, memory per idle subscriber, one result.
 
 Every case gets fresh servers. Within a round all servers run the same case one after the other, so round k
-of hub and Redis is a pair taken within a second of each other. A server that fails a case leaves that case
-and is tried again in the next; nothing it did in the failed case counts.
+of hub and Redis is a pair taken within a second of each other. A server that fails a case is left out of that case
+and tried again in the next; its samples of the failed case do not count.
 
-Memory is read twice, because the readings differ: one second after the last subscription was acknowledged (`fresh`),
-and once the figure has stopped moving (`settled`). Redis gives each new client buffers that it takes back after some
-seconds, and its allocator returns the pages some ten seconds later; one reading alone would be unfair to one of the
-servers.
+Memory is read twice: one second after the last subscription was acknowledged (`fresh`), and once the figure is stable
+(`settled`). Redis gives each new client buffers that it frees after some seconds, and its allocator returns the pages
+some ten seconds later; a single reading would be unfair to one of the servers.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _STEADY_SHARE = 0.01
 _STEADY_S = 3.0
 _LOOK_S = 0.25
 
-# Subscribers before the first reading, so that code and tables touched by any subscription are in it already.
+# Subscribers before the first reading, so that it includes code and tables that any subscription needs.
 _WARM_UP = 50
 
 # Descriptors that are not subscribers: files, listeners, the rest of the interpreter.
@@ -61,7 +60,7 @@ def raise_descriptor_limit() -> int:
 
 
 def measure_idle(servers: Sequence[ServerUnderTest], case: IdleCase) -> dict[str, IdleSample | str]:
-    """Measure all servers, as many at a time as there are descriptors for. A failed one has its reason instead."""
+    """Measure all servers, as many at a time as descriptors allow. A failed server has a reason instead of a sample."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _DESCRIPTORS_SPARE
     at_once = allowed // (case.connections + _WARM_UP)
     if not at_once:
@@ -74,7 +73,7 @@ def measure_idle(servers: Sequence[ServerUnderTest], case: IdleCase) -> dict[str
 
 
 def _measure_together(servers: Sequence[ServerUnderTest], case: IdleCase) -> dict[str, IdleSample | str]:
-    """Let the servers settle together."""
+    """Measure these servers at the same time."""
     outcome: dict[str, IdleSample | str] = {}
     crowds = [IdleSubscribers(server, case) for server in servers]
     try:
@@ -97,7 +96,7 @@ def _measure_together(servers: Sequence[ServerUnderTest], case: IdleCase) -> dic
 
 
 def _settle(crowds: Sequence[IdleSubscribers]) -> None:
-    """Wait until no server's memory has moved for a while, or for as long as is allowed."""
+    """Wait until the memory of all servers is stable, up to a limit."""
     deadline = time.monotonic() + SETTLE_S_MAX
     while time.monotonic() < deadline and not all(crowd.is_steady(time.monotonic()) for crowd in crowds):
         time.sleep(_LOOK_S)
@@ -112,7 +111,7 @@ class IdleSubscribers:
         self._sockets: list[socket.socket] = []
         self._before_bytes = 0
         self._fresh_bytes = 0.0
-        # The reading that the memory has stayed close to, and since when.
+        # The reading that later readings are compared with, and the time since which they are close to it.
         self._reference_bytes, self._since_s = -1.0, 0.0
 
     def connect(self) -> None:
@@ -131,7 +130,7 @@ class IdleSubscribers:
         return now_s - self._since_s >= _STEADY_S
 
     def sample(self) -> IdleSample:
-        """Raises PeerError if a subscriber was cut: a server holds no memory for those."""
+        """Raises PeerError if a subscriber was disconnected, because the server then holds no memory for it."""
         for each in self._sockets:
             each.setblocking(False)
             try:
@@ -139,7 +138,7 @@ class IdleSubscribers:
             except BlockingIOError:
                 is_open = True
             if not is_open:
-                raise PeerError("an idle subscriber was cut")
+                raise PeerError("the server disconnected an idle subscriber")
         return IdleSample(self._fresh_bytes, self._per_subscriber())
 
     def close(self) -> None:
@@ -155,7 +154,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(slots=True)
 class _Book:
-    """Rows and failures as they come in."""
+    """Collects rows and failures."""
 
     rows: list[Row] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -171,7 +170,7 @@ class _Book:
 
 
 def choose(against: Sequence[str], *, with_hub: bool = True) -> tuple[list[str], dict[str, str]]:
-    """The servers to run, hub first, and why others are left out. Raises SettingsError on an unknown name."""
+    """The servers to run, hub first, and the reasons for skipped servers. Raises SettingsError on an unknown name."""
     for name in against:
         if name not in KINDS or name == OURS:
             raise SettingsError(
@@ -191,7 +190,7 @@ def run(
     is_quick: bool = False,
     progress: Progress = lambda label, number: None,
 ) -> BenchResult:
-    """Measure everything in `plan`. Takes minutes; ends every server it starts, also when interrupted."""
+    """Measure all cases of `plan`. Takes minutes; stops every server it starts, also when interrupted."""
     raise_descriptor_limit()
     book = _Book()
     cases: list[Case] = [*plan.fanout, *plan.paced, *plan.idle]
@@ -219,7 +218,7 @@ def run(
 
 
 def _start(names: Sequence[str], case: Case, book: _Book, stack: ExitStack) -> list[ServerUnderTest]:
-    """All servers that can be started; the others are failures of this case."""
+    """Start the servers of a case. A server that does not start is a failure of this case."""
     servers = []
     for name in names:
         try:
@@ -232,8 +231,8 @@ def _start(names: Sequence[str], case: Case, book: _Book, stack: ExitStack) -> l
 def _open(
     names: Sequence[str], case: FanoutCase | PacedCase, book: _Book, stack: ExitStack
 ) -> list[tuple[ServerUnderTest, LoadSubscribers]]:
-    """Start all servers and connect to them, last to first: what NATS says two seconds after connecting is
-    awaited while the others start and warm up.
+    """Start all servers and connect to them, last to first: NATS sends a frame two seconds after a connect, and
+    the other servers start and warm up meanwhile.
     """
     is_single = isinstance(case, PacedCase) or case.batch == 1
     topics = case.topics if isinstance(case, FanoutCase) else 1

@@ -1,16 +1,15 @@
 """Latency under a paced load: from before the publish is sent until the subscriber has the bytes.
 
-Publisher and subscribers share one thread and one clock. The thread spins: it never sleeps, so no wake-up of
-its own is in the figures, and it takes the time anew after every read, so a subscriber does not pay for those
-read before it. The load is open: publishes leave at set times whatever the server does; a late one is not made
-up for by a burst.
+Publisher and subscribers share one thread and one clock. The thread spins and never sleeps, so the figures include
+no wake-up of the driver. It reads the clock after every read, so the latency of a subscriber does not include the
+reads before it. The load is open: publishes leave at fixed times regardless of the server, and the driver does not
+send a burst after a delay.
 
-If the driver itself was off the CPU, a reading says nothing about the server. Between two looks at the clock
-the driver does a few microseconds of work; where the clock shows much more, the deliveries concerned are left
-out, and their share is reported.
+A sample is invalid if the driver was off the CPU. Between two clock reads the driver does a few microseconds of work;
+after a much longer interval it drops the affected deliveries and reports their share.
 
-Frames have equal lengths and arrive in order, so the n-th frame of a connection is the n-th publish: its
-sending time is looked up by number, which is the time stamp a payload would carry, without the parsing.
+Frames have equal lengths and arrive in order, so the n-th frame of a connection is the n-th publish. The driver looks
+up its sending time by number instead of parsing a time stamp in the payload.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from equipoise.profile.dialects import ServerProtocol
 from equipoise.profile.servers import ServerUnderTest
 from equipoise.profile.statistics import percentile
 
-# The first publishes warm caches on both sides and are left out.
+# The first publishes warm caches on both sides and are not counted.
 WARM_UP_SHARE = 0.1
 
 
-# Longest step between two looks at the clock that counts as the driver having been there all the time: five
-# times what one turn of the loop with 20 readable sockets takes.
+# Longest interval between two clock reads in which the driver counts as running: five times the duration of one
+# turn of the loop with 20 readable sockets.
 STEP_NS_MAX = 250_000
 
 
@@ -42,7 +41,7 @@ STEP_NS_MAX = 250_000
 class PacedSample:
     p50_us: float
     p99_us: float
-    # Share of deliveries left out because the driver was off the CPU: large where the machine was busy elsewhere.
+    # Share of deliveries dropped because the driver was off the CPU: large on a busy machine.
     left_out: float
 
 
@@ -50,12 +49,12 @@ class PacedSample:
 class _Trace:
     # Sending time of each publish; None where the driver was off the CPU while sending.
     sent_ns: list[int | None] = field(default_factory=list)
-    # One per delivery, in order of arrival; None where it is left out.
+    # One per delivery, in order of arrival; None for a dropped delivery.
     latency_ns: list[int | None] = field(default_factory=list)
 
 
 def measure_paced(server: ServerUnderTest, case: PacedCase, audience: LoadSubscribers) -> PacedSample:
-    """Run the case once. Raises PeerError if the server cuts, drops or stalls, or if nothing could be timed."""
+    """Run the case once. Raises PeerError if the server disconnects, drops or stalls, or if no delivery is valid."""
     gc.collect()
     gc.disable()
     try:

@@ -23,7 +23,7 @@ class Section:
     metrics: tuple[Metric, ...]
 
 
-# What was left out stands beside the latencies: it shows how busy the machine was elsewhere.
+# The share of dropped deliveries is beside the latencies, because it shows how busy the machine was.
 SECTIONS = (
     Section("Server CPU per delivery, µs", (Metric.CPU,)),
     Section("Deliveries per second", (Metric.RATE,)),
@@ -40,13 +40,13 @@ SUFFIXES = {
     Metric.MEMORY_SETTLED: ": settled",
 }
 
-# In a page of the documentation: prose above, tables below.
+# In a page of the documentation: text above, tables below.
 MARKER = "<!-- Below: written by `equipoise bench render`. Change what is above. -->"
 
 # On an idle machine of two cores the hub has 85 % of a core or more in every pipelined case.
 _BUSY_MIN = 0.7
 
-# Ratios of these say nothing about a server.
+# Metrics whose ratios say nothing about a server.
 _NO_RATIO = {Metric.LEFT_OUT}
 
 
@@ -79,7 +79,7 @@ def number(value: float | None) -> str:
 
 
 def ratio(row: Row, rival: str) -> str:
-    """Median of the pairs' ratios; their range too where goals are judged by them."""
+    """Median of the pairs' ratios; with their range if goals use them."""
     ratios = row.ratios(rival)
     if not ratios or row.metric in _NO_RATIO:
         return ""
@@ -94,7 +94,7 @@ def verdict(row: Row) -> str:
 
 
 def provenance(result: BenchResult) -> str:
-    """One sentence: when, at which commit, on what machine, with which versions, in what setting."""
+    """One sentence with date, commit, machine, versions and settings."""
     machine = result.machine
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
     quick = ", quick" if result.is_quick else ""
@@ -106,7 +106,7 @@ def provenance(result: BenchResult) -> str:
 
 
 def notes(result: BenchResult) -> list[str]:
-    """What a reader must know beside the numbers: who is missing, and whether the machine was busy elsewhere."""
+    """Notes beside the numbers: skipped and failed servers, and whether the machine was busy."""
     noted = [f"{name} skipped: {reason}" for name, reason in result.skipped.items()]
     noted += [f"{each.server} failed at {each.case}: {each.reason}" for each in result.failures]
     starved = starved_cases(result)
@@ -152,7 +152,7 @@ def _table(result: BenchResult, section: Section) -> Table:
 
 
 def markdown(result: BenchResult) -> str:
-    """The tables as Markdown, with where and when they were taken."""
+    """The tables as Markdown, with date, commit and machine."""
     parts = [provenance(result), summary(result)]
     for section in SECTIONS:
         rows = [header(result), ["---"] * len(header(result)), *lines(result, section)]
@@ -163,6 +163,6 @@ def markdown(result: BenchResult) -> str:
 
 
 def splice(page: str, tables: str) -> str:
-    """Put `tables` below the marker in `page`, in place of what was there; what is above it stays."""
+    """Replace the text below the marker in `page` by `tables`; the text above it stays."""
     reading = page.partition(MARKER)[0].rstrip()
     return "\n\n".join(part for part in (reading, MARKER, tables) if part)

@@ -19,7 +19,7 @@ OURS = "hub"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """All samples of one metric of one case: one per round, for each server that got through."""
+    """All samples of one metric of one case: one per round, for each server without failures."""
 
     case: Case
     metric: Metric

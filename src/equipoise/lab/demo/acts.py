@@ -21,28 +21,28 @@ __all__ = [
     "Until",
 ]
 
-# Nine tiles, so that three dozen players make a world that is neither empty nor full.
+# Nine tiles, so that the world with three dozen players is neither empty nor full.
 GAME = Game(tiles_per_side=3, payload_bytes=1_000, updates_per_s=3.0)
 # The middle of the map.
 FAVOURITE = (GAME.side_length / 2, GAME.side_length / 2)
-# Small hubs, so that few players fill them on one machine: three carry two dozen who walk at a quarter of their load,
-# and fifteen on one tile take two of them for that tile alone.
+# Small hubs, so that few players fill them on one machine: two dozen walking players are a quarter of the load of
+# three hubs, and fifteen players on one tile need two hubs for that tile alone.
 HUB_BYTES_PER_S = 400_000
-# Where hubs stand, in turn.
+# Sites of the hubs, in turn.
 WEST, EAST = SITES = ("west", "east")
 
 
 class Until(Enum):
-    """What an act waits for beside its time; the words are shown if the wait was in vain."""
+    """The condition that an act waits for beside its duration. The report shows the text if it was not met."""
 
     NOTHING = "nothing"
     # Spark has started.
     SEEN = "the controller sees the load"
     # A hub was added, and the favourite tile has several homes.
     GROWN = "a hub is added, and the tile is spread over several"
-    # There are no more hubs than in the beginning.
+    # The number of hubs is that of the beginning.
     SHRUNK = "the hubs that were added are released"
-    # The swarm has a topic that is near it.
+    # The topic of the swarm is near it.
     SETTLED = "the topic is near the swarm"
     # The swarm has crossed, and its topic is near it again.
     FOLLOWED = "the topic has followed the swarm"
@@ -54,14 +54,14 @@ class Act:
 
     title: str
     words: str
-    # How many players there are in the end, and how long they take to come or go.
+    # Number of players at the end of the act, and the time in which players join or leave.
     players: int
     ramp_s: float = 1.0
-    # How many of ten go to the favourite tile.
+    # How many of ten players walk to the favourite tile.
     crowd_of_ten: int = 0
-    # Whether the favourite tile is moved from hub to hub all the time, by hand.
+    # Whether the demo moves the favourite tile from hub to hub all the time.
     is_moving: bool = False
-    # The site at which the swarm flies; empty: there is none.
+    # The site at which the swarm flies; empty: no swarm.
     swarm_at: str = ""
     seconds_min: float
     seconds_max: float
@@ -81,7 +81,7 @@ _MOVING = Act(
 )
 _JOINING = Act(
     title="Players join",
-    words="Two dozen players walk over the map. Each hears the players on the same tile.",
+    words="Two dozen players walk over the map. Each receives the updates of the players on the same tile.",
     players=24,
     ramp_s=10.0,
     seconds_min=16.0,
@@ -137,7 +137,7 @@ _RELEASING = Act(
 )
 
 STORY = (_MOVING, _JOINING, _CROWDING, _LEAVING, _FLYING, _CROSSING, _RELEASING)
-# The same, as far as a test has time for it.
+# A short version for tests.
 SHORT = (
     Act(
         title=_MOVING.title,
@@ -156,7 +156,7 @@ SHORT = (
         crowd_of_ten=6,
         ramp_s=2.0,
         seconds_min=5.0,
-        # On an idle machine it takes ten.
+        # On an idle machine it takes 10 s.
         seconds_max=60.0,
         until=Until.GROWN,
     ),
@@ -164,7 +164,7 @@ SHORT = (
     replace(_FLYING, players=0),
     replace(_CROSSING, players=0),
 )
-# Where nothing can be measured, for want of Java.
+# Without Java nothing can be measured.
 MOVES_ONLY = (
     Act(
         title=_MOVING.title,

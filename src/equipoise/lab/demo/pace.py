@@ -1,8 +1,8 @@
 """Settings of the demo's processes: the same policies at shorter intervals. Pure.
 
-By default a server is paid for a minute at least and a topic rests for a minute after a move, which is right where
-servers cost money and far too slow to watch. Here everything that waits waits for seconds, and only bandwidth counts as
-load: what else this machine does meanwhile should not move topics.
+By default a server is rented for at least a minute and a topic stays for a minute after a move, which is right for paid
+servers and too slow to watch. Here all waits are seconds, and only bandwidth counts as load, so that other work of the
+machine moves no topics.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ release_wait_s = 3.0
 join_spread_s = 5.0
 server_lead_s = 8.0
 """
-# A round each second, as views come.
+# A round each second, the interval of views.
 CONTROLLER_WORDS = ("--period", "1")

@@ -1,6 +1,6 @@
 """Poll a running cluster once a second: its dashboard and its players.
 
-An API that does not answer leaves what was known: the story goes on without it.
+If the API does not answer, the demo continues with the last known state.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from equipoise.model.names import to_id
 
 __all__ = ["Watcher"]
 
-# What latency and rates are taken over.
+# Window of latency and rates.
 WINDOW_S = 3.0
-# What is not there by then is shown as lost.
+# A message that has not arrived after this time counts as lost.
 MISSED_AFTER_S = 5.0
 TOPICS_SHOWN = 5
 PLANS_READ = 30
@@ -42,35 +42,35 @@ ANSWER_S = 3.0
 
 
 class Watcher:
-    """Owned by the show. `scenes` holds one of each second, for the report; `changes` every change of the plan."""
+    """Owned by the show. `scenes` has one scene per second, for the report; `changes` has every plan change."""
 
     def __init__(self, api_url: str, load: GameLoad, swarm: Swarm | None = None) -> None:
-        """`api_url`: of the dashboard."""
+        """`api_url`: URL of the dashboard's API."""
         self._api_url = api_url
         self._load = load
         self._swarm = swarm
         self._swarm_home = ""
         self.scenes: list[Scene] = []
         self.changes: list[PlanEvent] = []
-        # Whether the controller decides on what it sees.
+        # Whether the controller has views to decide on.
         self.is_seen = False
         self._hubs: list[HubLine] = []
         self._topics: list[TopicLine] = []
         self._version = 0
-        # What had been sent at each look, as far back as something may be under way.
+        # The sent messages at each poll, as far back as messages may be in flight.
         self._sent: deque[tuple[float, Mapping[tuple[bytes, int], int]]] = deque()
         self._counts: deque[tuple[float, int, int]] = deque()
 
     @property
     def hubs(self) -> int:
-        """How many take part."""
+        """Number of hubs in the plan."""
         return sum(hub.weight is not None for hub in self._hubs)
 
     def homes_of(self, topic: str) -> int:
         return max((len(line.homes) for line in self._topics if line.name == topic), default=0)
 
     async def look(self, act: Act, at_s: float) -> Scene:
-        """One scene more."""
+        """Poll once and add a scene."""
         await self._ask_all()
         tally, now = self._load.tally, asyncio.get_running_loop().time()
         latencies = sorted(1_000 * took for when, took in tally.latencies_s if when >= now - WINDOW_S)

@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 860, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 30, 44
 COLOURS = ("#0f7173", "#d1603d", "#5b5ea6", "#8a9a2b", "#b4436c", "#2a82c9", "#96690a", "#4a8f6d")
 
-# (from, to, title), in the chart's own time.
+# (from, to, title), in the time of the chart.
 Band = tuple[float, float, str]
 
 
@@ -85,7 +85,7 @@ def _stretches(times: Sequence[float], curve: Sequence[float | None]) -> list[li
 
 
 def _round_up(value: float) -> float:
-    """To a number that quarters well."""
+    """Round up to a number with round quarters."""
     if value <= 0:
         return 1.0
     power = float(10 ** floor(log10(value)))
@@ -112,19 +112,17 @@ def summary_lines(
     following: Following | None = None,
     missed: Sequence[Act] = (),
 ) -> list[str]:
-    """What there is to say in the end."""
+    """The summary at the end of the demo."""
     found = {"lost": "lost", "duplicated": "duplicated", "out_of_order": "out of order"}
     wrong = [f"{verdict[name]:,} {words}" for name, words in found.items() if verdict[name]]
     lines = [
-        f"{published:,} updates were published and heard {delivered:,} times: "
+        f"{published:,} updates were published and received {delivered:,} times: "
         + ("; ".join(wrong) if wrong else "0 lost, 0 duplicated, 0 out of order")
         + ".",
-        f"The busy topic was moved {moves} times by hand while players talked.",
+        f"The demo moved the busy topic {moves} times while players published.",
     ]
     if homes_max > 1:
-        lines.append(
-            f"At most {hubs_max} hubs were at work, and the crowd's tile lived at {homes_max} of them."
-        )
+        lines.append(f"At most {hubs_max} hubs were running, and the crowd's tile had {homes_max} homes.")
     if following is not None and following.crossings:
         lines.append(_followed(following))
     lines += [
@@ -147,7 +145,7 @@ def _followed(following: Following) -> str:
 def report_page(
     scenes: Sequence[Scene], events: Sequence[PlanEvent], summary: Sequence[str], *, is_good: bool
 ) -> str:
-    """The whole file. `scenes` in the order of time, one a second."""
+    """The whole file. `scenes` are in the order of time, one per second."""
     bands = _bands(scenes)
     acts = "".join(
         f"<tr><td>{since:.0f}–{until:.0f} s</td><th>{escape(name)}</th><td>{escape(words)}</td></tr>"
@@ -210,7 +208,7 @@ def _figures(scenes: Sequence[Scene], bands: Sequence[Band]) -> list[str]:
 
 
 def _swarm_figure(scenes: Sequence[Scene], bands: Sequence[Band], times: Sequence[float]) -> list[str]:
-    """None where no swarm flew."""
+    """The figure of the swarm; no figure without one."""
     swarms = [scene.swarm for scene in scenes]
     if not any(swarms):
         return []
@@ -222,7 +220,7 @@ def _swarm_figure(scenes: Sequence[Scene], bands: Sequence[Band], times: Sequenc
 
 
 def _bands(scenes: Sequence[Scene]) -> list[Band]:
-    """Where each act begins and ends."""
+    """The beginning and end of each act."""
     bands: list[Band] = []
     for scene in scenes:
         if not bands or bands[-1][2] != scene.act:

@@ -1,7 +1,6 @@
-"""The state shown at one moment, read from the API's answers. Pure.
+"""The state of the demo at one moment, read from the API's replies. Pure.
 
-The numbers are those that the dashboard shows, since they come from the same place; latency and what was lost are the
-players' own.
+The numbers come from the dashboard's API. Players measure latency and lost messages.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ __all__ = [
 ]
 
 Json = Mapping[str, Any]
-# Of a change with more parts than this the rest is counted.
+# Of a change with more parts, only the number of the others is shown.
 PARTS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class HubLine:
-    """A hub that lives. `load` is None until it was measured; without weight it is being emptied."""
+    """A live hub. `load` is None until it is measured; `weight` is None while the hub is drained."""
 
     name: str
     load: float | None
@@ -50,12 +49,12 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class SwarmLine:
-    """A swarm that flies. `latency_ms` as the drones measured it, None if they said nothing lately."""
+    """A flying swarm. `latency_ms` as measured by the drones; None without recent messages."""
 
     site: str
     latency_ms: float | None
     limit_ms: float
-    # Where its topic lives.
+    # The home of its topic and the site of that hub.
     home: str
     home_site: str
 
@@ -66,7 +65,7 @@ class SwarmLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """One change of the plan, or part of it, in words."""
+    """One change of the plan, or a part of it, as text."""
 
     version: int
     at_s: float
@@ -77,7 +76,7 @@ class PlanEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One moment. Times count from the beginning of the story."""
+    """The state at one time. Times count from the beginning of the demo."""
 
     at_s: float
     act: str
@@ -97,7 +96,7 @@ class Scene:
 
 
 def hub_lines(rows: Sequence[Json]) -> list[HubLine]:
-    """From /api/hubs: those that live."""
+    """The live hubs from /api/hubs."""
     return [
         HubLine(
             row["hub"],
@@ -113,7 +112,7 @@ def hub_lines(rows: Sequence[Json]) -> list[HubLine]:
 
 
 def topic_lines(answer: Json) -> list[TopicLine]:
-    """From /api/topics."""
+    """The topics from /api/topics."""
     return [
         TopicLine(
             row["topic"], row["out_bytes_per_s"] or 0.0, row["subscribers"] or 0.0, row["mode"], row["homes"]
@@ -123,7 +122,7 @@ def topic_lines(answer: Json) -> list[TopicLine]:
 
 
 def changes_of(change: Json) -> list[PlanEvent]:
-    """From one element of /api/plans."""
+    """The parts of one element of /api/plans."""
     parts = [_entry_event(part) for part in change["entries"][:PARTS_SHOWN]]
     left = change["moves"] - len(parts)
     if left > 0:

@@ -36,7 +36,7 @@ class ScreenShow:
 
 
 class LineShow:
-    """For files and pipes: acts and changes of the plan as they come, numbers every few seconds."""
+    """For files and pipes: acts and plan changes as they happen, numbers every few seconds."""
 
     def __init__(self, console: Console, header: str) -> None:
         self._console = console
@@ -138,7 +138,7 @@ def _verdict(scene: Scene) -> Text:
 def _numbers(scene: Scene) -> str:
     return (
         f"{scene.players} players, {len(scene.hubs)} hubs; {scene.published_per_s:,.0f} updates/s, "
-        f"{scene.delivered_per_s:,.0f} heard/s; p50 {_millis(scene.latency_ms_p50)}, "
+        f"{scene.delivered_per_s:,.0f} received/s; p50 {_millis(scene.latency_ms_p50)}, "
         f"p99 {_millis(scene.latency_ms_p99)}; lost {scene.lost}, duplicated {scene.duplicated}, "
         f"out of order {scene.out_of_order}"
     )

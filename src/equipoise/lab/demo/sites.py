@@ -1,7 +1,7 @@
 """Two sites on one machine: a delaying relay in front of every hub, and a gateway for drones at each site.
 
-Hubs tell others the address of their door, so all that hubs and drones send each other takes the way between sites.
-Players are everywhere, and delayed by nothing.
+Hubs announce the address of their relay, so all traffic of hubs and drones has the latency between the sites. Players
+have no site and no delay.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from equipoise.lab.demo.wan import HOST, Address, SiteDelays, Wan
 
 __all__ = ["DemoSites", "site_of"]
 
-# ePulsar's 30 ms between sites, one way; and what the last hop by air adds.
+# ePulsar's one-way latency of 30 ms between sites, and the extra latency of the radio link of drones.
 BETWEEN_S = 0.030
 ACCESS_S = 0.002
 
 
 class DemoSites:
-    """Owned by one demo. `open` before hubs are started, `start_gateways` once they serve, `close` in the end."""
+    """Owned by one demo. Call `open` before hubs start, `start_gateways` once they run, `close` at the end."""
 
     def __init__(self, hubs: Sequence[str], address_of: Callable[[str], Address]) -> None:
-        """`hubs`: all that there may ever be; `address_of` one that runs, KeyError of one that does not."""
+        """`hubs`: all possible hubs. `address_of` returns the address of a running hub, else raises KeyError."""
         self.ways = SiteDelays(BETWEEN_S, ACCESS_S, {name: site_of(at) for at, name in enumerate(hubs)})
         self._hubs = hubs
         self._address_of = address_of
         self._wan = Wan(self.ways)
         self._doors: dict[str, int] = {}
         self._running: list[Gateway] = []
-        # Where drones find each site's gateway.
+        # By site, the address of its gateway for drones.
         self.gateways: dict[str, str] = {}
 
     async def open(self) -> None:
@@ -40,18 +40,18 @@ class DemoSites:
 
     @property
     def words(self) -> Mapping[str, tuple[str, ...]]:
-        """What to tell each hub when it starts."""
+        """Extra command-line arguments of each hub."""
         return {
             name: ("--site", self.ways.places[name], "--advertise", f"{HOST}:{port}")
             for name, port in self._doors.items()
         }
 
     def url(self, hub: str) -> str:
-        """Of the hub's door."""
+        """The URL of the hub's relay."""
         return f"equipoise://{HOST}:{self._doors[hub]}"
 
     async def start_gateways(self, hubs: Sequence[str]) -> None:
-        """One at each site, which finds its place by these hubs."""
+        """Start a gateway at each site, which finds its coordinate with these hubs."""
         url = "equipoise://" + ",".join(f"{HOST}:{self._doors[hub]}" for hub in hubs)
         for site in SITES:
             name = f"gateway-{site}"
@@ -69,5 +69,5 @@ class DemoSites:
 
 
 def site_of(turn: int) -> str:
-    """Of the hub that is so many behind the first one."""
+    """The site of the hub with this index."""
     return SITES[turn % len(SITES)]

@@ -1,7 +1,7 @@
-"""Play the acts on a running cluster: players come and go, the busy topic moves, one poll per second.
+"""Run the acts on a running cluster: players join and leave, the busy topic moves, one poll per second.
 
-The players are smart clients on the loop of this process; the caller starts and stops the system's processes. The topic
-is moved from hub to hub by changing the plan, as an operator would.
+The players are smart clients on the loop of this process; the caller starts and stops the system's processes. The demo
+moves the topic by plan changes, as an operator would.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Mover:
     """Run `run` as a task; `moves` counts."""
 
     def __init__(self, store: Store, tree: Tree, topic: bytes, *, pause_s: float) -> None:
-        """`pause_s`: between two moves, long enough to see that nothing happens."""
+        """`pause_s`: delay between two moves, long enough to see that a move has no visible effect."""
         self._plans = PlanStore(store, tree, writer="demo")
         self._topic = topic
         self._pause_s = pause_s
         self.moves = 0
 
     async def run(self, hubs: Sequence[str]) -> None:
-        """Until cancelled."""
+        """Move the topic until cancelled."""
         while True:
             for hub in hubs:
                 await asyncio.sleep(self._pause_s)
@@ -44,24 +44,24 @@ class Mover:
         if hub not in plan.by_hub:
             return
         why = Why(Reason.OPERATOR, note="the demo shows a move")
-        # Another writer was faster; the next move comes soon.
+        # Another writer committed first; the next move follows soon.
         with suppress(PlanRaceError):
             await self._plans.commit(PlanChange.on(plan, why, set_entries=[Entry(self._topic, (hub,))]))
             self.moves += 1
 
 
 LOOK_S = 1.0
-# For what is under way when the last player has gone.
+# Time for messages in flight after the last player has left.
 SETTLE_S = 3.0
 
 
 class Show:
-    """One telling. `play` it once; then `verdict`, and `watcher` for what was to be seen."""
+    """One run of the demo. Call `play` once; then read `verdict`, and `watcher` for the recorded scenes."""
 
     def __init__(
         self, load: GameLoad, watcher: Watcher, mover: Mover, hubs: Sequence[str], swarm: Swarm
     ) -> None:
-        """`hubs`: those that are there from the beginning to the end."""
+        """`hubs`: the hubs that run from the beginning to the end."""
         self.watcher = watcher
         self.following = Following()
         self._load = load
@@ -69,23 +69,23 @@ class Show:
         self._mover = mover
         self._hubs = hubs
         self._began_at = 0.0
-        # The most there were.
+        # The largest numbers during the demo.
         self.hubs_max = 0
         self.homes_max = 0
-        # Acts that waited for something that did not come in time.
+        # Acts whose condition was not met in time.
         self.missed: list[Act] = []
 
     @property
     def moves(self) -> int:
-        """Made by hand."""
+        """Number of moves made by the demo."""
         return self._mover.moves
 
     def verdict(self) -> dict[str, int]:
-        """Lost, duplicated, out_of_order and gaps, of all that was sent."""
+        """Lost, duplicated, out_of_order and gaps over all messages."""
         return self._load.tally.verdict()
 
     async def play(self, acts: Sequence[Act], look: Callable[[Scene], None]) -> None:
-        """Returns when the story is over and everything that was under way has arrived."""
+        """Returns when all acts are over and messages in flight have arrived."""
         await self._load.start()
         try:
             self._began_at = asyncio.get_running_loop().time()
@@ -143,7 +143,7 @@ class Show:
             case Until.SETTLED:
                 return self.following.is_near
             case Until.FOLLOWED:
-                # A topic may be quicker than a look: then the limit was not seen broken.
+                # A topic may follow faster than the poll interval, so that no poll sees the limit exceeded.
                 return self.following.crossings > 0 and self.following.is_near
 
     def _passed_s(self) -> float:

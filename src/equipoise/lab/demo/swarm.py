@@ -1,13 +1,12 @@
 """A swarm of drones that publishes continuously and flies between sites; counts what each drone received.
 
-A drone is a smart client on the air. When the swarm crosses, its way to every hub is another one at that moment, its
-connections stay, and it says through which gateway it reaches the network from now on. Everything else is the
-system's to notice.
+A drone is a smart client with a radio link. When the swarm crosses, the latency of each drone to every hub changes at
+once, its connections stay open, and it reports its new gateway. The system must detect everything else.
 
-Every drone hears every other one, and all of it goes into the tally of the game: so what was lost, doubled or out of
-order is known exactly.
+Every drone receives the messages of every other drone, and the tally of the game counts them, so lost, duplicated and
+disordered messages are known exactly.
 
-`Following` says how the swarm's topic follows it: when it crossed, when its limit broke, and when it held again.
+`Following` records how the swarm's topic follows it: the crossing, when the limit was exceeded, and when it held again.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ LIMIT_MS = 40.0
 DRONES = 4
 UPDATES_PER_S = 8.0
 PAYLOAD_BYTES = 200
-# What latency is taken over, and the part of messages that takes no longer.
+# Window of latency, and its quantile.
 _KEPT_S = 2.0
 _QUANTILE = 0.95
-# For a gateway's word; without it the drone finds its place by itself, later.
+# Timeout for a gateway's coordinate; without it the drone finds its own, which takes longer.
 _GATEWAY_S = 5.0
 
 
 class Swarm:
-    """Owned by one task. `start`, `cross` as often as wanted, `hush` and `stop`."""
+    """Owned by one task. Call `start`, `fly_to` any number of times, `hush` and `stop`."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class Swarm:
         *,
         seed: int = 0,
     ) -> None:
-        """`urls`: doors of hubs; `gateways`: the address of each site's, as drones reach it."""
+        """`urls`: relays of hubs; `gateways`: by site, the address of its gateway for drones."""
         self.tally = tally
         self._url = "equipoise://" + ",".join(url.removeprefix("equipoise://") for url in urls)
         self._ways = ways
@@ -59,15 +58,15 @@ class Swarm:
         self._rng = random.Random(seed)
         self._flying: list[asyncio.Task[None]] = []
         self._buses: dict[str, client.Bus] = {}
-        # (when, how long), of deliveries, the latest last.
+        # (time, latency) of deliveries, the latest last.
         self._latencies_s: deque[tuple[float, float]] = deque()
         self._listening = 0
         self._is_silent = False
-        # Where it is; empty while it is not flying.
+        # Current site; empty while the swarm does not fly.
         self.site = ""
 
     def latency_ms(self) -> float | None:
-        """What nearly all updates of the last two seconds took; None if there were none."""
+        """The 95th percentile of the latency of the last two seconds; None without updates."""
         now = asyncio.get_running_loop().time()
         while self._latencies_s and self._latencies_s[0][0] < now - _KEPT_S:
             self._latencies_s.popleft()
@@ -75,7 +74,7 @@ class Swarm:
         return 1_000 * taken[int(_QUANTILE * len(taken))] if taken else None
 
     async def fly_to(self, site: str) -> None:
-        """Take off there, or cross to it."""
+        """Take off at the site, or cross to it."""
         is_new, self.site = not self._flying, site
         names = [f"drone-{number}" for number in range(DRONES)]
         for name in names:
@@ -88,7 +87,7 @@ class Swarm:
             await asyncio.gather(*words, return_exceptions=True)
 
     def hush(self) -> None:
-        """Say nothing more; what is under way arrives."""
+        """Stop publishing; messages in flight still arrive."""
         self._is_silent = True
 
     async def stop(self) -> None:
@@ -122,7 +121,7 @@ class Swarm:
                 self._latencies_s.append((loop.time(), loop.time() - at))
 
     async def _talk(self, bus: client.Bus, number: int) -> None:
-        """Once all drones are subscribed."""
+        """Publish once all drones are subscribed."""
         loop, tally = asyncio.get_running_loop(), self.tally
         while self._listening < DRONES:  # noqa: ASYNC110  a handful of tasks of one loop
             await asyncio.sleep(0.05)
@@ -133,7 +132,7 @@ class Swarm:
                 continue
             keys = [(_ear(listener), number) for listener in range(DRONES)]
             tally.sent.update(dict.fromkeys(keys, sequence + 1))
-            # In doubt until there is a receipt.
+            # Doubtful until the receipt arrives.
             doubtful = {(*key, sequence) for key in keys}
             tally.doubtful |= doubtful
             payload = b"%d %d %.6f " % (number, sequence, loop.time())
@@ -145,32 +144,32 @@ class Swarm:
 
 
 def _ear(number: int) -> bytes:
-    """What one drone hears, as if it were a tile of its own."""
+    """The key of a drone's received messages in the tally, like a tile of its own."""
     return b"%b>%d" % (TOPIC, number)
 
 
-# One second under the limit may be luck.
+# A single second under the limit may be chance.
 HELD_LOOKS = 3
 
 
 class Following:
-    """Owned by the show, which calls `leave` and `see`. Everything is of the last crossing."""
+    """Owned by the show, which calls `leave` and `see`. All fields are about the last crossing."""
 
     def __init__(self) -> None:
         self.site = ""
-        # After it took off.
+        # Crossings after the take-off.
         self.crossings = 0
         # Worst since the crossing.
         self.latency_ms_max: float | None = None
         self.was_broken = False
-        # How long after the crossing the limit held again, if it was broken; for the report.
+        # Time from the crossing until the limit held again, if it was exceeded; for the report.
         self.back_s: float | None = None
         self._left_at_s = 0.0
         self._held = 0
         self._held_since_s = 0.0
 
     def leave(self, site: str, at_s: float) -> None:
-        """The swarm goes to a site."""
+        """The swarm leaves for a site."""
         self.crossings += bool(self.site)
         self.site, self._left_at_s = site, at_s
         self.latency_ms_max, self.was_broken, self.back_s, self._held = None, False, None, 0
@@ -192,5 +191,5 @@ class Following:
 
     @property
     def is_near(self) -> bool:
-        """The topic is where the swarm is, and its limit has held for some looks."""
+        """The topic is at the swarm's site, and its limit has held for some polls."""
         return self._held >= HELD_LOOKS

@@ -1,14 +1,14 @@
 """A network between sites on one machine: relays that delay all traffic of hubs and gateways.
 
-On loopback everything is near everything. So each hub and gateway is reached through a door: a TCP relay that passes
-bytes on after the time that the way between the two sites takes. Nothing is pretended: a client that measures a round
-trip through a door measures that time. The one thing that is made up is how long the ways are (`Ways`).
+Loopback has no latency. So each hub and gateway is reached through a relay: a TCP proxy that forwards bytes after the
+latency between the two sites. The delays are real: a client that measures a round trip through a relay measures that
+time. Only the latencies are chosen (`SiteDelays`).
 
-A door knows who knocks by the first command of a connection, as hubs and clients name themselves in it; it passes on
-whatever it is, unchanged. A client whose name has no place is everywhere: nothing is delayed for it.
+A relay identifies the caller by the first command of a connection, in which hubs and clients state their names; it
+forwards all bytes unchanged. A client whose name has no site has no delay.
 
-Always true: bytes leave a door in the order they came, each after the delay of the moment it came; what a slow reader
-has not taken holds up its writer.
+Always true: bytes leave a relay in their order, each after the delay at the time of its arrival; a slow reader blocks
+its writer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import hiredis
 __all__ = ["HOST", "Address", "SiteDelays", "Wan", "caller_of"]
 
 HOST = "127.0.0.1"
-# The greeting is among the first bytes, or there is none.
+# The greeting is within the first bytes, or the connection has none.
 _GREETING_BYTES_MAX = 4_096
 _CONNECT_S = 5.0
 
@@ -32,15 +32,15 @@ Address = tuple[str, int]
 
 @dataclass
 class SiteDelays:
-    """Where all processes are, and how long the ways are. `places` may change at any time: drones fly."""
+    """Sites of all processes, and the latencies between them. `places` may change at any time, because drones fly."""
 
-    # One way between two sites, in seconds.
+    # One-way latency between two sites.
     between_s: float
-    # One way over the air: added for drones, wherever they are.
+    # One-way latency of the radio link, added for drones.
     access_s: float
-    # The site of each hub, gateway and drone, by the name it gives itself.
+    # The site of each hub, gateway and drone, by its stated name.
     places: dict[str, str] = field(default_factory=dict)
-    # Those that are connected by radio.
+    # Processes with a radio link.
     movers: set[str] = field(default_factory=set)
 
     def one_way_s(self, caller: str, called: str) -> float:
@@ -52,7 +52,7 @@ class SiteDelays:
 
 
 class Wan:
-    """Owned by one demo, and run on its loop. `open` doors, then `close` all of them."""
+    """Owned by one demo; runs on its loop. `open` starts a relay, `close` stops all of them."""
 
     def __init__(self, ways: SiteDelays) -> None:
         self.ways = ways
@@ -60,7 +60,7 @@ class Wan:
         self._open: set[asyncio.Transport] = set()
 
     async def open(self, name: str, target: Callable[[], Address]) -> int:
-        """A door to the process of this name; the port it is at. `target` is asked at each connection."""
+        """Start a relay to the process of this name. Returns its port. Each connection calls `target`."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Outer(self, name, target), HOST, 0)
         self._servers.append(server)
@@ -73,7 +73,7 @@ class Wan:
         while self._open:
             for transport in list(self._open):
                 transport.abort()
-            # Each hears of it in the next turn.
+            # The protocols get connection_lost in the next turn of the loop.
             await asyncio.sleep(0)
 
     def entered(self, transport: asyncio.Transport) -> None:
@@ -84,20 +84,20 @@ class Wan:
 
 
 class _Half(asyncio.Protocol):
-    """One end of a relayed connection: what it hears goes to the other end, later."""
+    """One end of a relayed connection: it sends received data to the other end after a delay."""
 
     def __init__(self, wan: Wan) -> None:
         self._wan = wan
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self.other: _Half | None = None
-        # What is on its way to this end, each piece with when it is due, in order.
+        # Data to this end with the times at which it is due, in order.
         self._coming: deque[tuple[float, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def delay_s(self) -> float:
-        """How long what this end hears takes to the other."""
-        raise AssertionError("one of the two ends says it")
+        """Delay of data from this end to the other."""
+        raise AssertionError("subclasses override this")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport), "a stream"
@@ -109,7 +109,7 @@ class _Half(asyncio.Protocol):
             self.other.send(data, self._loop.time() + self.delay_s())
 
     def send(self, data: bytes, due: float) -> None:
-        """Write it when it is due; never before what was sent earlier."""
+        """Write the data when it is due, and never before earlier data."""
         self._coming.append((max(due, self._coming[-1][0]) if self._coming else due, data))
         self._write_due()
 
@@ -119,7 +119,7 @@ class _Half(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if self.other is not None:
-            # It hears of it behind all that was sent before.
+            # The end of the stream follows all earlier data.
             self.other.send(b"", self._loop.time() + self.delay_s())
 
     def pause_writing(self) -> None:
@@ -156,7 +156,7 @@ class _Outer(_Half):
         self._name = name
         self._target = target
         self._caller: str | None = None
-        # Until it is known who knocks and the door is open.
+        # Data received before the caller is known and the target is connected.
         self._held = bytearray()
         self._opening: asyncio.Task[None] | None = None
 
@@ -186,7 +186,7 @@ class _Outer(_Half):
             async with asyncio.timeout(_CONNECT_S):
                 await self._loop.create_connection(lambda: inner, *self._target())
         except (OSError, KeyError):
-            # No process is there: as if none listened.
+            # No process runs: close the connection, as if no server listened.
             if self._transport is not None:
                 self._transport.abort()
             return
@@ -200,7 +200,7 @@ class _Outer(_Half):
 
 
 class _Inner(_Half):
-    """The end of the hub or gateway behind the door."""
+    """The end of the hub or gateway behind the relay."""
 
     def __init__(self, wan: Wan, outer: _Outer) -> None:
         super().__init__(wan)
@@ -212,7 +212,7 @@ class _Inner(_Half):
 
 
 def caller_of(data: bytes) -> str | None:
-    """The name in the first command: a hub's, a client's, or an empty one; None if more bytes have to come."""
+    """The name of the hub or client in the first command; empty: it has none; None: more bytes are needed."""
     reader = hiredis.Reader(notEnoughData=False)
     try:
         reader.feed(data)

@@ -1,7 +1,7 @@
 """The papers' experiments: a table of them (`registry`), and one frame that runs them (`experiment`).
 
-`cloud_region`, `run_game`, `channel` and the modules named after a paper hold the worlds: real hubs on simulated hosts,
-the real controller and store, light clients that speak the real protocol. `report` shows and keeps what came of a run.
+`cloud_region`, `run_game`, `channel` and the modules named after a paper contain the worlds: real hubs on simulated
+hosts, the real controller and store, light clients with the real protocol. `report` shows and stores the results.
 """
 
 from equipoise.lab.experiments.experiment import Experiment, Findings, Progress, run, silent

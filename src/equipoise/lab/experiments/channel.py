@@ -1,12 +1,12 @@
 """One busy channel on one or several servers: capacity and latency.
 
-Publishers send at fixed intervals, each at a phase of its own; every subscriber is to get every message. Response is
-from publishing to each receipt. The load is raised by the number of clients alone, and a server's limit is its
-processor: all servers of a run have equal ones.
+Publishers send at fixed intervals with random phases; every subscriber must receive every message. The response time is
+from the publish to each delivery. Only the number of clients changes the load, and the processor limits a server: all
+servers of a run have equal processors.
 
-The plan says from the beginning how the channel is replicated; or, in a planned world, it says nothing of the channel:
-clients come over a while, a controller reads what hubs record, and the planner decides (Algorithm 1). What is measured
-begins when all have come and the plan has had time to follow.
+The initial plan states how the channel is replicated. In a planned world it does not contain the channel: clients
+connect over a while, a controller reads the hubs' telemetry, and the planner decides (Algorithm 1). The measurement
+starts when all clients are connected and the plan has had time to follow.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 TOPIC = b"channel"
-# For all clients to connect and subscribe, each at a moment of its own within the first half.
+# Time for all clients to connect and subscribe, each at a random time within the first half.
 OPENING_S = 10.0
-# The same where the planner decides: slowly enough that it may change the replication twice on the way, 30 s apart. And
-# then for the last change to show.
+# The same in a planned world: long enough for two changes of the replication, 30 s apart. And then the time for the
+# last change to take effect.
 PLANNED_OPENING_S = 120.0
 PLANNED_SETTLE_S = 30.0
-# What is late by more than this has not arrived.
+# A message that takes longer counts as lost.
 DRAIN_S = 10.0
 _STAMP = struct.Struct("<d")
 
@@ -59,10 +59,10 @@ class ChannelWorld:
     mode: Mode = Mode.SINGLE
     # Whether the planner chooses how the channel is replicated; `mode` is not used then.
     is_planned: bool = False
-    # Of each publisher.
+    # Rate of each publisher.
     messages_per_s: float = 10.0
     payload_bytes: int = 300
-    # Times as fast as the processor that hubs were measured on.
+    # Speed relative to the processor on which hubs were measured.
     cpu_speed: float = 1.0
     duration_s: float = 10.0
     seed: int = 1
@@ -78,7 +78,7 @@ class ChannelWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What one run came to."""
+    """The result of one run."""
 
     clients: int
     response_s_mean: float
@@ -93,21 +93,21 @@ class Point:
     homes: int = 1
 
     def is_within(self, response_s_p99_max: float) -> bool:
-        """Whether everything came, in time."""
+        """Whether all messages arrived, and in time."""
         return self.delivered == self.expected and self.response_s_p99 <= response_s_p99_max
 
 
 def measure(channel: ChannelWorld) -> Point:
-    """Run it in a simulation of its own."""
+    """Run the channel in a new simulation."""
     topology = Legs(seed=channel.seed)
     with Simulation(seed=channel.seed, topology=topology, steps_max=10**10) as sim:
         return sim.run(_Run(sim, channel).play())
 
 
 def planner_settings(channel: ChannelWorld) -> PlannerSettings:
-    """No server is released, and messages cost what they cost on such a processor.
+    """Settings that release no server, with the message costs of this processor.
 
-    Without that the planner takes a price of more than fifty times its constants for an error of measurement.
+    Otherwise the planner would treat a cost of more than fifty times its constants as a measurement error.
     """
     usual = PlannerSettings()
     return PlannerSettings(
@@ -121,7 +121,7 @@ def planner_settings(channel: ChannelWorld) -> PlannerSettings:
 def capacity(
     point_at: Callable[[int], Point], low: int, high: int, response_s_p99_max: float, step: int
 ) -> int:
-    """The most clients, to within `step`, that are served in time; `low` is known to be, `high` not to be."""
+    """The largest number of clients, within `step`, that are served in time: `low` is, `high` is not."""
     while high - low > step:
         middle = (low + high) // 2
         if point_at(middle).is_within(response_s_p99_max):
@@ -132,7 +132,7 @@ def capacity(
 
 
 class _Run:
-    """The parts of one run."""
+    """The components of one run."""
 
     def __init__(self, sim: Simulation, channel: ChannelWorld) -> None:
         self._sim = sim
@@ -167,7 +167,7 @@ class _Run:
         return self._point(busy_s)
 
     async def _begin(self) -> None:
-        """All servers are members; the plan says how the channel is replicated, or a planner will."""
+        """Make all servers members; set the replication of the channel, or start a planner."""
         channel, region = self._channel, self._region
         if channel.is_planned:
             await region.begin()
@@ -183,7 +183,7 @@ class _Run:
         channel, meter = self._channel, self._meter
         responses = meter.between(0.0, float("inf"))
         if self._controlling is not None and self._controlling.done():
-            # It only ends by failing: raise what it raised.
+            # The controller only ends with an error: raise it.
             self._controlling.result()
         entry = self._region.plan.entries.get(TOPIC)
         return Point(
@@ -214,7 +214,7 @@ class _Run:
 
         def receive(topic: bytes, payload: bytes) -> None:
             now, (sent_at,) = loop.time(), unpack(payload)
-            # What publishers find their way by has no stamp.
+            # Messages that only look up the home have no time stamp.
             if sent_at:
                 meter.respond(now, now - sent_at)
 
@@ -223,7 +223,7 @@ class _Run:
         self._clients.append(client)
 
     async def _prepare(self, host: Host) -> LightClient:
-        """Connect and learn where the channel lives, by asking; where a planner looks on, talk from then on."""
+        """Connect and look up the channel's home with a publish; in a planned world, publish from then on."""
         await asyncio.sleep(self._comes_after_s(host, self._channel.publishers))
         client = LightClient(self._region.endpoints, self._meter, _ignore, host.random)
         client.publish(TOPIC, _STAMP.pack(0.0))
@@ -232,13 +232,13 @@ class _Run:
         return client
 
     def _comes_after_s(self, host: Host, of: int) -> float:
-        """At a moment of its own. In a planned world one that is alone comes at once, and the others one by one."""
+        """A random delay. In a planned world a single client connects at once, and several one by one."""
         if not self._channel.is_planned:
             return host.random.random() * OPENING_S / 2
         return host.random.random() * (PLANNED_OPENING_S - OPENING_S) if of > 1 else 0.0
 
     async def _warm_up(self, client: LightClient) -> None:
-        """What is sent before it counts has no time in it."""
+        """Publish without time stamps until the measurement starts."""
         padding = b"." * max(0, self._channel.payload_bytes - _STAMP.size)
         while not self._meter.began_at:
             client.publish(TOPIC, _STAMP.pack(0.0) + padding)
@@ -256,4 +256,4 @@ class _Run:
 
 
 def _ignore(topic: bytes, payload: bytes) -> None:
-    """A publisher hears nothing."""
+    """A publisher receives no messages."""

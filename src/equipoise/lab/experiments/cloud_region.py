@@ -1,11 +1,11 @@
 """Hubs of an experiment with the real store and controller, over the simulated network.
 
-Every hub has its own session with the store and follows plan, specs and the other hubs through it. The controller leads
-by the store, reads what hubs have recorded over the network, and commits plans there. Hubs that it asks for are
-written into the store: a machine is there for each after a while, and a hub that is no longer wanted is stopped, as
-`equipoise up` does. No information passes beside the wire: what is far away takes its time.
+Every hub has its own session with the store and follows plan, specs and the other hubs through it. The controller is
+elected in the store, reads the hubs' telemetry over the network, and commits plans to the store. It writes the wanted
+hubs to the store: a new machine starts for each after a while, and an unwanted hub is stopped, as `equipoise up` does.
+All information passes over the simulated network, with its latency.
 
-Always true: what is looked at from outside (`plan`, `hub`, `load_ratios`) is only looked at.
+Always true: `plan`, `hub` and `load_ratios` are for observers and change nothing.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ from equipoise.store import ServersStore, WantedServer
 __all__ = ["CONTROLLER", "CloudRegion", "Command"]
 
 CONTROLLER = "controller"
-# Between two attempts to reach the store.
+# Delay between two attempts to reach the store.
 RETRY_S = 0.5
-# For a hub to be alive in the store, and for all to serve under the first plan.
+# Time for a hub to be alive in the store, and for all hubs to serve under the first plan.
 START_S_MAX, BEGIN_S_MAX = 30.0, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a region is like."""
+    """Description of a region."""
 
-    # The hubs to begin with, and where each stands: a place of the topology, and the hub's site.
+    # The initial hubs with their places: a place of the topology, and the hub's site.
     hubs: Mapping[str, str]
-    # Where store and controller are, and hubs that are started later.
+    # Place of store, controller and later hubs.
     cloud: str
     cpu: CpuSpec | None = None
     out_bytes_per_s: float | None = None
-    # From asking for a hub until it is started.
+    # Time from the request for a hub until its start.
     start_s: float = 5.0
     cluster: ClusterSettings = field(default_factory=lambda: ClusterSettings(unsubscribe_delay_s=2.0))
 
 
 class CloudRegion(Region):
-    """All of it. `begin` first; then `commit` as an operator in the cloud, or let a `control` run."""
+    """The whole region. Call `begin` first; then `commit` as an operator in the cloud, or run a `control`."""
 
     def __init__(self, sim: Simulation, command: Command) -> None:
         super().__init__(sim, place=command.cloud, retry_s=RETRY_S)
         self.command = command
-        # When a plan was committed, and how many topics it put elsewhere.
+        # Times of plan commits, with the number of topics moved.
         self.moves: list[tuple[float, int]] = []
-        # Of all plans so far, the entry with the most homes; None if none had several.
+        # The entry with the most homes in all plans so far; None if no entry had several.
         self.widest: Entry | None = None
-        # Of the latest controller; None before the first.
+        # Views of the latest controller; None before the first.
         self.views: TelemetryViews | None = None
         self._asked: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,15 +92,15 @@ class CloudRegion(Region):
         await self.sim.until(lambda: self.alive.keys() >= set(names), START_S_MAX)
 
     def move(self, entries: Iterable[Entry]) -> None:
-        """Commit that topics live where these entries say."""
+        """Commit these plan entries."""
         self.commit(replace(self.plan, entries={**self.plan.entries, **{one.topic: one for one in entries}}))
 
     def control(
         self, policy: Policy, name: str = CONTROLLER, views: LiveViews | None = None, hubs_max: int = 0
     ) -> asyncio.Task[None]:
-        """Let a controller of this name run on a host of its own in the cloud, on views made by `views`.
+        """Run a controller of this name on its own host in the cloud, with views made by `views`.
 
-        It may have up to `hubs_max` hubs; 0: those that there are.
+        It may request up to `hubs_max` hubs; 0: only the present hubs.
         """
         host = self.sim.host(name, place=self.command.cloud)
         if not host.is_up:
@@ -108,7 +108,7 @@ class CloudRegion(Region):
         self.views = TelemetryViews(lambda: self.alive, host.clock.time, views)
         settings = ControllerSettings(name=name, site=self.command.cloud, hubs_max=hubs_max)
         if hubs_max:
-            # The first hubs are machines like those that are asked for later: they may go as well.
+            # The initial hubs are machines like later ones, so the controller may release them too.
             self._keep(self._want(self.hubs))
         return run_controller(self, policy, self.views, settings, host)
 
@@ -124,7 +124,7 @@ class CloudRegion(Region):
         await ServersStore(self._store, TREE).change(add=[WantedServer(hub=name) for name in names])
 
     async def _provide(self) -> None:
-        """Start the hubs that the store names, and stop those that it names no longer."""
+        """Start hubs that are added to the store's list of wanted hubs, and stop removed ones."""
         async with aclosing(ServersStore(self._store, TREE).watch()) as changes:
             async for wanted in changes:
                 for name in sorted(wanted.keys() - self._asked):
@@ -147,7 +147,7 @@ class CloudRegion(Region):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # From outside.
+    # Observation.
 
     @property
     def members(self) -> list[str]:
@@ -159,7 +159,7 @@ class CloudRegion(Region):
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Where the members listen."""
+        """Addresses of the members."""
         return [Endpoint(name, PORT) for name in self.hubs if name in self.plan.by_hub]
 
     @property
@@ -174,7 +174,7 @@ class CloudRegion(Region):
 
     def hub(self, name: str) -> Hub:
         hub = self.hubs[name].hub
-        assert hub is not None, "looked at once it serves"
+        assert hub is not None, "the hub is running"
         return hub
 
     async def _follow(self) -> None:
@@ -195,7 +195,7 @@ class CloudRegion(Region):
         if hub.membership is None or not hub.membership.ready.is_set() or not self.plan.version:
             return False
         cluster = self.hub(hub.name).cluster
-        assert cluster is not None, "a membership joins it"
+        assert cluster is not None, "the hub has joined the cluster"
         sees_all = others.keys() <= cluster.router.routing.hubs.keys()
         return sees_all and cluster.router.version >= self.plan.version and cluster.is_barrier_passed
 
@@ -210,10 +210,10 @@ def _settings(name: str, site: str, command: Command) -> HubSettings:
         host="0.0.0.0",
         port=PORT,
         insecure=True,
-        # A crowd that joins at once is part of the experiment, the pacing of new connections is not.
+        # Many clients connect at once in experiments, without pacing of new connections.
         limits=Limits(accepts_per_s=10_000),
         cluster=command.cluster,
         telemetry=TelemetrySettings(out_bytes_per_s_max=command.out_bytes_per_s),
-        # Plans name the members: a hub that starts is not to enter itself.
+        # The planner adds members, so a starting hub must not add itself.
         membership=MembershipSettings(site=site, join=Join.WAIT),
     )

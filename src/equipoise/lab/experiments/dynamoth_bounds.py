@@ -1,9 +1,9 @@
-"""What a perfect placement of topics gains over consistent hashing in Dynamoth's game.
+"""The gain of a perfect placement of topics over consistent hashing in Dynamoth's game.
 
-This is arithmetic on where players stand: nothing is run. A tile's load goes with the square of the players on it, and
-the whole load with the square of all players. If hashing gives its fullest server the share m of the load, it is full
-when eight even servers would be at 1/(8 m): a planner that balances perfectly, and pays nothing for it, serves √(8 m)
-times the players.
+This is a computation on player positions without a simulation. The load of a tile grows with the square of its players,
+and the total load with the square of all players. If hashing gives its fullest server the share m of the load, that
+server is full when eight evenly loaded servers would be at 1/(8 m): a planner with a perfect balance and no cost serves
+√(8 m) times the players.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["best_gain_over_ring", "best_gain_over_shedding", "tile_loads"]
 
 WALKERS = 300
 STEPS = 200
-# For walks to have forgotten where they began.
+# Time after which positions no longer depend on the start of the walks.
 WARM_UP_S = 60.0
 
 
 def tile_loads(game: Game) -> dict[bytes, float]:
-    """The part of the whole load that each tile makes; they sum to 1."""
+    """The share of each tile in the total load; the shares sum to 1."""
     return dict(zip(game.topics, _shares(replace(game, world="")), strict=True))
 
 
 @lru_cache(maxsize=16)
 def _shares(game: Game) -> tuple[float, ...]:
-    """Of all tiles, row by row: another world has the same players under other names."""
+    """Shares of all tiles, row by row. They do not depend on the prefix of topic names."""
     stood: Counter[bytes] = Counter()
     for number in range(WALKERS):
         walker = Walker(game, Random(f"bound {number}").random)
@@ -45,7 +45,7 @@ def _shares(game: Game) -> tuple[float, ...]:
 
 
 def best_gain_over_ring(game: Game, servers: Sequence[str]) -> float:
-    """How many times the ring's players the best placement could serve on the same servers."""
+    """The number of players that the best placement serves, relative to the ring on the same servers."""
     ring = ring_over(tuple((name, WEIGHT_NORMAL) for name in servers))
     loads = tile_loads(game)
     placed: dict[str | None, list[bytes]] = {}
@@ -55,7 +55,7 @@ def best_gain_over_ring(game: Game, servers: Sequence[str]) -> float:
 
 
 def best_gain_over_shedding(game: Game, servers: Sequence[str]) -> float:
-    """The same over hashing as the paper's authors ran it, once it has all servers."""
+    """The same relative to the hashing of the paper's authors with all servers."""
     loads = tile_loads(game)
     return _best_gain(loads, shed_placement(loads, servers).values(), len(servers))
 

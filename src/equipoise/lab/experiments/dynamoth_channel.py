@@ -3,8 +3,8 @@
 1a: one publisher, ten messages a second, ever more subscribers; `all-publishers` spreads the subscribers.
 1b: one subscriber, ever more publishers of ten messages a second; `all-subscribers` spreads the publishers.
 
-The paper sets the replication by hand, and so do the curves. One more point has none set: clients come, and the planner
-chooses mode and homes (Algorithm 1), with as many clients as three servers are asked to carry.
+The paper sets the replication by hand, and so do the curves. In one more point the planner chooses mode and homes
+(Algorithm 1) while clients connect, with the number of clients that three servers must carry.
 """
 
 from __future__ import annotations
@@ -29,49 +29,49 @@ from equipoise.model import Mode
 __all__ = ["EXPERIMENT_1A", "EXPERIMENT_1B"]
 
 SERVERS = 3
-# What is asked of three servers, in terms of one. Perfect would be 3.
+# Required capacity of three servers relative to one. The ideal is 3.
 RATIO_MIN = 2.5
-# Both ways together take 0.2 s at this percentile before any server has done anything.
+# Network latency alone is 0.2 s for both legs at this percentile.
 RESPONSE_S_P99_MAX = 0.300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSetup:
-    """One of the two."""
+    """One of the two experiments."""
 
     name: str
     mode: Mode
-    # What is varied: "subscribers" or "publishers".
+    # The varied number: "subscribers" or "publishers".
     varied: str
-    # Processor of a server, in terms of the one that hubs were measured on: such that one server is full where the
-    # paper's was.
+    # Speed of a server's processor relative to the measured one, so that one server is full at the paper's number of
+    # clients.
     cpu_speed: float
-    # Where one server of the paper was full.
+    # Number of clients at which one server of the paper was full.
     paper_one: int
     counts: tuple[int, ...]
     claims: tuple[str, str]
-    # Of virtual time, at each point.
+    # Virtual time of each point.
     duration_s: float = 10.0
-    # How exactly the limit is looked for.
+    # Resolution of the search for the limit.
     step: int = 10
-    # Whether the planner has a point.
+    # Whether one point leaves the replication to the planner.
     is_planned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelCapacity:
-    """What one server and three carry."""
+    """The capacity of one server and of three."""
 
     setup: ChannelSetup
     base: ChannelWorld
     curves: list[_Curve]
     capacities: list[int]
-    # With so many clients as are asked of three servers, and the mode left to the planner; None: not run.
+    # The point with the required number of clients and the mode chosen by the planner; None: not run.
     planned: Point | None
 
 
 def carry(setup: ChannelSetup, seed: int, progress: Progress) -> ChannelCapacity:
-    """Measure all points of both curves, and look for where each ends."""
+    """Measure all points of both curves, and search for the limit of each."""
     base = ChannelWorld(
         publishers=1, subscribers=1, cpu_speed=setup.cpu_speed, duration_s=setup.duration_s, seed=seed
     )
@@ -93,7 +93,7 @@ def carry(setup: ChannelSetup, seed: int, progress: Progress) -> ChannelCapacity
 
 
 class _Curve:
-    """Points of one number of servers, each measured once."""
+    """Points for one number of servers, each measured once."""
 
     def __init__(self, setup: ChannelSetup, base: ChannelWorld, servers: int) -> None:
         self.setup = setup
@@ -112,7 +112,7 @@ class _Curve:
         return replace(self._base, **{self.setup.varied: count})  # type: ignore[arg-type]
 
     def capacity(self, step: int) -> int:
-        """The most clients served in time, to within `step`, looked for between two points that are known."""
+        """The largest number of clients served in time, within `step`, between two measured points."""
         served = [count for count, point in self.points.items() if point.is_within(RESPONSE_S_P99_MAX)]
         low = max(served, default=0)
         above = [count for count in self.points if count > low]

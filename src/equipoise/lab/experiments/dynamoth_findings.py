@@ -22,17 +22,17 @@ __all__ = [
     "until_full_claims",
 ]
 
-# What is asked, and the paper's result: 1,000 against 625.
+# The required ratio, which is the paper's result: 1,000 against 625.
 RATIO_MIN = 1.6
-# Served badly for this long is no spike any more.
+# Bad service for longer than this is not a spike.
 LASTING_S = 20
 
-# A number of players of the paper, in the size that was run.
+# Converts a number of players of the paper to the size of the run.
 Players = Callable[[float], float]
 
 
 def supported(outcome: Outcome) -> int:
-    """The players when they began to be served badly, for good; all there were, if they never did."""
+    """The number of players at which permanently bad service begins; all players if it never does."""
     seconds = outcome.meter.seconds
     lost_from = outcome.lost_from(LASTING_S)
     return seconds[-1].players if lost_from is None else seconds[max(0, lost_from - 1)].players
@@ -46,7 +46,7 @@ def scalability_claims(
     *,
     bounds: tuple[float, float],
 ) -> tuple[Claim, ...]:
-    """Against the paper's rival, and against a ring if that was run; `bounds` is what could be gained over each."""
+    """Claims against the paper's rival, and against a ring if that was run; `bounds` are the largest possible gains."""
     over_rival, over_ring = bounds
     reached, rivals = supported(ours), supported(rival)
     claims = [
@@ -86,7 +86,7 @@ def scalability_claims(
 def until_full_claims(
     ours: Outcome, *, response_s_max: float = 0.090, paper: str = "around 75 ms, with short spikes"
 ) -> tuple[Claim, ...]:
-    """How players were served until the servers were full: response, load, losses."""
+    """Claims on the time until the servers were full: response, load, losses."""
     before = ours.lost_from(LASTING_S) or len(ours.meter.seconds)
     quiet_s = float(np.nanmedian(ours.responses_s[:before]))
     busiest = [max(second.load_ratios, default=0.0) for second in ours.meter.seconds[:before]]
@@ -206,7 +206,7 @@ def scalability_figure(
 
 
 def load_figure(name: str, outcome: Outcome) -> Figure:
-    """How full the servers are, on average and at worst."""
+    """Average and maximum load of the servers."""
     seconds = outcome.meter.seconds
     x = tuple(second.at_s for second in seconds)
     ratios = [second.load_ratios or (float("nan"),) for second in seconds]

@@ -1,11 +1,11 @@
 """Dynamoth, experiments 2 and 3: the game on up to eight servers (Gascon-Samson et al., ICDCS 2015, V-D and V-E).
 
 2: ever more players; how many are served in time by the planner, and how many by consistent hashing.
-3: players come, most go, some come back; servers have to follow, and nothing may be lost.
+3: players join, most leave, some return; servers must follow, and no message may be lost.
 
-What the paper does not print is chosen so that eight servers together are full at a little more than the thousand
-players it reached: the bandwidth of a server is the 10,000 kB/s of the authors' released configuration, and an update
-is as large as makes it so.
+Parameters that the paper does not print are chosen so that eight servers are full at a little more than the thousand
+players it reached: the bandwidth of a server is the 10,000 kB/s of the authors' released configuration, and the size of
+an update follows from it.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ __all__ = [
 ]
 
 SERVERS = 8
-# A run in which players have been served badly for so long tells nothing new.
+# A run ends after bad service for this long, because the rest adds no information.
 GIVE_UP_S = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameSize:
-    """How large a run is. Load grows with the square of the players, so a quarter of the bandwidth is half of them."""
+    """Size of a run. Load grows with the square of the players, so a quarter of the bandwidth serves half of them."""
 
     out_bytes_per_s: float
     game: Game
-    # In terms of the paper's numbers of players.
+    # Number of players relative to the paper.
     scale: float
-    # How many times as fast as in the paper players come and go, but for the time in which servers are released.
+    # Speed at which players join and leave relative to the paper, except while servers are released.
     pace: float
-    # Experiment 2 begins with so many of the paper's players.
+    # Initial players of experiment 2, in the paper's numbers.
     players_at_start: float
-    # One view in so many is made by Spark.
+    # Spark makes one view in this many.
     spark_every: int
 
     def players(self, count: float) -> float:
@@ -85,8 +85,8 @@ FULL = GameSize(
     players_at_start=120,
     spark_every=60,
 )
-# Half the players per tile, and their coming and going is noise twice as large: much smaller tells nothing. Updates
-# half as often and twice as large are the same load to a server, and half the work to simulate.
+# Half the players per tile, so the noise of their moves is twice as large; a much smaller world shows nothing. Updates
+# at half the rate and twice the size are the same load for a server and half the work to simulate.
 QUICK = GameSize(
     out_bytes_per_s=2.5e6,
     game=Game(payload_bytes=1_800, updates_per_s=1.5),
@@ -97,13 +97,13 @@ QUICK = GameSize(
 )
 
 
-# Between these numbers of players consistent hashing asks for servers, one every 32 s or so: players come so slowly
-# there that it has all eight before it fails.
+# Between these numbers of players consistent hashing requests servers, one every 32 s or so. Players join slowly there,
+# so that it has all eight servers before it fails.
 SLOW_FROM, SLOW_TO, SLOW_PER_S = 300, 690, 0.8
 
 
 def schedule_2(size: GameSize) -> Schedule:
-    """To 1,200, two a second, slowly in between; fewer in a smaller world, so that load grows as slowly."""
+    """To 1,200 players, two a second and slower in between; fewer in a smaller world, so that load grows as slowly."""
     fast_per_s = 2 * size.pace
     legs = (
         (size.players_at_start, 1.0),
@@ -120,7 +120,7 @@ def schedule_2(size: GameSize) -> Schedule:
 
 
 def schedule_3(size: GameSize) -> Schedule:
-    """To 800, down to 200, up to almost 600; a while at each so that servers can follow."""
+    """To 800 players, down to 200, up to almost 600, with pauses so that servers can follow."""
     fast = size.pace
     legs = (
         (120, 0),
@@ -140,7 +140,7 @@ def schedule_3(size: GameSize) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What is compared."""
+    """One of the compared systems."""
 
     label: str
     policy: Callable[[], Policy]
@@ -153,7 +153,7 @@ RING = System("consistent hashing, a ring", lambda: ConsistentHashing(PlannerSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameWorld:
-    """A schedule of players, and the systems that serve it one after the other."""
+    """A schedule of players, and the compared systems, which run one after the other."""
 
     size: GameSize
     schedule: Schedule
@@ -165,7 +165,7 @@ class GameWorld:
 
 @dataclass(frozen=True, slots=True)
 class Games:
-    """What came of all systems."""
+    """The outcomes of all systems."""
 
     world: GameWorld
     match: Match
@@ -260,7 +260,7 @@ EXPERIMENT_2 = Experiment(
     views=lambda seen: seen.views.note,
     takes=("7 minutes", "45 minutes"),
 )
-# To follow the players it needs no eight servers: as many as half of that load takes are enough.
+# Following the players does not need eight servers: half of that load is enough.
 QUICK_3 = replace(QUICK, scale=0.35)
 EXPERIMENT_3 = Experiment(
     name="dynamoth-3",

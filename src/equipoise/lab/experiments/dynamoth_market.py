@@ -1,11 +1,11 @@
 """Dynamoth's game on a map with a market: one tile that makes most of the load, which no placement can divide.
 
-The paper's map spreads players over 64 tiles, so that replication is hardly needed. Here every other way leads to the
-market: a quarter of the players stands on one tile of 64, which makes four fifths of all messages. Consistent
-hashing has that tile on one server, whichever it is. The planner replicates it.
+The paper's map spreads players over 64 tiles, so that replication is hardly needed. Here every second waypoint is on
+the market: a quarter of the players is on one tile of 64, which makes four fifths of all messages. Consistent hashing
+always has that tile on one server. The planner replicates it.
 
-Both systems have all eight servers from the beginning, and hashing is the ring that spreads topics evenly: neither
-how soon servers come nor how the authors shed load decides anything.
+Both systems have all eight servers from the beginning, and hashing is the ring that spreads topics evenly: neither the
+start of servers nor the authors' load shedding affects the result.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from equipoise.plan.planner import Planner
 
 __all__ = ["MARKET"]
 
-# What replication is asked to gain over hashing on this map.
+# Required gain of replication over hashing on this map.
 RATIO_MIN = 2.0
-# Half of all points that players walk to.
+# Half of all waypoints.
 MARKET_CHANCE = 0.5
-# In terms of the paper's world: from a market that one server carries to more than eight servers could.
+# In the paper's numbers: from a market that one server can carry to more than eight servers can.
 PLAYERS_FROM, PLAYERS_TO = 180, 700
-# So slowly that the load of the market grows by half in the 30 s between two changes of a topic's replication.
+# Slow, so that the load of the market grows by half in the 30 s between two changes of a topic's replication.
 PLAYERS_PER_S = 2.0
-# Updates half as often again and twice as large: on a crowded tile they are most of the work.
+# Updates at half the rate again and twice the size: on a crowded tile they are most of the work.
 QUICK_MARKET = replace(QUICK, game=replace(QUICK.game, payload_bytes=3_600, updates_per_s=0.75))
-# No server is released: what is compared is how eight are used.
+# No server is released, because the experiment compares the use of eight servers.
 PLANNER = System("equipoise", lambda: Planner(PlannerSettings(servers_min=SERVERS, servers_max=SERVERS)))
 
 

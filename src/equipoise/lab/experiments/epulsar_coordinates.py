@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What a sample has on top of the round trip: queues, and now and then a busy moment."""
+    """The noise of a sample above the round trip: queues, and occasional busy moments."""
 
     mean_s: float = 0.0005
     busy_share: float = 0.01
@@ -36,7 +36,7 @@ class Noise:
 
 
 class _Node:
-    """An estimator; that of a hub begins anew without a height when a client is nearer than its height, as hubs do."""
+    """An estimator. A hub's estimator restarts without a height when a client is nearer than its height, as in hubs."""
 
     def __init__(self, settings: CoordinateSettings, rng: random.Random, *, is_hub: bool) -> None:
         self._settings, self._draw = settings, rng.random
@@ -59,10 +59,10 @@ class _Node:
 def embed(
     rtt_s: Floats, seconds: int, seed: int, noise: Noise, hubs: Collection[int] = ()
 ) -> list[Coordinate]:
-    """Where the nodes say they are after so many seconds, in each of which every node asks one other.
+    """The coordinates of the nodes after this many seconds, in each of which every node probes one other.
 
-    `rtt_s` holds the round trips of all pairs. With `hubs`, nodes ask as in the product: hubs each other, and all the
-    rest, which are clients, hubs. What a node says is the middle of its last half minute.
+    `rtt_s` holds the round trips of all pairs. With `hubs`, nodes probe as in the product: hubs probe each other, and
+    the other nodes, which are clients, probe hubs. A node's coordinate is the mean of its last half minute.
     """
     rng = random.Random(seed)
     settings = CoordinateSettings()

@@ -128,7 +128,7 @@ def _latency_figure(name: str, seen: Compared[Evening]) -> Figure:
 
 
 def _one(run: Evening) -> Panel:
-    """What one player hears of each other, for as long as it hears it."""
+    """Latencies of one player's messages from each other player, while it is subscribed to them."""
     heard = run.heard
     lines = {topic.decode(): heard.worst_s(topic) for topic in heard.topics}
     return limit_panel("what the first player hears of each other", lines, GAME_LIMIT_MS)

@@ -1,11 +1,11 @@
 """Run many independent placements, as a Spark job where Spark is available.
 
-A placement is decided by its number and the seed alone, so it does not matter who runs it, or in which order. A worker
-builds each world once, from its kind, its size and the coordinates that its nodes have found.
+A placement depends only on its number and the seed, so workers can run placements in any order. A worker builds each
+world once, from its kind, its size and the coordinates of its nodes.
 
-A placement takes milliseconds, a task's way through Spark tens of them: so a task is a batch of placements that takes
-seconds, and there are only a few tasks for each core. Every worker computes on one thread, as does what the job's pace
-is held against: a share of the same placements in this process, one after the other.
+A placement takes milliseconds, and a Spark task has tens of milliseconds of overhead. So a task is a batch of
+placements that takes seconds, with only a few tasks per core. Every worker computes on one thread. The job's speed is
+compared with a share of the same placements run sequentially in this process, also on one thread.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "InProcess", "OnSpark", "Pace", "Row", "Runner", "Task", "running", "settle", "simulate"]
 
-# The share of all placements that is run here as well, to know what they take one after the other; and at least so many
-# of each world.
+# The share of all placements that is also run sequentially in this process, and the smallest number per world.
 _SAMPLED = 0.1
 _SAMPLES_MIN = 6
-# Batches for each core: few, so that each is worth its way, and more than one, so that the last is not waited for long.
+# Batches per core: few, so that the overhead is small, and more than one, so that the last batch ends soon.
 _BATCHES = 3
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -69,14 +68,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long it took, and would have taken one after the other; `cores` 0: it was run one after the other."""
+    """The duration of the job, and of a sequential run; `cores` 0: the job ran sequentially."""
 
     simulations: int
     took_s: float
     alone_s: float
     cores: int
     why_not: str = ""
-    # How long workers took to be there, which is not in `took_s`.
+    # Start time of the workers, which is not part of `took_s`.
     start_s: float = 0.0
 
     @property
@@ -97,7 +96,7 @@ Row = tuple[int, str, float, int, int]
 class Runner(Protocol):
     """Runs placements by number: n is placement n // worlds of world n % worlds."""
 
-    # On how many cores; 0: one after the other, in this process, for the reason given.
+    # Number of cores; 0: sequentially in this process, for the reason in `why_not`.
     cores: int
     why_not: str
 
@@ -108,7 +107,7 @@ class Runner(Protocol):
 
 
 class InProcess:
-    """One after the other."""
+    """Runs placements sequentially."""
 
     cores = 0
 
@@ -116,14 +115,14 @@ class InProcess:
         self.why_not = why_not
 
     def ready(self, tasks: tuple[Task, ...]) -> None:
-        """There are no workers."""
+        """Nothing to do: there are no workers."""
 
     def run(self, tasks: tuple[Task, ...], total: int) -> list[Row]:
         return list(_rows(tasks, range(total)))
 
 
 class OnSpark:
-    """As a job of a few batches for each core."""
+    """Runs placements as a Spark job with a few batches per core."""
 
     why_not = ""
 
@@ -138,7 +137,7 @@ class OnSpark:
         return self._collect(tasks, total, min(total, _BATCHES * self.cores))
 
     def _collect(self, tasks: tuple[Task, ...], total: int, batches: int) -> list[Row]:
-        # Numbers go round the worlds, so all batches have the same share of each.
+        # Consecutive numbers belong to different worlds, so all batches have the same share of each world.
         numbers = self._context.parallelize(range(total), batches)
         return numbers.mapPartitions(partial(_listed, tasks)).collect()
 
@@ -153,7 +152,7 @@ def settle(kind: str, size: int, seed: int, *, seconds: int = 600, noise: Noise 
 def simulate(
     tasks: Sequence[Task], placements: int, runner: Runner
 ) -> tuple[dict[tuple[int, str], Found], Pace]:
-    """What each policy does in each world, by (size of the world, policy)."""
+    """The result of each policy in each world, by (size of the world, policy)."""
     every, total = tuple(tasks), placements * len(tasks)
     started = time.perf_counter()
     runner.ready(every)
@@ -177,7 +176,7 @@ def simulate(
 
 
 def _alone_s(tasks: tuple[Task, ...], total: int) -> float:
-    """What all placements would take one after the other, from a share of them."""
+    """Estimated duration of a sequential run of all placements, from a share of them."""
     worlds = len(tasks)
     _listed(tasks, range(worlds))
     sampled = min(total, max(_SAMPLES_MIN, int(_SAMPLED * total / worlds)) * worlds)
@@ -188,8 +187,8 @@ def _alone_s(tasks: tuple[Task, ...], total: int) -> float:
 
 @contextmanager
 def running() -> Iterator[Runner]:
-    """Who runs placements: Spark, if there is one."""
-    # Workers inherit it; where they are as many as cores, more threads only get into each other's way.
+    """The runner of placements: Spark if available."""
+    # Workers inherit the environment. With one worker per core more threads only compete.
     with one_thread(), spark_driver(f"local[{os.cpu_count() or 1}]") as found:
         if isinstance(found, str):
             yield InProcess(found)
@@ -200,7 +199,7 @@ def running() -> Iterator[Runner]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let numpy's libraries use one thread, in processes that begin meanwhile."""
+    """Limit numpy's libraries to one thread in processes that start meanwhile."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:

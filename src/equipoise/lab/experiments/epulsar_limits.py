@@ -1,6 +1,6 @@
-"""What ePulsar's figures 8 and 9 (5.8) share: one world under a latency limit, with the planner and with hashing.
+"""Common parts of ePulsar's figures 8 and 9 (5.8): one world under a latency limit, with the planner and with hashing.
 
-Latencies are measured one way and shown doubled: the paper holds its limits against sums of round trips.
+Latencies are measured one way and shown doubled: the paper compares its limits with sums of round trips.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from equipoise.lab.simulation.cluster.controller import LiveViews
 
 __all__ = ["HASHED_PER_S", "Compared", "LimitedRun", "compare", "limit_panel", "limit_parameter"]
 
-# One view in so many is made by Spark.
+# Spark makes one view in this many.
 SPARK_EVERY = 60
-# The part of the time that the planned run takes.
+# The share of the planned run in the duration.
 _PLANNED_SHARE = 0.9
-# With hashing nothing depends on how much is sent.
+# With hashing the result does not depend on the message rate.
 HASHED_PER_S = 10.0
 
 
 class LimitedRun(Protocol):
-    """What came of one."""
+    """The outcome of one run."""
 
     @property
     def latencies(self) -> Latencies: ...
@@ -48,11 +48,11 @@ class Compared(Generic[Outcome]):
 
     planned: Outcome
     hashed: Outcome
-    # How the planned run's views were made.
+    # The source of the planned run's views.
     views: str = ""
 
     def shares_above(self, limit_ms: float) -> tuple[float, float]:
-        """Of each run, the share of messages above the limit."""
+        """The share of messages above the limit in each run."""
         planned, hashed = (run.latencies.share_above(limit_ms / 2e3) for run in (self.planned, self.hashed))
         return planned, hashed
 
@@ -68,7 +68,7 @@ def compare(
     hashed: World,
     progress: Progress,
 ) -> Compared[Outcome]:
-    """One after the other. Hashing needs no views."""
+    """Run both, one after the other. Hashing needs no views."""
     with view_making(SPARK_EVERY) as views:
         first = run(planned, part_of(progress, 0.0, _PLANNED_SHARE), views())
     second = run(hashed, part_of(progress, _PLANNED_SHARE, 1.0, "hashing, "), None)
@@ -87,7 +87,7 @@ def limit_panel(
     marked: str = "",
     at_s: Sequence[float] = (),
 ) -> Panel:
-    """Curves of the worst second by second, in seconds one way, over the limit; `marked` says what happened `at_s`."""
+    """Curves of the worst latency of each second, one way, with the limit; `marked` labels the events `at_s`."""
     return Panel(
         title=title,
         y_label="ms, both ways",
@@ -106,5 +106,5 @@ def limit_panel(
 
 
 def _both_ways_ms(worst_s: NDArray[np.float64]) -> tuple[float | None, ...]:
-    """In milliseconds of both ways; None where nothing was received."""
+    """Round trips in milliseconds; None for seconds without messages."""
     return tuple(None if np.isnan(value) else round(2e3 * float(value), 2) for value in worst_s)

@@ -22,14 +22,14 @@ from equipoise.lab.simulation import Simulation
 
 __all__ = ["EXPERIMENT_7", "MigrationScale"]
 
-# Where the claims are judged, as in the paper.
+# The latency at which the claims are checked, as in the paper.
 WAN_MS = 40
 FASTER_MIN = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationScale:
-    """What is varied; the last of each is the paper's own, at which the others are."""
+    """The varied parameters. The last value of each is the paper's, which the other curves use."""
 
     topics: tuple[int, ...] = (16, 32, 64, 128)
     executors: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One setting, with each of the three workflows: the worst of the way there and the way back."""
+    """One setting with each of the three workflows: the worse of the move there and the move back."""
 
     ours: list[Moved]
     pulsar: list[Migrated]
@@ -107,16 +107,16 @@ def _see(setting: Setting, seed: int) -> Seen:
     )
     return Seen(
         ours,
-        # It knows no executors.
-        _workflow(setting.topics, 1, setting.wan_ms, seed, is_told=False),
-        _workflow(setting.topics, setting.executors, setting.wan_ms, seed, is_told=True),
+        # Pulsar's workflow has no executors.
+        _workflow(setting.topics, 1, setting.wan_ms, seed, is_announced=False),
+        _workflow(setting.topics, setting.executors, setting.wan_ms, seed, is_announced=True),
     )
 
 
 @lru_cache(maxsize=64)
-def _workflow(topics: int, executors: int, wan_ms: int, seed: int, *, is_told: bool) -> list[Migrated]:
+def _workflow(topics: int, executors: int, wan_ms: int, seed: int, *, is_announced: bool) -> list[Migrated]:
     with Simulation(seed=seed, topology=wan(wan_ms / 1e3), steps_max=10**10) as sim:
-        return sim.run(migrate(sim, PLACES, topics=topics, executors=executors, is_told=is_told))
+        return sim.run(migrate(sim, PLACES, topics=topics, executors=executors, is_announced=is_announced))
 
 
 def _claims(migrations: Migrations) -> tuple[Claim, ...]:

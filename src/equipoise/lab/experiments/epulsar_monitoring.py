@@ -1,7 +1,7 @@
 """ePulsar, figure 6 (5.6): monitoring traffic of a hub by number of topics and clients.
 
-A real hub; its clients tell where they are (EQ.WHERE), and its records are read over the wire as the pipeline reads
-them. What every client's own coordinate would take besides, as AllPairs needs, is encoded in the same way and added.
+A real hub; its clients report their coordinates (EQ.WHERE), and its telemetry is read over the network as by the
+pipeline. AllPairs also needs the coordinate of every client, which is encoded in the same way and added.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["EXPERIMENT_6", "MonitoringScale", "Traffic", "listen"]
 
 HUB, READER = "hub", "reader"
 DIFFERENCE_MAX = 0.05
-# Seconds before any topic is used, and in which topics are recorded; the hub looks at so many clients in a second.
+# Seconds without topics, and seconds with topics.
 IDLE_S, BUSY_S = 3, 5
 PATIENCE_S = 60
 
@@ -40,32 +40,32 @@ class MonitoringScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What one hub reports in a second."""
+    """The telemetry of one hub in a second."""
 
     topics: int
-    # Of each topic.
+    # Number per topic.
     clients: int
     # With and without the topics.
     bytes_per_s: float
     idle_bytes_per_s: float
-    # What the clients' own coordinates would take besides.
+    # Extra bytes for the coordinates of all clients.
     coordinates_bytes: int
-    # Of how many clients of a topic it was said where they are, at least.
+    # The smallest number of located clients of a topic.
     located: int
 
     @property
     def topic_bytes(self) -> float:
-        """Of one topic."""
+        """Bytes per second of one topic."""
         return (self.bytes_per_s - self.idle_bytes_per_s) / self.topics
 
     @property
     def pairs_bytes_per_s(self) -> float:
-        """If every client's coordinate was reported."""
+        """Bytes per second with the coordinate of every client."""
         return self.bytes_per_s + self.coordinates_bytes
 
 
 class MonitoringClient(asyncio.Protocol):
-    """Subscribes, says where it is, and takes what comes."""
+    """Subscribes, reports its coordinate, and drops all messages."""
 
     def __init__(self, topics: Sequence[bytes], at: Coordinate) -> None:
         self._topics = topics
@@ -88,7 +88,7 @@ class MonitoringClient(asyncio.Protocol):
 
 
 def listen(topics: int, clients: int, seed: int) -> Traffic:
-    """In a simulation of its own: every client uses every topic, and one of them publishes."""
+    """Run a simulation in which every client uses every topic and one client publishes."""
     with Simulation(seed=seed, steps_max=10**10) as sim:
         return sim.run(_listen(sim, topics, clients))
 
@@ -139,14 +139,14 @@ async def _read(sim: Simulation, names: list[bytes], places: list[Coordinate]) -
 
 
 def _located(batches: Sequence[pa.RecordBatch], topics: int) -> int:
-    """The fewest subscribers of a topic that are placed; 0 while not all topics are there."""
+    """The smallest number of located subscribers of a topic; 0 until all topics have records."""
     rows = [row for batch in batches for row in batch.to_pylist() if row["kind"] == "topic"]
     found = [row["subscribers_located"] or 0 for row in rows]
     return min(found) if len(found) >= topics else 0
 
 
 def _coordinates_bytes(names: list[bytes], places: list[Coordinate]) -> int:
-    """Of each client of each topic its coordinate, as a batch of Arrow's."""
+    """Size of the coordinates of all clients of all topics as an Arrow batch."""
     every = [(topic, at.to_bytes()) for topic in range(len(names)) for at in places]
     columns = {
         "topic": pa.array([topic for topic, _ in every], pa.int32()),
@@ -157,7 +157,7 @@ def _coordinates_bytes(names: list[bytes], places: list[Coordinate]) -> int:
 
 
 def _anywhere(rng: Random, settings: CoordinateSettings) -> Coordinate:
-    """Within some 50 ms of the middle."""
+    """A random coordinate within some 50 ms of the centre."""
     point = tuple(rng.gauss(0.0, 0.025) for _ in range(settings.dimensions))
     return Coordinate(point, 0.1, 0.002 + 0.01 * rng.random())
 

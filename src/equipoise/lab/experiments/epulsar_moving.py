@@ -1,9 +1,9 @@
 """Move all topics of a region between two hubs and back, measured at their clients (ePulsar 5.7).
 
-Hubs, store and handovers are real; the plan is committed in the cloud, a stated way off, and reaches the hubs through
-the store. Every topic has one client, which publishes to it and hears it. A client is down while no subscription of its
-stands. A topic has moved when its new home numbers its messages; a way back to the cloud is added to that, since the
-paper's load manager waits for the word.
+Hubs, store and handovers are real. The operator commits the plan in the cloud, at a given latency, and hubs read it
+from the store. Every topic has one client, which publishes and subscribes to it. A client is down while it has no
+confirmed subscription. A topic has moved when its new home numbers its messages; the latency to the cloud is added,
+because the paper's load manager waits for the confirmation.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["PLACES", "Moved", "move_all", "wan"]
 
 PLACES = WorkflowPlaces(cloud="cloud", brokers=("edge-a", "edge-b"), clients="clients")
 HUBS = ("hub-a", "hub-b")
-# One way, as in the paper's city (5.1.1): half of 30 ms between sites, half of 5 ms from a client to its site's hub.
+# One way, as in the paper's city (5.1.1): half of 30 ms between sites, half of 5 ms between client and local hub.
 BETWEEN_S, ACCESS_S = 0.015, 0.0025
 LAN_S = 0.000_25
 INTERVAL_S = 0.050
 PAYLOAD = bytes(100)
-# How often clients and hubs are looked at.
+# Interval at which clients and hubs are checked.
 LOOK_S = 0.002
-# Time to begin, and between the end of a move and what is done next.
+# Start time, and pause after a move.
 BEGIN_S, REST_S = 3.0, 2.0
 PATIENCE_S = 120.0
 
 
 def wan(one_way_s: float) -> Matrix:
-    """Two edge sites, clients beside the first, and a cloud that is so far away."""
+    """Two edge sites, clients near the first, and a cloud at this latency."""
     edge_a, edge_b = PLACES.brokers
     ways = {
         (edge_a, edge_b): BETWEEN_S,
@@ -58,12 +58,12 @@ def wan(one_way_s: float) -> Matrix:
 class Moved:
     """One move of all topics."""
 
-    # Of each client, the time without a subscription that stands.
+    # By client, the time without a confirmed subscription.
     down_s: tuple[float, ...]
-    # The longest time between two messages of a topic, and from publishing a message to hearing it.
+    # The longest time between two messages of a topic, and from a publish to its delivery.
     gap_s: float
     response_s: float
-    # From the commit until each topic has moved and the cloud may know it.
+    # Time from the commit until each topic has moved and the cloud can know it.
     until_s: tuple[float, ...]
     # Over the whole run.
     lost: int
@@ -71,7 +71,7 @@ class Moved:
 
     @property
     def each_s(self) -> float:
-        """What a topic takes, of all the time."""
+        """Time per topic."""
         return max(self.until_s) / len(self.until_s)
 
 
@@ -103,7 +103,7 @@ class MovingTalker:
             self.down_s += LOOK_S
 
     def watch(self) -> None:
-        """Measure from now on."""
+        """Start a measurement."""
         self.down_s = self.gap_s = self.response_s = 0.0
 
     async def fall_silent(self) -> None:
@@ -130,7 +130,7 @@ class MovingTalker:
 
 
 def move_all(*, topics: int, executors: int, one_way_s: float, seed: int, rounds: int = 2) -> list[Moved]:
-    """In a simulation of its own."""
+    """Move all topics in a new simulation."""
     with Simulation(seed=seed, topology=wan(one_way_s), steps_max=10**11) as sim:
         return sim.run(_move_all(sim, topics, executors, one_way_s, rounds))
 
@@ -151,7 +151,7 @@ async def _move_all(
     for talker in talkers:
         talker.host.spawn(talker.begin(Endpoint(HUBS[0], PORT)), name="talk")
     await asyncio.sleep(BEGIN_S)
-    assert all(talker.is_live for talker in talkers), "all clients are served before anything moves"
+    assert all(talker.is_live for talker in talkers), "all clients are subscribed before the move"
     found = []
     for turn in range(rounds):
         until_s = await _move(sim, region, talkers, HUBS[(turn + 1) % 2])
@@ -176,7 +176,7 @@ async def _move_all(
 async def _move(
     sim: Simulation, region: CloudRegion, talkers: Sequence[MovingTalker], target: str
 ) -> list[float]:
-    """Until all clients have come to rest after it; when each topic was at home at the target, since the commit."""
+    """Move all topics and wait for their clients. Returns the times from the commit until each topic was moved."""
     for talker in talkers:
         talker.watch()
     began, moved = sim.now, dict[bytes, float]()

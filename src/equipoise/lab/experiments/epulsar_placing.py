@@ -1,4 +1,4 @@
-"""ePulsar, figures 4 and 5 (5.5): which hubs are selected from centroids, from every client, and by hashing."""
+"""ePulsar, figures 4 and 5 (5.5): hub selection from centroids, from the coordinates of all clients, and by hashing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
 __all__ = ["EXPERIMENT_4", "EXPERIMENT_5", "PlacingSetup", "place_by"]
 
-# How much more of all pairs may be above the limit than with every client's coordinate.
+# Allowed difference of the share of pairs above the limit, compared with every client's coordinate.
 RATIO_EXTRA_MAX = 0.01
-# How many times as long as with every client's coordinate the worst pair may take: what "similar" is held against.
+# Allowed ratio of the latency of the worst pair, compared with every client's coordinate: the meaning of "similar".
 WORST_MAX = 1.10
 QUICK_PLACEMENTS = 100
 # Workers take some seconds to start.
@@ -28,11 +28,11 @@ class PlacingSetup:
     name: str
     kind: str
     figure: str
-    # What is varied.
+    # Name of the varied number.
     varied: str
     sizes: tuple[int, ...]
     limit_ms: float
-    # Whether nothing at all may be above the limit.
+    # Whether no pair may be above the limit.
     is_strict: bool
     parameters: tuple[tuple[str, str], ...]
     placements: int = 1_000
@@ -44,7 +44,7 @@ Cells = dict[tuple[int, str], Found]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What each policy did in all worlds of a setup."""
+    """Results of each policy in all worlds of a setup."""
 
     setup: PlacingSetup
     found: Cells
@@ -52,7 +52,7 @@ class Placed:
 
 
 def place(setup: PlacingSetup, seed: int, progress: Progress) -> Placed:
-    """On Spark, if it can be started."""
+    """Run all placements, on Spark if it can be started."""
     with running() as runner:
         return place_by(runner, setup, seed, progress)
 
@@ -145,7 +145,7 @@ def _latency_claims(setup: PlacingSetup, found: Cells) -> tuple[Claim, ...]:
 
 
 def _paces(pace: Pace) -> tuple[Claim, ...]:
-    """Of a job that is large enough to be one."""
+    """The claim on the speed of a large enough Spark job."""
     if pace.alone_s < WORTH_A_JOB_S:
         return ()
     claim = Claim(

@@ -1,15 +1,15 @@
-"""Select hubs for one placement by three policies, and compute the latencies that result (ePulsar 5.5).
+"""Select hubs for one placement by three policies, and compute the resulting latencies (ePulsar 5.5).
 
     epulsar    W(t, b) from the centroids of a view, ranked and placed by the planner's own code
     all-pairs  the same with E(t, b) from every client's coordinate
-    hashing    the space of hashes divided evenly among the hubs, which is what Pulsar does
+    hashing    the space of hashes divided evenly among the hubs, as in Pulsar
 
-Policies know coordinates; what is judged are the true round trips. No hub is full here: the paper looks at latency
-alone in this experiment.
+Policies use coordinates; the results use true round trips. No hub is full: the paper considers only latency in this
+experiment.
 
-The paper adds up distances of coordinates, which are round trips, on both legs of a message, and holds its limits
-against that. The planner counts one way on each leg. So that limits mean what they do in the paper, they are halved on
-the way in, and what is found is doubled on the way out.
+The paper adds distances of coordinates, which are round trips, over both legs of a message, and compares its limits
+with the sum. The planner counts each leg one way. To match the paper's limits, limits are halved for the planner and
+resulting latencies are doubled.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def select(
 
 
 def evaluate(world: PlacementWorld, placement: PlacedClients, hub: Indices) -> SelectionOutcome:
-    """By the true round trips."""
+    """Compute the outcome with true round trips."""
     node = world.hubs[hub]
     inward = world.rtt_s[placement.publishers, node[:, None]]
     outward = world.rtt_s[placement.subscribers, node[:, None]]
@@ -97,7 +97,7 @@ def _placed(world: PlacementWorld, placement: PlacedClients, estimate: LatencyEs
 
 
 def _endless(topics: int, hubs: int) -> HubHeadroom:
-    """Hubs that nothing fills."""
+    """Hubs with unlimited capacity."""
     zeros = np.zeros(hubs)
     capacities = Capacities(
         bytes_full=np.full(hubs, np.inf),
@@ -121,7 +121,7 @@ def _endless(topics: int, hubs: int) -> HubHeadroom:
 
 
 def _view(world: PlacementWorld, coordinates: Sequence[Coordinate], placement: PlacedClients) -> View:
-    """What hubs would have reported: of each topic two centroids and one deviation."""
+    """The view as hubs would report it: two centroids and one deviation per topic."""
     known: dict[bytes, tuple[tuple[float, ...], float]] = {}
 
     def crowd(nodes: Indices) -> tuple[tuple[float, ...], float]:
@@ -150,7 +150,7 @@ def _view(world: PlacementWorld, coordinates: Sequence[Coordinate], placement: P
     return View(0.0, topics, View.of(0.0, hubs=hubs).hubs, Carried(topic=none, hub=none, share=np.zeros(0)))
 
 
-# Rates play no part here.
+# Rates do not affect the result.
 _RATES = (
     *("publications_per_s", "deliveries_per_s", "in_bytes_per_s", "out_bytes_per_s", "publishers"),
     *("subscribers", "publications_per_s_max", "out_bytes_per_s_max", "backlog_bytes_max"),
@@ -159,7 +159,7 @@ _RATES = (
 
 
 def _worst(legs: Floats, nodes: Indices) -> Floats:
-    """The longest way from one of the nodes of each row to each hub; -1 is no node."""
+    """The longest leg from a node of each row to each hub; -1 is no node."""
     ways = legs[nodes]
     ways[nodes < 0] = 0.0
     worst: Floats = ways.max(axis=1)

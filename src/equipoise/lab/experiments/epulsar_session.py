@@ -1,10 +1,10 @@
 """Players in five cities; all parts are real except network and players (ePulsar 5.8.2).
 
-Every player's avatar has a topic of its own, which the others of its group hear. Now and then a player leaves its group
-for another one, and who hears whom changes. Players find their own places by asking hubs, and report them.
+Every player's avatar has its own topic, to which the other players of its group subscribe. Now and then a player
+changes its group, and subscriptions change. Players find their coordinates by probing hubs, and report them.
 
-The limit that the planner is given is a tenth below the one that players are promised: coordinates are off by a few
-percent, and a player who joins is heard before a topic can have followed.
+The planner's limit is a tenth below the limit of the players: coordinates have errors of a few percent, and players
+receive messages of a new member before its topic can move.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from equipoise.model import TopicSpec
 
 __all__ = ["Evening", "GameSession", "LightPlayer", "Table", "limit_s", "play", "topic_of"]
 
-# What players send while everything settles.
+# Message rate of players while the system settles.
 SETTLING_PER_S = 5.0
 LAN_S = 0.000_25
 DRAIN_S = 3.0
@@ -41,18 +41,18 @@ class GameSession:
 
     cities: int = 5
     players: int = 64
-    # As many players to a group as in figure 4: eight.
+    # Eight players per group, as in figure 4.
     groups: int = 8
-    # Of each player.
+    # Rate of each player.
     updates_per_s: float = 300.0
     payload_bytes: int = 998
-    # How long a player stays in a group, between the two.
+    # Time that a player stays in a group, drawn between the two.
     stay_s: tuple[float, float] = (30.0, 60.0)
     seconds: int = 600
-    # For hubs to find where they are, and then for players and topics.
+    # Time for hubs to find their coordinates, and then for players and topics.
     settle_s: float = 120.0
     begin_s: float = 90.0
-    # By which part the planner's limit is below the players'.
+    # Relative difference between the planner's limit and the players' limit.
     margin: float = 0.1
     is_planned: bool = True
     seed: int = 1
@@ -63,12 +63,12 @@ class GameSession:
 
     @property
     def cloud(self) -> str:
-        """Where controller and store are."""
+        """Place of controller and store."""
         return self.names[0]
 
     @property
     def pattern(self) -> bytes:
-        """Of all topics."""
+        """The pattern of all topics."""
         return b"avatar/*"
 
     @property
@@ -81,22 +81,22 @@ class GameSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evening:
-    """What came of a session."""
+    """The outcome of a session."""
 
     session: GameSession
     latencies: Latencies
-    # As the first player hears the others.
+    # Latencies of the messages that the first player receives.
     heard: Latencies
     meter: Meter
-    # How often players changed groups.
+    # Number of group changes.
     changes: int
     moves: tuple[tuple[float, int], ...]
-    # The hubs that each topic has lived at since it counts.
+    # The homes of each topic during the measurement.
     lived_at: Mapping[bytes, frozenset[str]] = field(default_factory=dict)
 
 
 def limit_s() -> float:
-    """One way: the paper's limits are of sums of round trips."""
+    """One-way limit: the paper's limits are for sums of round trips."""
     return GAME_LIMIT_MS / 2_000
 
 
@@ -105,12 +105,12 @@ def topic_of(player: int) -> bytes:
 
 
 def edge(city: str) -> str:
-    """Where the players of a city are."""
+    """The place of a city's players."""
     return f"{city}/edge"
 
 
 class Country:
-    """A topology: cities and their edges, half of the round trips of figure 4's world apart."""
+    """A topology of cities and their edges, with half of the round trips of figure 4's world as latencies."""
 
     def __init__(self, session: GameSession) -> None:
         rtt_s = city_rtt_s(session.names)
@@ -132,12 +132,12 @@ class LightPlayer:
         self.number, self.host = number, host
         self.group, self.joined_at = -1, 0.0
         self._table = table
-        # Where it publishes; empty while it does not.
+        # The topic that it publishes to; empty: none.
         self.topic = topic_of(number)
         self._name = (STAMP % (0.0, number))[TIME_BYTES:]
         self._padding = bytes(table.session.payload_bytes - STAMP_BYTES)
         self._timer: asyncio.TimerHandle | None = None
-        # The head of its last update, and of the last that it has heard of each other.
+        # The header of its last update, and of the last update received from each other player.
         self.said = b""
         self.heard: dict[bytes, bytes] = {}
 
@@ -177,7 +177,7 @@ class LightPlayer:
 
 
 class Table:
-    """All who play, their groups, and what is written down of them."""
+    """All players, their groups, and their measurements."""
 
     def __init__(self, sim: Simulation, session: GameSession) -> None:
         self._sim, self.session = sim, session
@@ -202,7 +202,7 @@ class Table:
             self._sim.loop.call_later(self._stay_s(), self._change, player)
 
     def count(self, began: float) -> None:
-        """Play in earnest, and write down what happens."""
+        """Start the measurement with the full message rate."""
         self.latencies, self.heard = (Latencies(self.session.seconds, began) for _ in range(2))
         self.interval_s = 1 / self.session.updates_per_s
 
@@ -212,7 +212,7 @@ class Table:
 
     @property
     def unheard(self) -> int:
-        """Last updates of players that have not reached all who have been in their groups for a while."""
+        """Number of missing last updates, over players and the settled members of their groups."""
         settled = [player for player in self.players if self._sim.now - player.joined_at > 2 * DRAIN_S]
         return sum(unheard(one, [o for o in settled if o in self._mates(one)]) for one in settled)
 
@@ -230,7 +230,7 @@ class Table:
         self._sim.loop.call_later(self._stay_s(), self._change, player)
 
     def _join(self, player: LightPlayer) -> None:
-        """Any group but the present one, with equal chances."""
+        """Join any group but the current one, with equal chances."""
         others = [group for group in range(self.session.groups) if group != player.group]
         player.group = others[int(self._random() * len(others))]
         player.joined_at = self._sim.now
@@ -244,7 +244,7 @@ class Table:
 
 
 def play(session: GameSession, progress: Progress = silent, views: LiveViews | None = None) -> Evening:
-    """In a simulation of its own; `views` makes the controller's views."""
+    """Run a session in a new simulation; `views` makes the controller's views."""
     with Simulation(seed=session.seed, topology=Country(session), steps_max=10**11) as sim:
         return sim.run(_play(sim, session, progress, views))
 

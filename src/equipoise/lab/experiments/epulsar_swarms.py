@@ -1,8 +1,8 @@
 """Swarms over a city; all parts are real except network and drones (ePulsar 5.8.1).
 
-Hubs find their coordinates, gateways theirs, drones take their gateway's and report it; hubs record, the controller
-reads, plans and commits, hubs hand over. A drone publishes a steady stream: the leader to its followers, the followers
-to their leader.
+Hubs and gateways find their coordinates; drones use and report their gateway's coordinate. Hubs record telemetry, the
+controller reads it, plans and commits, and hubs hand over topics. A drone publishes a steady stream: the leader to its
+followers, the followers to their leader.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ __all__ = [
     "unheard",
 ]
 
-# How the time of sending is written into a message, and the number of who has sent it.
+# Header of a message: its sending time and the number of its sender.
 STAMP = b"%016.6f%04d"
 STAMP_BYTES, TIME_BYTES = 20, 16
-# Within the limit for so long is back under it.
+# A swarm has recovered when it stays within the limit for this long.
 STAYS_S = 3
-# What a swarm has to be back under its limit after a change of zones.
+# Time limit for the recovery after a change of zones.
 RECOVERY_S_MAX = 15.0
 DRAIN_S = 3.0
 
@@ -61,11 +61,11 @@ class Mission:
     city: City = field(default_factory=City)
     swarms: int = 8
     drones: int = 8
-    # Of each drone.
+    # Rate of each drone.
     messages_per_s: float = 200.0
     payload_bytes: int = 1_000
     seconds: int = 600
-    # For hubs and gateways to find where they are, and for topics to find their first places.
+    # Time for hubs and gateways to find their coordinates, and for topics to move to their first homes.
     settle_s: float = 120.0
     begin_s: float = 45.0
     # None: topics stay where the ring puts them.
@@ -76,7 +76,7 @@ class Mission:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A swarm came into another zone, so long after the beginning."""
+    """A swarm entered another zone; `at_s` counts from the beginning."""
 
     at_s: float
     swarm: int
@@ -85,20 +85,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patrol:
-    """What came of a mission."""
+    """The outcome of a mission."""
 
     mission: Mission
     latencies: Latencies
     meter: Meter
     changes: tuple[Change, ...]
-    # When topics were put elsewhere, and how many.
+    # Times of plan commits, with the number of topics moved.
     moves: tuple[tuple[float, int], ...]
 
     def recoveries_s(self) -> dict[Change, float]:
-        """Of each change, how long until the swarm was under the limit again, to the second; inf: it was not.
+        """By change, the seconds until the swarm was within the limit again; inf: it was not.
 
-        A change whose swarm flew on, or whose run was over, before it was under the limit is left out, if that was
-        within the time it has.
+        A change is left out if the swarm changed zones again, or the run ended, before the recovery and within the
+        time limit.
         """
         found: dict[Change, float] = {}
         for at, change in enumerate(self.changes):
@@ -113,7 +113,7 @@ class Patrol:
 
     def _under_after_s(self, change: Change, end_s: int) -> float | None:
         worst_s = self.latencies.worst_s(*topics_of(change.swarm))
-        # A second without any delivery is not one under the limit.
+        # A second without deliveries does not count as within the limit.
         with np.errstate(invalid="ignore"):
             is_under = worst_s <= limit_s()
         first = int(change.at_s)
@@ -124,7 +124,7 @@ class Patrol:
 
 
 def limit_s() -> float:
-    """One way: the paper's limits are of sums of round trips."""
+    """One-way limit: the paper's limits are for sums of round trips."""
     return SWARM_LIMIT_MS / 2_000
 
 
@@ -133,7 +133,7 @@ def topics_of(swarm: int) -> tuple[bytes, bytes]:
 
 
 def planner_of(hubs: int) -> Planner:
-    """All hubs stay, at whatever load: where they are is what they are for."""
+    """A planner that keeps all hubs at any load, because hubs are needed for their places."""
     return Planner(PlannerSettings(servers_min=hubs, servers_max=hubs))
 
 
@@ -148,7 +148,7 @@ class Drone:
     """One light client behind a gateway."""
 
     def __init__(self, host: Host, number: int, topics: tuple[bytes, bytes], crew: Crew) -> None:
-        """It publishes to the first of the topics, and hears the second."""
+        """`topics`: the topic that it publishes to, and the topic that it subscribes to."""
         self.host, self.number = host, number
         self._out, self._in = topics
         mission = crew.mission
@@ -156,7 +156,7 @@ class Drone:
         self._padding = bytes(mission.payload_bytes - STAMP_BYTES)
         self._crew = crew
         self._timer: asyncio.TimerHandle | None = None
-        # The head of its last message, and of the last that it has heard of each other.
+        # The header of its last message, and of the last message received from each other drone.
         self.said = b""
         self.heard: dict[bytes, bytes] = {}
 
@@ -170,7 +170,7 @@ class Drone:
         self._client.subscribe(self._in)
 
     async def cross(self, gateway: LightClient) -> None:
-        """Be in another zone."""
+        """Enter another zone."""
         self._client.use_gateway(gateway)
 
     async def fall_silent(self) -> None:
@@ -188,12 +188,12 @@ class Drone:
 
 
 class Crew:
-    """All that fly, the gateways below, and what is written down of them."""
+    """All drones, the gateways, and the measurements."""
 
     def __init__(self, sim: Simulation, mission: Mission, region: CloudRegion) -> None:
         self._sim, self.mission, self._region = sim, mission, region
         self.meter = Meter()
-        # Not written before it begins to count.
+        # None before the measurement.
         self.latencies: Latencies | None = None
         self.changes: list[Change] = []
         self.gateways: list[LightClient] = []
@@ -213,16 +213,16 @@ class Crew:
         return Drone(host, swarm * self.mission.drones + number, topics, self)
 
     async def open_gateways(self) -> None:
-        """One in each zone, which finds its place among the hubs by itself."""
+        """Start a gateway in each zone, which finds its coordinate by probing hubs."""
         for zone in range(self.mission.city.zones):
             host = self._sim.host(f"gateway-{zone}", place=air(zone))
             self.gateways.append(await host.spawn(self._gateway(host), name="gateway"))
 
     async def _gateway(self, host: Host) -> LightClient:
-        # No topics are served to it, so all it learns it learns from visits.
+        # The gateway has no topics, so it learns its coordinate only from visits.
         settings = FinderSettings(visit_s=5.0, visit_s_first=1.0)
         client = LightClient(self._region.endpoints, Meter(), _ignore, host.random, settings)
-        # Behind no gateway of its own: it begins to look around.
+        # Without a gateway the client starts to visit hubs.
         client.use_gateway(None)
         return client
 
@@ -237,19 +237,19 @@ class Crew:
         return [drone for drones in self._swarms for drone in drones]
 
     def hear(self, drone: Drone, topic: bytes, payload: bytes, now: float) -> None:
-        """A drone has got a message."""
+        """A drone received a message."""
         if self.latencies is not None:
             self.latencies.note(topic, now, now - float(payload[:TIME_BYTES]))
 
     def advance(self, at_s: float) -> None:
-        """A second later."""
+        """Advance all swarms by a second."""
         for swarm, flight in enumerate(self._flights):
             zone = flight.advance(1.0)
             if zone != self.zones[swarm]:
                 self.cross(swarm, zone, at_s)
 
     def cross(self, swarm: int, zone: int, at_s: float) -> None:
-        """A swarm comes into another zone."""
+        """Move a swarm to another zone."""
         self.zones[swarm] = zone
         self.changes.append(Change(at_s, swarm, zone))
         for drone in self._swarms[swarm]:
@@ -261,7 +261,7 @@ class Crew:
 
     @property
     def unheard(self) -> int:
-        """Last messages of drones that have not reached all."""
+        """Number of missing last messages, over drones and their subscribers."""
         pairs = [(drones[0], drones[1:]) for drones in self._swarms]
         pairs += [(drone, drones[:1]) for drones in self._swarms for drone in drones[1:]]
         return sum(unheard(drone, others) for drone, others in pairs)
@@ -272,12 +272,12 @@ class Crew:
 
 
 def unheard(speaker: Speaker, listeners: Iterable[Speaker]) -> int:
-    """How many have not heard its last message: what came before it is counted by position."""
+    """Number of clients without the speaker's last message. Positions account for all earlier messages."""
     return sum(one.heard.get(speaker.said[TIME_BYTES:]) != speaker.said for one in listeners)
 
 
 def fly(mission: Mission, progress: Progress = silent, views: LiveViews | None = None) -> Patrol:
-    """In a simulation of its own; `views` makes the controller's views."""
+    """Run a mission in a new simulation; `views` makes the controller's views."""
     network = mission.city.network(mission.link)
     with Simulation(seed=mission.seed, topology=network, steps_max=10**11) as sim:
         return sim.run(_fly(sim, mission, progress, views))
@@ -286,7 +286,7 @@ def fly(mission: Mission, progress: Progress = silent, views: LiveViews | None =
 async def gather(
     sim: Simulation, mission: Mission, make: type[Crew] | None = None, views: LiveViews | None = None
 ) -> tuple[CloudRegion, Crew]:
-    """Everything in place: hubs and gateways know where they are, drones talk, and topics are where they should be."""
+    """Start the world: hubs and gateways find their coordinates, drones publish, and topics move to their homes."""
     city = mission.city
     region = CloudRegion(sim, Command(hubs=city.hubs, cloud=city.hubs["hub-cloud"]))
     await region.begin(specs=[TopicSpec(pattern=b"swarm/*", latency_ms=1e3 * limit_s())])
@@ -303,7 +303,7 @@ async def gather(
 
 async def _fly(sim: Simulation, mission: Mission, progress: Progress, views: LiveViews | None) -> Patrol:
     region, crew = await gather(sim, mission, views=views)
-    assert crew.latencies is not None, "it counts from here"
+    assert crew.latencies is not None, "the measurement has started"
     began = crew.latencies.began_at
     for second in range(mission.seconds):
         await asyncio.sleep(began + second + 1 - sim.now)
@@ -322,4 +322,4 @@ async def _fly(sim: Simulation, mission: Mission, progress: Progress, views: Liv
 
 
 def _ignore(topic: bytes, payload: bytes) -> None:
-    """A gateway hears nothing."""
+    """A gateway receives no messages."""

@@ -1,11 +1,11 @@
-"""Groups of players that tour a coast: the hub that serves a group best changes all the time (after ePulsar 5.8.2).
+"""Groups of players that tour a coast: the best hub for a group changes all the time (after ePulsar 5.8.2).
 
-In the paper's session a topic has one publisher, so the hub of its city serves it best for good, and in five cities of
-one country a hub in the middle serves every pair. Here a topic belongs to a group: all its players publish to it and
-hear it. A group plays in three neighbouring cities at a time, and goes on to the next along the coast, to its end and
-back. Players stay in their cities: they join a group that plays there, and leave it when it has gone on.
+In the paper's session a topic has one publisher, so the hub of its city is always the best, and in five cities of one
+country a central hub serves every pair. Here a topic belongs to a group: all its players publish and subscribe to it. A
+group plays in three neighbouring cities at a time, and moves on along the coast, to its end and back. Players stay in
+their cities: they join a group that plays there, and leave it when it has moved on.
 
-From Tokyo to Jakarta no hub is within the limit of all, and every three neighbours have one that is: a topic has to
+No hub is within the limit of all cities from Tokyo to Jakarta, but every three neighbours have such a hub: a topic must
 follow its group.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["COAST", "TourSession", "arena", "cities_of"]
 COAST = ("tokyo", "osaka", "seoul", "taipei", "hong-kong", "bangkok", "singapore", "jakarta")
 # Cities that a group plays in at a time.
 STAGE = 3
-# Between two looks at who has to leave.
+# Interval at which players leave and join groups.
 LOOK_S = 1.0
 NO_GROUP = -1
 
@@ -35,7 +35,7 @@ class TourSession(GameSession):
 
     cities: int = len(COAST)
     updates_per_s: float = 20.0
-    # How long a group plays in the same cities.
+    # Time that a group plays in the same cities.
     stop_s: float = 30.0
 
     @property
@@ -59,12 +59,12 @@ class TourSession(GameSession):
 
 
 def arena(group: int) -> bytes:
-    """The topic of a group; of none, none."""
+    """The topic of a group; empty without a group."""
     return b"arena/%d" % group if group != NO_GROUP else b""
 
 
 def cities_of(session: TourSession, group: int, at_s: float) -> range:
-    """Where a group plays: along the coast and back, the groups at even distances on the way."""
+    """The cities of a group: along the coast and back, with groups at equal distances."""
     last = session.cities - STAGE
     step = int(at_s / session.stop_s + 2 * last * group / session.groups) % (2 * last)
     first = min(step, 2 * last - step)
@@ -72,12 +72,12 @@ def cities_of(session: TourSession, group: int, at_s: float) -> range:
 
 
 class TourTable(Table):
-    """All who play. A player in whose city no group plays waits for one."""
+    """All players. A player waits while no group plays in its city."""
 
     def __init__(self, sim: Simulation, session: TourSession) -> None:
         super().__init__(sim, session)
         self._tour = session
-        # When each player has had enough of its group.
+        # By player, the time at which it leaves its group.
         self._until = [0.0] * session.players
         for player in self.players:
             player.topic = arena(NO_GROUP)
@@ -89,7 +89,7 @@ class TourTable(Table):
         self._look()
 
     def _look(self) -> None:
-        """Let those leave whose group has gone on or whose time is over, and those join who can."""
+        """Players whose group has moved on or whose time is over leave; players without a group join one."""
         at_s = self._sim.now - self._began
         playing = [cities_of(self._tour, group, at_s) for group in range(self._tour.groups)]
         for player in self.players:

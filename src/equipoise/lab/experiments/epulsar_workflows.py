@@ -1,15 +1,15 @@
 """The two workflows of ePulsar's section 3.6, message by message: Pulsar's, and the paper's own (figure 2).
 
-Kept for comparison only: who asks whom, and who waits for what, on the same simulated network as our own moves. A load
-manager and a metadata store are in the cloud, two brokers at the edge, and clients beside them, one for each topic.
+For comparison only: the requests and waits of both workflows on the same simulated network as Equipoise's moves. A load
+manager and a metadata store are in the cloud, two brokers at the edge, and clients near them, one per topic.
 
-    Pulsar    the manager tells the broker to release a topic, one after another; the broker gives up its ownership in
-              the store and cuts off the client. The client looks the topic up: its broker asks the manager, which
-              chooses. The chosen broker takes ownership in the store when the client has come to it.
-    ePulsar   several at once; the broker tells the client the new broker's address as it cuts it off, and tells the
-              new broker to take ownership, so that both go on at the same time.
+    Pulsar    the manager commands the broker to release topics, one after another; the broker releases its ownership
+              in the store and disconnects the client. The client looks the topic up: its broker asks the manager,
+              which chooses a broker. That broker acquires ownership in the store when the client connects to it.
+    ePulsar   several topics at once; the broker sends the new broker's address to the client when it disconnects it,
+              and commands the new broker to acquire ownership at the same time.
 
-A client is down from when it hears that it is cut off until the new broker has taken it.
+A client is down from the notice of its disconnect until the new broker has accepted it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Handler = Callable[..., Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPlaces:
-    """Where brokers, clients and the manager are."""
+    """Places of brokers, clients and the manager."""
 
     cloud: str
     brokers: tuple[str, str]
@@ -45,20 +45,20 @@ class WorkflowPlaces:
 class Migrated:
     """One migration of all topics."""
 
-    # Of each client.
+    # By client.
     down_s: tuple[float, ...]
-    # From the first command until the manager has heard that the last topic is released, and until each of them is.
+    # Time from the first command until the manager knows of the last release, and of each release.
     total_s: float
     until_s: tuple[float, ...]
 
     @property
     def each_s(self) -> float:
-        """What a topic takes, of all the time."""
+        """Time per topic."""
         return self.total_s / len(self.until_s)
 
 
 class WorkflowNode:
-    """A process that answers requests and asks others, over connections that it keeps."""
+    """A process that answers requests and sends requests to others over persistent connections."""
 
     def __init__(self, host: Host, **handlers: Handler) -> None:
         self.host = host
@@ -85,14 +85,14 @@ class WorkflowNode:
         return await answer
 
     def spawn(self, coroutine: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        """Do this beside everything else."""
+        """Run a coroutine in the background."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def forget(self, peer: str) -> None:
-        """Close the connection: the next request has to make one."""
+        """Close the connection: the next request opens a new one."""
         if peer in self._peers:
             self._peers.pop(peer).close()
 
@@ -118,7 +118,7 @@ def _write(writer: asyncio.StreamWriter, words: Sequence[object]) -> None:
 
 
 class Metadata:
-    """Who owns which topic."""
+    """The owners of topics."""
 
     def __init__(self, host: Host) -> None:
         self.owners: dict[str, str] = {}
@@ -132,22 +132,22 @@ class Metadata:
 
 
 class Broker:
-    """Serves the topics that it owns."""
+    """A broker with its topics."""
 
     def __init__(self, host: Host) -> None:
         self.name = host.name
-        # What it owns, or is about to: done once it does.
+        # Owned topics; a task is done once the broker has ownership.
         self._owned: dict[str, asyncio.Task[object]] = {}
         self.node = WorkflowNode(
             host, release=self._release, acquire=self._acquire, attach=self._attach, lookup=self._lookup
         )
 
-    async def _release(self, topic: str, client: str, target: str, is_told: bool) -> None:
-        """`is_told`: this broker sends client and target the new place of the topic."""
+    async def _release(self, topic: str, client: str, target: str, is_announced: bool) -> None:
+        """`is_announced`: this broker sends the new broker's address to client and target."""
         self._owned.pop(topic, None)
         await self.node.ask(METADATA, "release", topic)
-        self.node.spawn(self.node.ask(client, "closed", target if is_told else ""))
-        if is_told:
+        self.node.spawn(self.node.ask(client, "closed", target if is_announced else ""))
+        if is_announced:
             self.node.spawn(self.node.ask(target, "acquire", topic))
 
     async def _acquire(self, topic: str) -> None:
@@ -166,7 +166,7 @@ class Broker:
 
 
 class WorkflowClient:
-    """One topic's. `down_s` is of its last migration."""
+    """The client of one topic. `down_s` is the downtime of its last migration."""
 
     def __init__(self, host: Host, topic: str, broker: str) -> None:
         self.host, self.topic, self.broker = host, topic, broker
@@ -196,7 +196,7 @@ class WorkflowClient:
 
 
 class Manager:
-    """Moves topics, so many at once."""
+    """The load manager, which moves several topics at once."""
 
     def __init__(self, host: Host) -> None:
         self.target = ""
@@ -206,25 +206,31 @@ class Manager:
         return self.target
 
     async def migrate(
-        self, clients: Mapping[str, tuple[str, str]], target: str, *, executors: int, is_told: bool
+        self, clients: Mapping[str, tuple[str, str]], target: str, *, executors: int, is_announced: bool
     ) -> list[float]:
-        """Of each topic with its client and its broker, when it was known to be released, since the beginning."""
+        """By topic, with its client and broker, the time from the beginning until the manager knew of its release."""
         loop = asyncio.get_running_loop()
         began, self.target = loop.time(), target
         slots = asyncio.Semaphore(executors)
 
         async def one(topic: str, client: str, broker: str) -> float:
             async with slots:
-                await self.node.ask(broker, "release", topic, client, target, is_told)
+                await self.node.ask(broker, "release", topic, client, target, is_announced)
                 return loop.time() - began
 
         return list(await asyncio.gather(*(one(topic, *where) for topic, where in clients.items())))
 
 
 async def migrate(
-    sim: Simulation, places: WorkflowPlaces, *, topics: int, executors: int, is_told: bool, rounds: int = 2
+    sim: Simulation,
+    places: WorkflowPlaces,
+    *,
+    topics: int,
+    executors: int,
+    is_announced: bool,
+    rounds: int = 2,
 ) -> list[Migrated]:
-    """Move all topics to the second broker, and back, and so on. Pulsar: one executor, `is_told` False."""
+    """Move all topics to the second broker and back, repeatedly. Pulsar: one executor, `is_announced` False."""
     manager = Manager(sim.host(MANAGER, place=places.cloud))
     metadata = Metadata(sim.host(METADATA, place=places.cloud))
     brokers = [
@@ -234,7 +240,7 @@ async def migrate(
     for node in (manager.node, metadata.node, *(broker.node for broker in brokers)):
         await node.host.spawn(node.serve(), name="serve")
     for broker, other in zip(brokers, reversed(brokers), strict=True):
-        # Connections that last stand before anything moves.
+        # Persistent connections are open before the migration.
         await manager.node.host.spawn(manager.node.connect(broker.name), name="connect")
         for peer in (MANAGER, METADATA, other.name):
             await broker.node.host.spawn(broker.node.connect(peer), name="connect")
@@ -247,9 +253,9 @@ async def migrate(
     for turn in range(rounds):
         target = brokers[(turn + 1) % 2].name
         where = {client.topic: (client.host.name, client.broker) for client in clients}
-        moving = manager.migrate(where, target, executors=executors, is_told=is_told)
+        moving = manager.migrate(where, target, executors=executors, is_announced=is_announced)
         until_s = await manager.node.host.spawn(moving, name="migrate")
-        # What a client does takes a few round trips of the longest way at most.
+        # The steps of a client take at most a few of the longest round trips.
         await asyncio.sleep(5.0)
         assert all(client.is_up.is_set() and client.broker == target for client in clients), "all have moved"
         down_s = tuple(client.down_s for client in clients)

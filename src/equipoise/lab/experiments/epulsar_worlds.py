@@ -1,10 +1,10 @@
 """The two worlds of ePulsar's evaluation (5.1): game servers in cities, and drones over a city with edge sites.
 
-A world has nodes with true round trips between them; some are hubs, each client is at one of the others. A placement
-is one draw of who is where and who listens to whom.
+A world has nodes with true round trips between them; some are hubs, and each client is at one of the other nodes. A
+placement is one draw of the places and subscriptions of clients.
 
-The paper's data are not at hand. Cities are as far apart as the great circle says, times a stated factor; a city's
-cell towers are drawn, dense in the middle, and zones are their k-means, as in the paper.
+The paper's data are not available. Distances of cities are great circles times a factor; cell towers of a city are
+drawn, dense in the middle, and zones are their k-means, as in the paper.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-# The largest first, from coast to coast; the controller is in the first one.
+# The largest cities first, from coast to coast; the controller is in the first one.
 US_CITIES = (
     *("new-york", "los-angeles", "chicago", "dallas", "seattle", "miami", "atlanta", "san-francisco"),
     *(
@@ -52,8 +52,8 @@ US_CITIES = (
         "salt-lake-city",
     ),
 )
-# Light in fibre, and by how much cables and routers are longer than the great circle: New York to Los Angeles and back
-# takes 69 ms then.
+# Speed of light in fibre, and the extra length of cables and routers over the great circle: the round trip New York to
+# Los Angeles then takes 69 ms.
 FIBRE_KM_PER_MS = 200.0
 STRETCH = 1.75
 LOCAL_MS = 5.0
@@ -75,10 +75,10 @@ class PlacedClients:
 
 @dataclass(frozen=True)
 class PlacementWorld:
-    """A network, and how clients are placed in it."""
+    """A network, and a function that places clients in it."""
 
     name: str
-    # What was varied: cities or zones.
+    # The varied number: cities or zones.
     size: int
     # Round trips of all nodes.
     rtt_s: Floats
@@ -89,7 +89,7 @@ class PlacementWorld:
 
 
 def game_world(cities: int) -> PlacementWorld:
-    """In each city a hub and a game server 5 ms away from it."""
+    """A world with a hub in each city and a game server 5 ms away from it."""
     rtt_s = city_rtt_s(US_CITIES[:cities])
     servers = np.arange(cities, 2 * cities)
 
@@ -125,7 +125,7 @@ def _play(random: np.random.Generator, servers: Indices) -> PlacedClients:
 
 
 def swarm_world(zones: int, seed: int) -> PlacementWorld:
-    """In each zone a hub and a gateway 5 ms away from it; all zones 30 ms apart; a hub in the cloud."""
+    """A world with a hub in each zone and a gateway 5 ms away from it; zones are 30 ms apart; a hub in the cloud."""
     nodes = 2 * zones + 1
     cloud = nodes - 1
     zone = np.concatenate([np.arange(zones), np.arange(zones), [-1]])
@@ -144,13 +144,13 @@ def swarm_world(zones: int, seed: int) -> PlacementWorld:
 
 
 def zone_centres(zones: int, seed: int) -> Floats:
-    """In a city of 1 by 1, where its edge sites are."""
+    """The edge sites of a city of 1 by 1."""
     towers = _towers(np.random.default_rng(seed))
     return k_means(towers, zones, np.random.default_rng(seed))
 
 
 def _fly(random: np.random.Generator, centres: Floats) -> PlacedClients:
-    """Swarms anywhere in the city, each of them in one zone, whose gateway all its drones use."""
+    """Swarms anywhere in the city, each in one zone, whose gateway all its drones use."""
     at = random.random((SWARMS, 2))
     zone = ((at[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
     gateway = len(centres) + zone
@@ -164,7 +164,7 @@ def _fly(random: np.random.Generator, centres: Floats) -> PlacedClients:
 
 
 def _towers(random: np.random.Generator) -> Floats:
-    """In a city of 1 by 1: half of them in the middle, the rest anywhere."""
+    """Towers of a city of 1 by 1: half of them in the middle, the rest anywhere."""
     middle = np.clip(random.normal(0.5, 0.12, (TOWERS // 2, 2)), 0, 1)
     return np.concatenate([middle, random.random((TOWERS - TOWERS // 2, 2))])
 
@@ -205,7 +205,7 @@ class City:
     """A square city, its zones and its network."""
 
     zones: int = 4
-    # The paper states no size of its city: this one takes a swarm five minutes to cross.
+    # The paper does not state the size of its city: a swarm crosses this one in five minutes.
     side_m: float = 15_000.0
     speed_m_per_s: float = 50.0
     seed: int = 1
@@ -216,11 +216,11 @@ class City:
 
     @property
     def hubs(self) -> dict[str, str]:
-        """One at each site, and one in the cloud."""
+        """A hub at each site, and one in the cloud."""
         return {**{f"hub-{zone}": site(zone) for zone in range(self.zones)}, "hub-cloud": CLOUD}
 
     def network(self, spec: LinkSpec | None = None) -> Matrix:
-        """One way between all places: half of the paper's round trips."""
+        """One-way latencies between all places: half of the paper's round trips."""
         ways: dict[tuple[str, str], float] = {}
 
         def put(one: str, other: str, rtt_ms: float) -> None:
@@ -238,7 +238,7 @@ class City:
 
 
 class Flight:
-    """One swarm's way: random waypoints at a constant speed."""
+    """One swarm's path: random waypoints at a constant speed."""
 
     def __init__(self, city: City, draw: Callable[[], float]) -> None:
         self._city, self._draw = city, draw
@@ -248,11 +248,11 @@ class Flight:
 
     @property
     def zone(self) -> int:
-        """Whose site is nearest."""
+        """The zone of the nearest site."""
         return int(((self._centres - np.array(self.at)) ** 2).sum(axis=1).argmin())
 
     def advance(self, seconds: float) -> int:
-        """Fly on; the zone it is in then."""
+        """Advance by this time. Returns the zone that the swarm is then in."""
         left_m = seconds * self._city.speed_m_per_s
         while left_m > 0:
             ahead = (self._to[0] - self.at[0], self._to[1] - self.at[1])

@@ -1,8 +1,8 @@
 """The frame of all experiments: what an experiment is and how it runs.
 
 An experiment is one entry of a table: a world for each size, a function that runs a world, and functions that make
-claims, figures, parameters and notes of what was seen in it. None of them knows of files, terminals or commits, and
-none chooses a size or a seed: that is the frame's. The points of a sweep are tasks of the current pool.
+claims, figures, parameters and notes from its outcome. These functions do not know files, terminals or commits; the
+frame chooses size and seed. The points of a sweep are tasks of the current pool.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Parameters = tuple[tuple[str, str], ...]
 
 
 class Progress(Protocol):
-    """Called with how far a run is."""
+    """Called with the progress of a run."""
 
     def __call__(self, label: str, done: float) -> None:
-        """`done`: the part of the whole experiment that is over, 0 to 1."""
+        """`done`: the finished part of the whole experiment, 0 to 1."""
 
 
 def silent(label: str, done: float) -> None:
@@ -41,7 +41,7 @@ def silent(label: str, done: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a run found."""
+    """The findings of a run."""
 
     claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
@@ -57,9 +57,9 @@ class Experiment(Generic[World, Seen]):
     name: str
     # The document and the part of it.
     source: str
-    # One line: what is varied and what is looked at.
+    # One line: the varied parameter and the measured result.
     summary: str
-    # What is run in each size.
+    # The world of each size.
     worlds: Mapping[Size, World]
     # Run a world with a seed.
     world: Callable[[World, int, Progress], Seen]
@@ -67,18 +67,18 @@ class Experiment(Generic[World, Seen]):
     figures: tuple[Callable[[Seen], Figure], ...]
     parameters: Callable[[Seen], Parameters] = lambda seen: ()
     notes: Callable[[Seen], tuple[str, ...]] = lambda seen: ()
-    # Where the planner is in the loop: who summed its views, Spark or one thread. None: no views.
+    # With the planner: the source of its views, Spark or one thread. None: no views.
     views: Callable[[Seen], str] | None = None
-    # Measured on the machine of benchmarks/results, roughly: (quick, full).
+    # Rough duration on the machine of benchmarks/results: (quick, full).
     takes: tuple[str, str] = ("", "")
 
     @property
     def page(self) -> str:
-        """The page of docs/results that its paper's experiments share."""
+        """The page of docs/results with the experiments of the paper."""
         return self.name.partition("-")[0]
 
     def find(self, world: World, seed: int, progress: Progress = silent) -> Findings:
-        """Run this world, and judge what was seen in it."""
+        """Run this world, and derive its findings."""
         return self.judge(self.world(world, seed, progress))
 
     def judge(self, seen: Seen) -> Findings:
@@ -92,7 +92,7 @@ class Experiment(Generic[World, Seen]):
 
 
 def run(experiment: Experiment[Any, Any], size: Size, seed: int, progress: Progress) -> Result:
-    """Run an experiment in one of its sizes; the result says from which commit, when, on what machine, how long."""
+    """Run an experiment in one of its sizes; the result states commit, date, machine and duration."""
     began = time.perf_counter()
     findings = experiment.find(experiment.worlds[size], seed, progress)
     found = machine()
@@ -112,13 +112,13 @@ def run(experiment: Experiment[Any, Any], size: Size, seed: int, progress: Progr
     )
 
 
-# What world functions, claims and figures share.
+# Common parts of world functions, claims and figures.
 
 
 def sweep(
     function: Callable[[Point], Found], points: Sequence[Point], progress: Progress, label: str
 ) -> dict[Point, Found]:
-    """The function of each point, by the current pool, in the order of the points. Both have to be picklable."""
+    """Call the function for each point in the current pool; results keep the order. Both must be picklable."""
     found: dict[int, Found] = {}
     progress(label, 0.0)
     for index, result in current_pool().run(function, points):
@@ -128,7 +128,7 @@ def sweep(
 
 
 def part_of(progress: Progress, begin: float, end: float, prefix: str = "") -> Progress:
-    """The progress of a run that is one part of the experiment."""
+    """Progress of a run that is a part of the experiment."""
     return lambda label, done: progress(prefix + label, begin + (end - begin) * done)
 
 

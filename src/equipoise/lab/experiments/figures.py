@@ -1,6 +1,6 @@
 """Draw figures as PNG, without a display.
 
-matplotlib is imported here alone and when something is drawn: it takes half a second and is not needed to run.
+Only this module imports matplotlib, at the first figure: the import takes half a second and runs do not need it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def draw(figure: Figure, folder: Path) -> Path:
     canvas.suptitle(figure.title, fontsize=11)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{figure.name}.png"
-    # No date and no version inside: the same numbers give the same file.
+    # No date and no version in the file: the same numbers give the same file.
     canvas.savefig(path, dpi=DOTS_PER_INCH, metadata={"Software": None})
     return path
 
@@ -61,7 +61,7 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
         else:
             shown += _draw_line(line, ax, colour)
     if right is not None:
-        # After the lines: a limit that is set ends the finding of the others.
+        # After the lines: setting a limit disables autoscaling.
         right.set_ylim(bottom=0)
     if panel.level is not None:
         shown.append(ax.axhline(panel.level, color="#999999", linestyle="--", linewidth=1))
@@ -86,7 +86,7 @@ def _draw_panel(panel: Panel, ax: Axes) -> None:
     ax.set_title(panel.title, fontsize=9, loc="left")
     ax.grid(alpha=0.25)
     if len(panel.lines) > LEGEND_LINES_MAX:
-        # Lines that are too many to be distinguished are there to be seen together.
+        # Too many lines to distinguish get no legend.
         shown = shown[len(panel.lines) :]
     if shown:
         ax.legend(handles=shown, fontsize=7, loc="upper left")

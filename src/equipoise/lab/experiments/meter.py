@@ -1,8 +1,8 @@
 """Measurements of a run: response times, latencies, messages, losses, state second by second.
 
-Clients take response times themselves, on the one clock of the simulation. Everything else is looked at from outside,
-once a second. Latencies take a constant amount of memory however many messages there are: of each topic and second the
-worst is kept; of all messages together, how many took how long.
+Clients measure response times on the clock of the simulation. An observer samples everything else once a second.
+Latencies take constant memory for any number of messages: the worst latency of each topic and second, and a histogram
+of all messages.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Second:
-    """How things stood at the end of one second."""
+    """The state at the end of one second."""
 
     at_s: float
     players: int
     servers: int
-    # Players who should hear their tile by now and do not.
+    # Players that should receive their tile by now and do not.
     deaf: int = 0
-    # Of this second.
+    # Deliveries of this second.
     deliveries: int = 0
-    # Outgoing bandwidth over its maximum, of each server that is in use.
+    # Outgoing bandwidth over its maximum, of each server in use.
     load_ratios: tuple[float, ...] = ()
-    # All that was known to be missed by then.
+    # All messages known to be lost by then.
     lost: int = 0
     plan_version: int = 0
 
@@ -42,27 +42,27 @@ class Second:
 class Meter(DeliveryCounts):
     """Written by all clients of a run."""
 
-    # Own messages that had to come back and did not.
+    # Own messages that a publisher should have received and did not.
     unanswered: int = 0
-    # When the run began, on the clock of the simulation. All other times here are since then.
+    # Start of the run on the clock of the simulation. All other times are relative to it.
     began_at: float = 0.0
     seconds: list[Second] = field(default_factory=list)
-    # When a plan was committed.
+    # Times of plan commits.
     plans_at_s: list[float] = field(default_factory=list)
     _taken_at: array[float] = field(default_factory=lambda: array("d"))
     _responses: array[float] = field(default_factory=lambda: array("d"))
 
     @property
     def lost(self) -> int:
-        """Everything that a client was owed and did not get, or cannot be sure of."""
+        """Messages that clients should have received and missed, or may have missed."""
         return self.missed + self.unknown_gaps + self.unanswered
 
     def lost_until(self, second: int) -> int:
-        """What was known to be lost at the end of a second, counted from 0."""
+        """Messages known to be lost at the end of a second, counted from 0."""
         return self.seconds[second - 1].lost if 0 < second <= len(self.seconds) else self.lost
 
     def respond(self, now: float, response_s: float) -> None:
-        """One message came back to its publisher, or reached the subscriber it was sent for."""
+        """Record the response time of a message that reached its publisher or its subscriber."""
         self._taken_at.append(now)
         self._responses.append(response_s)
 
@@ -71,13 +71,13 @@ class Meter(DeliveryCounts):
         return len(self._responses)
 
     def between(self, from_s: float, to_s: float) -> Floats:
-        """The response times of messages that came back in this time, in seconds."""
+        """Response times of the messages received in this interval, in seconds."""
         taken = np.frombuffer(self._taken_at, np.float64) - self.began_at
         values = np.frombuffer(self._responses, np.float64)
         return values[(taken >= from_s) & (taken < to_s)]
 
     def means(self, width_s: int) -> Floats:
-        """The mean response in the `width_s` seconds up to the end of each second; NaN where nothing came back."""
+        """The mean response in the `width_s` seconds up to the end of each second; NaN without messages."""
         count = len(self.seconds)
         taken = np.frombuffer(self._taken_at, np.float64) - self.began_at
         values = np.frombuffer(self._responses, np.float64)
@@ -90,24 +90,24 @@ class Meter(DeliveryCounts):
 
 
 def _trailing(values: Floats, width: int) -> Floats:
-    """Of each value the sum of it and those before it, `width` in all."""
+    """Sums of each value and the values before it, over `width` values."""
     totals = np.concatenate(([0.0], np.cumsum(values)))
     ends = np.arange(1, len(values) + 1)
     return totals[ends] - totals[np.maximum(0, ends - width)]
 
 
 def percentile(values: Floats, percent: float) -> float:
-    """NaN of nothing."""
+    """NaN without values."""
     return float(np.percentile(values, percent)) if len(values) else float("nan")
 
 
-# Quantiles are right to this, upwards; longer latencies than these count as one.
+# Resolution of quantiles, rounded up; longer latencies than all bins count in the last bin.
 BIN_S = 0.000_05
 BINS = 40_000
 
 
 class Latencies:
-    """Written by all clients of a run. What comes before `began_at`, or after its seconds, does not count."""
+    """Written by all clients of a run. Messages before `began_at`, or after its seconds, do not count."""
 
     def __init__(self, seconds: int, began_at: float) -> None:
         self.seconds = seconds
@@ -116,7 +116,7 @@ class Latencies:
         self._counts = array("q", bytes(8 * BINS))
 
     def note(self, topic: bytes, now: float, latency_s: float) -> None:
-        """A message has come. Counts for the second in which it came."""
+        """Record a message, in the second of its arrival."""
         second = int(now - self.began_at)
         if not 0 <= second < self.seconds or now < self.began_at:
             return
@@ -136,19 +136,19 @@ class Latencies:
         return sum(self._counts)
 
     def worst_s(self, *topics: bytes) -> Floats:
-        """Of each second the worst of these topics, NaN where nothing came; of all if none is named."""
+        """The worst latency of these topics, or of all topics, in each second; NaN without messages."""
         rows = [self._worst[topic] for topic in topics or self._worst if topic in self._worst]
         found = np.array(rows, np.float64).max(axis=0) if rows else np.full(self.seconds, -1.0)
         return np.where(found < 0, np.nan, found)
 
     def quantile_s(self, quantile: float) -> float:
-        """So many of all messages took no longer; NaN of none."""
+        """This quantile of the latencies of all messages; NaN without messages."""
         totals = np.cumsum(np.frombuffer(self._counts, np.int64))
         if not totals[-1]:
             return float("nan")
         return float((np.searchsorted(totals, quantile * totals[-1]) + 1) * BIN_S)
 
     def share_above(self, latency_s: float) -> float:
-        """Which part of all messages took longer."""
+        """The share of messages with a larger latency."""
         counts = np.frombuffer(self._counts, np.int64)
         return float(counts[round(latency_s / BIN_S) :].sum() / max(1, counts.sum()))

@@ -1,6 +1,6 @@
 """Control messages between simulated hubs: executes the effects of balancers and runs detections.
 
-Control messages take a hop of `HOP_S` each and wait for nothing: they have links of their own.
+Control messages have their own links: each hop takes `HOP_S` without queueing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOP_S = 0.001
 
 
 class ControlledWorld(Protocol):
-    """What balancing needs of the federation."""
+    """The part of the federation that balancing uses."""
 
     now_s: float
     heads: dict[str, LabHead]
@@ -46,7 +46,7 @@ class LabControl:
     def __init__(self, world: ControlledWorld, settings: BalancingSettings) -> None:
         self._world = world
         self._settings = settings
-        # Sessions of clusters, counted at each of the two heads.
+        # Number of sessions between clusters, counted at both heads.
         self.joined = 0
 
     def start(self, random: Random) -> None:
@@ -109,7 +109,7 @@ class LabControl:
         self._send(edge, head, pie)
         self._spread(head, pie, edge)
         if head.balancer.joined:
-            # One message to the other head, which passes it to its edges.
+            # One message to the other head, which forwards it to its edges.
             other = self._world.heads[head.balancer.joined]
             self._send(head, other, pie)
             self._spread(other, pie, edge)
@@ -159,7 +159,7 @@ class LabControl:
         for far, hub in enumerate(self._ups(other)):
             if hub in ups:
                 return far + ups.index(hub)
-        raise AssertionError("they are one tree")
+        raise AssertionError("both are in one tree")
 
     def _ups(self, hub: LabEdge | LabHead) -> list[LabEdge | LabHead]:
         found: list[LabEdge | LabHead] = [hub]

@@ -32,15 +32,15 @@ __all__ = ["EXPERIMENT_7", "EstimateScale", "accuracy", "compare_estimates"]
 
 ACCURACY_MIN = 0.91
 ACCURACY_AIM = 0.95
-# Ratios below this are too small to be judged by their quotient.
+# Smaller ratios are not compared, because their relative error means little.
 RATIO_MIN = 0.05
-# A world whose matching costs what it finds, as an index does: seconds at 1 GHz.
+# A world in which the cost of matching depends on the matches, as in an index: seconds at 1 GHz.
 INDEX_SUBSCRIPTION_S = 0.2e-6
 INDEX_MATCH_S = 400e-6
 
 
 class EstimateScale(NamedTuple):
-    """How long, and how many samples a profile has."""
+    """Duration, and number of samples of a profile."""
 
     joins_s: tuple[float, float]
     changes_s: float
@@ -60,7 +60,7 @@ class EstimatesSeen:
 
 
 def compare_estimates(scale: EstimateScale, seed: int, progress: Progress) -> EstimatesSeen:
-    """Runs with profiles of so many samples; and with both estimates where matching costs what it finds."""
+    """Runs with profiles of several sizes; and with both estimates in a world with an index."""
     base = FederationScale(
         star(),
         PAPER,
@@ -107,7 +107,7 @@ def accuracy(pairs: Iterable[BalancedPair], value: Callable[[EdgeLoad], float]) 
 
 
 def _judged(runs: Sequence[FederationRun]) -> list[BalancedPair]:
-    """Without the sessions of the first edge while subscribers come to it: those are drawn apart in the paper."""
+    """Without the sessions of the first edge while subscribers connect to it, which the paper plots separately."""
     return [
         pair
         for run in runs
@@ -164,7 +164,7 @@ def _claims(seen: EstimatesSeen) -> tuple[Claim, ...]:
 
 
 def _points(label: str, pairs: Iterable[BalancedPair]) -> Line:
-    """Sorted by what was realised, so that a line shows how far estimates lie from the diagonal."""
+    """Sorted by the measured load, so that a line shows the distance of the estimates from the diagonal."""
     found = sorted((pair.realised.input_ratio, pair.estimated.input_ratio) for pair in pairs)
     return Line(
         label=label,

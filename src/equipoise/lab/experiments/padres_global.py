@@ -29,18 +29,18 @@ from equipoise.lab.experiments.result import Claim, Figure, Line, Panel, Size
 
 __all__ = ["EXPERIMENT_8", "GlobalTimes", "balance_globally", "chain"]
 
-# Seconds of a processor of 1 GHz for all subscriptions together: four clusters are balanced near 0.45.
+# Seconds of a processor of 1 GHz for all subscriptions together: four clusters balance near 0.45.
 SUBSCRIPTIONS_S = 0.17
-# For one, where the number of clusters is varied: fewer clusters have to carry them, too.
+# For one subscription, where the number of clusters varies: fewer clusters must carry the load too.
 SWEEP_SUBSCRIPTION_S = 65e-6
 CONVERGED_S = 4_500.0
-# A cluster may be this much above the one before it: what triggers no session.
+# A cluster may be this much above the previous one, because the difference triggers no session.
 SLACK = 0.05
 GAIN_MIN = 0.05
 
 
 class GlobalTimes(NamedTuple):
-    """How long, and how many clusters."""
+    """Duration, and numbers of clusters."""
 
     joins_s: tuple[float, float]
     changes_s: float
@@ -51,7 +51,7 @@ class GlobalTimes(NamedTuple):
 
     @property
     def subscription_s(self) -> float:
-        """Of a processor of 1 GHz, for one: fewer subscribers make the same load."""
+        """Cost of one subscription at 1 GHz, so that any number of subscribers makes the same load."""
         return SUBSCRIPTIONS_S / self.subscribers
 
 
@@ -72,7 +72,7 @@ def chain(
     head_ghz: float = 3.0,
     head_bytes: float = 1e9,
 ) -> tuple[tuple[LabMachine, tuple[LabMachine, ...]], ...]:
-    """So many clusters; each has edges of these GHz, with 6 Mbit/s and 256 MB for each."""
+    """A chain of clusters; each has edges of these GHz, with 6 Mbit/s and 256 MB each."""
     return tuple(
         (
             LabMachine(f"B{cluster}0", head_ghz, 10e6, head_bytes, subscription_s),
@@ -108,7 +108,7 @@ def balance_globally(times: GlobalTimes, seed: int, progress: Progress) -> Globa
         )
         for count in times.clusters
     }
-    # Without balancing nothing changes after a while: the delay only grows.
+    # A shorter run without balancing, in which the delay only grows.
     unbalanced = point(PAPER, is_balanced=False)._replace(ends_s=min(times.ends_s, 1_500.0))
     paper, ours = point(PAPER), point(OURS)
     found = sweep(
@@ -129,7 +129,7 @@ def _cluster(run: FederationRun, number: int, at: int, value: Callable[[BrokerSa
 
 
 def _converged_s(run: FederationRun, end_s: float) -> float:
-    """From when on no cluster has moved more than one subscriber in fifty within a sample."""
+    """Time from which on no cluster moves more than one subscriber in fifty within a sample."""
     last = 0.0
     for at, time_s in enumerate(run.times_s[1:], 1):
         if time_s >= end_s:
@@ -257,7 +257,7 @@ EXPERIMENT_8 = Experiment(
     summary="2,000 subscribers come to one edge of the first of four clusters in a chain.",
     worlds={
         Size.FULL: GlobalTimes((10.0, 20.0), 8_000.0, 9_500.0, (1, 2, 3, 4, 5, 6), 6_000.0),
-        # As long as the paper's needed until subscribers stopped moving.
+        # As long as subscribers moved in the paper.
         Size.QUICK: GlobalTimes((10.0, 20.0), 4_700.0, 4_900.0, (2, 4, 5), 2_000.0, 1_000),
     },
     world=balance_globally,

@@ -1,13 +1,13 @@
 """Simulated hubs on the pure balancing core: heads that forward messages, edges that serve subscribers.
 
-A hub is a processor that takes messages in order, and an output of some bandwidth. Matching costs what the machine's
-cost says for each subscription, and for each match. The index, the covering sets, the meter and the balancer are the
-product's own.
+A hub is a processor that takes messages in order, and an output with a bandwidth. Matching has a cost per subscription
+and per match, which depends on the machine. The index, the covering sets, the meter and the balancer are the product's
+code.
 
 Always true:
-    a subscriber has the messages up to a position from its former edge, and those beyond from the new one: an edge
-    takes a subscriber in, and leaves it out, when it takes the first message beyond that position;
-    what an edge asks of its head is in place at every head on the way before the position is named.
+    a subscriber receives the messages up to a position from its former edge, and later ones from the new edge: edges
+    add and remove the subscriber with the first message after that position;
+    a request of an edge is in effect at every head on the path before the position is chosen.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from equipoise.lab.workload.quotes import QUOTE_BYTES
 
 __all__ = ["EdgeFilter", "LabEdge", "LabHead", "LabMachine", "LabSubscriber", "QuoteMessage"]
 
-# Of one subscription, and of one message that waits, in memory; and of an idle hub.
+# Memory of one subscription, of one queued message, and of an idle hub.
 SUBSCRIPTION_BYTES = 2_000
 WAITING_BYTES = 1_000
 IDLE_BYTES = 16e6
-# Steps of a covering set that are done with each change.
+# Steps of a covering set with each change.
 SETTLE_STEPS = 200
 
 
 class LabMachine(NamedTuple):
-    """What a hub runs on, and what matching costs at 1 GHz."""
+    """The machine of a hub, and the cost of matching at 1 GHz."""
 
     name: str
     ghz: float
@@ -53,7 +53,7 @@ class LabMachine(NamedTuple):
 
 
 class QuoteMessage(NamedTuple):
-    """A quote on its way."""
+    """A quote in flight."""
 
     position: int
     published_s: float
@@ -61,24 +61,24 @@ class QuoteMessage(NamedTuple):
 
 
 class EdgeFilter(FilterNode):
-    """A filter at an edge: the subscribers that the edge matches it for, and how many want it in all."""
+    """A filter at an edge: its active subscribers, and the number of all its subscribers."""
 
     __slots__ = ("delivered", "leaving", "subscribers", "wanted")
 
     def __init__(self, filter: Filter) -> None:
         super().__init__(filter)
-        # Each with the count of `delivered` when it was taken in.
+        # Each with the value of `delivered` when it was added.
         self.subscribers: dict[LabSubscriber, int] = {}
-        # Of these, how many wait for a position to leave.
+        # Number of subscribers that wait for a position to leave.
         self.leaving = 0
-        # With those that wait for a position to be taken in.
+        # Number of subscribers, including those that wait for a position to be added.
         self.wanted = 0
-        # Messages that every subscriber of it was sent.
+        # Messages sent to all subscribers of the filter.
         self.delivered = 0
 
 
 class LabSubscriber:
-    """One client with one filter. What it was sent is counted at the filter, and noted when it leaves."""
+    """One client with one filter. The filter counts its messages; the count is stored when it leaves."""
 
     __slots__ = ("edge", "expected_from", "filter", "is_moving", "moves", "received")
 
@@ -88,12 +88,12 @@ class LabSubscriber:
         self.is_moving = False
         self.moves = 0
         self.received = 0
-        # Of all messages that match its filter, how many there had been when it came.
+        # Number of messages that had matched its filter when it connected.
         self.expected_from = 0
 
 
 class _AskedCovers(Generic[N]):
-    """A covering set, and what of it the parent was asked for: a filter that left and came again may be in it twice."""
+    """A covering set, and its filters requested from the parent. A filter that left and returned may be in it twice."""
 
     def __init__(self) -> None:
         self._covers: CoverSet[N] = CoverSet()
@@ -113,7 +113,7 @@ class _AskedCovers(Generic[N]):
         self._covers.settle(SETTLE_STEPS)
 
     def changed(self) -> list[tuple[Filter, bool]]:
-        """What is to be asked for, and what no longer, since the last call."""
+        """Filters to request (True) or to cancel (False) since the last call."""
         announced: dict[Filter, bool] = {}
         for node, is_in in self._covers.changes.items():
             if is_in == (node in self._nodes):
@@ -133,7 +133,7 @@ class _AskedCovers(Generic[N]):
 
 
 class _Processor:
-    """Takes messages one after the other."""
+    """Processes messages one after the other."""
 
     def __init__(self, take: Callable[[float, QuoteMessage], float], wake: Callable[[float], None]) -> None:
         self._take, self._wake = take, wake
@@ -156,7 +156,7 @@ class _Processor:
 
 
 class LabHead:
-    """Passes a message to the children that ask for it; asks its parent for what they want in all."""
+    """Forwards messages to the children that request them; requests the union of their filters from its parent."""
 
     def __init__(
         self, machine: LabMachine, settings: BalancingSettings, wake: Callable[[float, LabHead], None]
@@ -171,7 +171,7 @@ class LabHead:
         self.processor = _Processor(self._take, lambda at: wake(at, self))
         self._link_free_s = 0.0
         self._covers: _AskedCovers[FilterNode] = _AskedCovers()
-        # By filter, how many children ask for it.
+        # By filter, the number of children that request it.
         self._asked: dict[Filter, tuple[FilterNode, int]] = {}
         self.received = 0
 
@@ -184,7 +184,7 @@ class LabHead:
         self.children[child] = FilterIndex()
 
     def change(self, child: LabHead | LabEdge, changes: Iterable[tuple[Filter, bool]]) -> int:
-        """A child asks for filters, or no longer; how many messages that is, those to the parent included."""
+        """A child requests or cancels filters. Returns the number of control messages, those to the parent included."""
         index = self.children[child]
         sent = 0
         for filter, is_asked in changes:
@@ -225,7 +225,7 @@ class LabHead:
 
 
 class LabEdge:
-    """Carries subscribers. `deliver` gets the times of a message's first and later copies, and their number."""
+    """An edge with subscribers. `deliver` gets the times of a message's first and later copies, and their number."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class LabEdge:
         self.received = 0
         self._matched = 0
         self._index: FilterIndex[EdgeFilter] = FilterIndex()
-        # What quotes match, until the index changes: publishers repeat theirs.
+        # Cache of matching filters until the index changes, because publishers repeat their quotes.
         self._found: dict[tuple[Any, Any], list[EdgeFilter]] = {}
         self._covers: _AskedCovers[EdgeFilter] = _AskedCovers()
         self._coming: deque[tuple[int, LabSubscriber]] = deque()
@@ -272,7 +272,7 @@ class LabEdge:
         )
 
     def covers(self) -> tuple[str, ...]:
-        """What this edge asks its head for."""
+        """The filters that this edge requests from its head."""
         return tuple(map(str, self._covers.filters))
 
     @property
@@ -280,7 +280,7 @@ class LabEdge:
         return 8 * QUOTE_BYTES / self.machine.bandwidth_bits_per_s
 
     def subscriptions(self) -> list[OffloadedSubscription]:
-        """What the balancer may choose from."""
+        """The subscriptions that the balancer may move."""
         return [
             OffloadedSubscription(
                 node.filter, len(node.subscribers) - node.leaving, node.wanted - len(node.subscribers)
@@ -290,7 +290,7 @@ class LabEdge:
         ]
 
     def want(self, subscriber: LabSubscriber) -> list[tuple[Filter, bool]]:
-        """A subscriber comes: what the edge has to ask for."""
+        """Add a subscriber. Returns the changes of requested filters."""
         self.subscribers += 1
         node = self.filters.get(subscriber.filter)
         if node is None:
@@ -300,11 +300,11 @@ class LabEdge:
         return self._covers.changed()
 
     def attach(self, subscriber: LabSubscriber, position: int) -> None:
-        """It has what is beyond the position from here."""
+        """The subscriber receives messages after the position from this edge."""
         self._coming.append((position, subscriber))
 
     def detach(self, subscriber: LabSubscriber, position: int) -> None:
-        """It has what is beyond the position from elsewhere."""
+        """The subscriber receives messages after the position from another edge."""
         self.subscribers -= 1
         self.filters[subscriber.filter].leaving += 1
         self.leaving_count += 1
@@ -316,7 +316,7 @@ class LabEdge:
         self.processor.offer(now_s, message)
 
     def account(self, position: int) -> list[tuple[Filter, bool]]:
-        """All up to this position is matched: take in and leave out whom that concerns; what is asked for changes."""
+        """All messages up to this position are matched: add and remove subscribers. Returns changed requests."""
         coming, leaving = self._coming, self._leaving
         while coming and coming[0][0] <= position:
             subscriber = coming.popleft()[1]
@@ -347,7 +347,7 @@ class LabEdge:
             self._covers.remove(node)
 
     def close(self) -> None:
-        """Note what everyone was sent."""
+        """Store the message counts of all subscribers."""
         for node in self.filters.values():
             for subscriber, since in node.subscribers.items():
                 subscriber.received += node.delivered - since

@@ -43,7 +43,7 @@ __all__ = [
 
 # Seconds of a processor of 1 GHz for one subscription: edges are balanced near 0.45.
 SUBSCRIPTION_S = 20e-6
-# As the paper prints them; its estimate is equation 4, and subscribers come to the first edge.
+# The paper's settings: its estimate is equation 4, and subscribers connect to the first edge.
 PAPER = BalancingSettings(estimate=DelayEstimate.LINEAR, first_edge=False)
 OURS = BalancingSettings()
 STRENGTHS = (1, 2, 4, 10)
@@ -53,10 +53,10 @@ OVERHEAD_AFTER_MAX = 0.002
 
 
 class LocalTimes(NamedTuple):
-    """How long, and which points of the sweeps."""
+    """Durations, and the points of the sweeps."""
 
     joins_s: tuple[float, float]
-    # When all should be balanced; when publishers change; within what time all should be balanced again.
+    # Time by which all edges should be balanced; time of the publishers' change; time limit to balance again.
     settles_s: float
     changes_s: float
     resettles_s: float
@@ -337,7 +337,7 @@ def _sweeps(seen: LocalSeen) -> Figure:
 
 
 def common_parameters(settings: BalancingSettings, subscription_s: float) -> Parameters:
-    """What all runs of the paper's settings have in common."""
+    """Parameters of all runs with the paper's settings."""
     return (
         ("publishers", "40, each 0 to 60 messages a minute, at equal intervals; 125 bytes a message"),
         (

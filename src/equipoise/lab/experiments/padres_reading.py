@@ -41,7 +41,7 @@ def spreads(run: FederationRun, at: int) -> tuple[float, float, float]:
 
 
 def settled_s(run: FederationRun, begin_s: float, end_s: float, within: float = WITHIN) -> float | None:
-    """From when on all three metrics of all edges stay within the trigger of each other, until the end."""
+    """Time from which on all three metrics of all edges stay within the trigger of each other, until the end."""
     settled: float | None = None
     for at, time_s in enumerate(run.times_s):
         if begin_s <= time_s < end_s:
@@ -62,7 +62,7 @@ def subscribers_at(run: FederationRun, time_s: float) -> list[int]:
 
 
 def edge_loads(run: FederationRun, begin_s: float, end_s: float) -> list[tuple[float, float]]:
-    """Of each edge, its input ratio and the messages per second that come to it: means over this time."""
+    """By edge, its mean input ratio and mean incoming messages per second over this time."""
     chosen = [at for at, time_s in enumerate(run.times_s) if begin_s < time_s <= end_s]
     return [
         (
@@ -93,7 +93,7 @@ def peak_delay_s(run: FederationRun) -> float:
 
 
 def least_left(run: FederationRun) -> int:
-    """The fewest subscribers of an edge after it had twenty."""
+    """The smallest number of subscribers of an edge after it had twenty."""
     least = []
     for samples in run.edges.values():
         counts = [sample.subscribers for sample in samples]
@@ -104,7 +104,7 @@ def least_left(run: FederationRun) -> int:
 
 
 def exactly_once(runs: Sequence[FederationRun]) -> tuple[Claim, Claim]:
-    """What every balanced run of these experiments has to show."""
+    """The claims of every balanced run of these experiments."""
     expected = sum(run.expected for run in runs)
     lost, twice = sum(run.lost for run in runs), sum(run.twice for run in runs)
     return (

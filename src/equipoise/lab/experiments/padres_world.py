@@ -1,7 +1,7 @@
-"""The federation of the paper's experiments in virtual time: publishers, subscribers that come, hubs that balance.
+"""The federation of the paper's experiments in virtual time: publishers, joining subscribers, balancing hubs.
 
-One queue of events. `padres_hubs` has the hubs, `padres_control` what they tell each other. Each hop of a control
-message is counted, as is each message that a subscriber and an edge exchange to change places.
+One queue of events. `padres_hubs` has the hubs, `padres_control` their control messages. Each hop of a control message
+counts, as does each message between a subscriber and an edge for a move.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from equipoise.lab.workload.quotes import QuotePublisher, StockMarket
 
 __all__ = ["BalancedPair", "BrokerSample", "Federation", "FederationRun", "FederationScale", "run_federation"]
 
-# Between a hub and a client.
+# Latency between a hub and a client.
 LEG_S = 0.001
-# Between two subscribers that are sent to their new edge.
+# Interval between two redirects of subscribers.
 PACE_S = 0.005
 SAMPLE_S = 10.0
 SPAN_S = 1.0
-# How long queues may take to drain after the last message.
+# Time limit for queues to drain after the last message.
 DRAIN_S = 3_600.0
 
 
 class FederationScale(NamedTuple):
     """One run."""
 
-    # The heads, each with its edges; the first has the publishers, each is the next one's parent.
+    # The heads, each with its edges; the first has the publishers, and each head is the parent of the next.
     clusters: tuple[tuple[LabMachine, tuple[LabMachine, ...]], ...]
     settings: BalancingSettings
     is_balanced: bool = True
@@ -59,7 +59,7 @@ class BrokerSample(NamedTuple):
 
 
 class BalancedPair(NamedTuple):
-    """One hub of one session: what its load was estimated to be, and what it was then."""
+    """The estimated and the measured load of one hub after one session."""
 
     at_s: float
     hub: str
@@ -72,12 +72,12 @@ class BalancedPair(NamedTuple):
 
 @dataclass(slots=True)
 class FederationRun:
-    """What was seen."""
+    """The recorded outcome of a run."""
 
     scale: FederationScale
     times_s: list[float] = field(default_factory=list)
     edges: dict[str, list[BrokerSample]] = field(default_factory=dict)
-    # Of the SAMPLE_S before: the mean delivery delay, deliveries, messages of all kinds, and of control.
+    # Over the last SAMPLE_S: the mean delivery delay, deliveries, all messages, and control messages.
     delay_s: list[float] = field(default_factory=list)
     deliveries: list[int] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)
@@ -91,7 +91,7 @@ class FederationRun:
 
 
 class _CountedFilter(FilterNode):
-    """How many messages matched it at the first head, which numbers them."""
+    """A filter with the number of its matches at the first head, which numbers messages."""
 
     __slots__ = ("matched",)
 
@@ -101,7 +101,7 @@ class _CountedFilter(FilterNode):
 
 
 class _Pending(NamedTuple):
-    """An estimate that waits to be compared."""
+    """An estimate to be compared later."""
 
     estimated: EdgeLoad
     is_offloader: bool
@@ -167,7 +167,7 @@ class Federation:
 
     def _is_draining(self) -> bool:
         hubs: Iterable[LabHead | LabEdge] = [*self.heads.values(), *self.edges.values()]
-        # A second for what is on its way.
+        # Extra time for messages in flight.
         return self.now_s < self.scale.ends_s + 2 * SPAN_S or any(hub.processor.waiting for hub in hubs)
 
     # Messages.
@@ -222,13 +222,13 @@ class Federation:
         self._delivered += count
 
     def _change(self) -> None:
-        """Half of the publishers publish twice as often from now on."""
+        """Double the rate of half of the publishers."""
         names = sorted(self._rates)
         for symbol in self.random.sample(names, len(names) // 2):
             self._rates[symbol] *= 2
 
     def _span(self) -> None:
-        """What matches nothing is accounted for, too."""
+        """Advance the positions of all edges, also without matching messages."""
         for edge in self.edges.values():
             if not edge.processor.waiting and edge.processor.free_s <= self.now_s:
                 self._ask(edge, edge.account(self._position_before))
@@ -240,13 +240,13 @@ class Federation:
             self.count_control(edge.parent.change(edge, changes))
 
     def count_control(self, messages: int) -> None:
-        """So many messages are sent that are not the subscribers'."""
+        """Count control messages."""
         self._control += messages
 
     # Subscribers.
 
     def _join(self, subscriber: LabSubscriber) -> None:
-        """A subscriber comes to the first edge; where hubs choose it, to the head, which sends it on."""
+        """Connect a subscriber to the first edge or, if hubs choose the edge, to the head, which redirects it."""
         edge = self.first_edge
         if self.scale.is_balanced and self.scale.settings.first_edge:
             chosen = self.root.balancer.first_edge(self.now_s)
@@ -273,7 +273,7 @@ class Federation:
             staying = [
                 one
                 for one in edge.filters[filter].subscribers
-                # Those that wait to leave are at another edge already.
+                # Subscribers that wait to leave already belong to another edge.
                 if one.edge is edge and not one.is_moving
             ]
             chosen += staying[:count]
@@ -299,10 +299,10 @@ class Federation:
         self.count_control(4)
         self.control.carry(to, to.balancer.subscriber_came(self.now_s, session, total))
 
-    # What is seen.
+    # Observation.
 
     def ended(self, edge: LabEdge) -> None:
-        """Compare with the estimate when a window has passed, unless there is another session meanwhile."""
+        """Compare the load with the estimate after a window, unless another session starts meanwhile."""
         self._last_session_s[edge.name] = self.now_s
         pending = self._estimates.pop(edge.name, None)
         if pending is not None:
@@ -351,11 +351,11 @@ class Federation:
             edge.close()
         run = self.run
         if any(edge.processor.waiting for edge in self.edges.values()):
-            # Without balancing messages still wait: they are neither here nor lost.
+            # Without balancing messages are still queued, neither received nor lost.
             return
         for subscriber in self._subscribers:
             counted = self._counted.get(subscriber.filter)
-            assert counted is not None, "it was counted from the first"
+            assert counted is not None, "every filter is counted from the start"
             expected = counted.matched - subscriber.expected_from
             run.expected += expected
             run.lost += max(0, expected - subscriber.received)

@@ -1,8 +1,8 @@
 """Five hubs join five, with ten thousand topics: time until the new hubs carry their part.
 
 Pulsar's documentation of its balancer adds five brokers to five and finds load balanced five minutes later. Here every
-topic has a client that publishes to it and hears it; after a while the new hubs are started, and nothing else is said.
-Looked at is what each hub really sends, second by second, not what views or plans say.
+topic has a client that publishes and subscribes to it; after a while five new hubs start, without any command. The
+experiment measures the bytes that each hub really sends each second, not views or plans.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from equipoise.plan.planner import Planner
 __all__ = ["SCALE_UP", "Growth", "TalkingCrowd", "grow"]
 
 HUBS_BEFORE, HUBS_AFTER = 5, 10
-# Of 10,000 topics: rates are spread like those of people, most are slow and a few are not.
+# Rates of 10,000 topics are log-normal: most topics are slow and a few are fast.
 RATE_SIGMA = 1.0
 MESSAGES_PER_TOPIC_S = 0.5
-# A record of a topic takes some 400 bytes of a hub's bandwidth each second: with small messages this seldom, telemetry
-# would be half of the load.
+# A telemetry record of a topic takes some 400 bytes of a hub's bandwidth each second: with small messages at this rate,
+# telemetry would be half of the load.
 PAYLOAD_BYTES = 2_000
-# How full the first five are, roughly.
+# Approximate load of the first five hubs.
 RATIO_BEFORE = 0.45
 WIRE_BYTES = PAYLOAD_BYTES + 60
 BEFORE_S, AFTER_S = 30, 45
-# Balanced: no hub is further than this from the mean, over so many seconds, and stays so.
+# Balanced: all hubs are and stay within this distance from the mean, averaged over these seconds.
 TOLERANCE = 0.20
 SMOOTHING_S = 3
 STAYS_S = 5
@@ -53,7 +53,7 @@ class TalkingCrowd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What was seen: bytes that each hub sent in each second, and when the new ones had come."""
+    """The outcome: bytes that each hub sent in each second, and the time at which the new hubs had joined."""
 
     crowd: TalkingCrowd
     sent: list[dict[str, float]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Growth:
     deliveries: int
 
     def imbalance(self, second: int) -> float:
-        """How far the furthest hub is from the mean, over the last few seconds; 1: it is idle, or at twice the mean."""
+        """The largest distance of a hub from the mean over the last seconds; 1: it is idle, or at twice the mean."""
         window = self.sent[max(0, second + 1 - SMOOTHING_S) : second + 1]
         names = window[-1].keys()
         loads = [sum(row.get(name, 0.0) for row in window) for name in names]
@@ -72,7 +72,7 @@ class Growth:
 
     @property
     def balanced_after_s(self) -> float | None:
-        """From the joining of the last hub until all stay near the mean; None: they never do."""
+        """Time from the join of the last hub until all stay near the mean; None: they never do."""
         joined = int(self.joined_at_s)
         good = [self.imbalance(second) <= TOLERANCE for second in range(len(self.sent))]
         for second in range(joined, len(good) - STAYS_S):
@@ -82,7 +82,7 @@ class Growth:
 
 
 class Talker:
-    """One client with topics of its own: it publishes to each at its rate, and hears them all."""
+    """One client with its own topics: it publishes to each at its rate, and subscribes to all."""
 
     def __init__(self, host: Host, topics: dict[bytes, float], meter: Meter) -> None:
         self.host = host
@@ -110,7 +110,7 @@ class Talker:
 
 
 def grow(crowd: TalkingCrowd, seed: int, progress: Progress) -> Growth:
-    """Run it in a simulation of its own."""
+    """Run the experiment in a new simulation."""
     with Simulation(seed=seed, topology=Legs(seed=seed), steps_max=10**11) as sim:
         return sim.run(_grow(sim, crowd, progress))
 
@@ -128,7 +128,7 @@ async def _grow(sim: Simulation, crowd: TalkingCrowd, progress: Progress) -> Gro
     ]
     for talker in talkers:
         talker.host.spawn(_call(talker.start, region.endpoints), name="talk")
-    # It asks for no server itself, and gives none back.
+    # The planner neither requests nor releases servers.
     policy = Planner(PlannerSettings(servers_max=HUBS_BEFORE, server_hour_price=0.0))
     controlling = region.control(policy)
     meter.began_at = sim.now
@@ -157,7 +157,7 @@ async def _grow(sim: Simulation, crowd: TalkingCrowd, progress: Progress) -> Gro
 
 
 class _Watch:
-    """Counts what each hub has sent to clients, from outside."""
+    """Observes the bytes that each hub has sent to clients."""
 
     def __init__(self, region: CloudRegion) -> None:
         self._region = region

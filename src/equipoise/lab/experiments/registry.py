@@ -34,7 +34,7 @@ _TABLE: tuple[Experiment[Any, Any], ...] = (
     dynamoth_game.EXPERIMENT_2,
     dynamoth_market.MARKET,
     dynamoth_game.EXPERIMENT_3,
-    # By the numbers of the paper's figures.
+    # In the order of the paper's figures.
     epulsar_coordinates.EXPERIMENT_3,
     epulsar_placing.EXPERIMENT_4,
     epulsar_placing.EXPERIMENT_5,
@@ -59,10 +59,10 @@ EXPERIMENTS = {experiment.name: experiment for experiment in _TABLE}
 
 
 def experiments_by_name(name: str) -> list[Experiment[Any, Any]]:
-    """The experiment, or all of the paper, with this name. Raises SettingsError that lists what there is."""
+    """The experiment, or all experiments of the paper, with this name. Raises SettingsError for an unknown name."""
     if name in EXPERIMENTS:
         return [EXPERIMENTS[name]]
     found = [experiment for experiment in EXPERIMENTS.values() if experiment.page == name]
     if not found:
-        raise SettingsError(f"there is no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
+        raise SettingsError(f"unknown experiment {name!r}; known experiments: {', '.join(EXPERIMENTS)}")
     return found

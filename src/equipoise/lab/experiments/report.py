@@ -1,8 +1,7 @@
 """Show a result: a terminal table, a page of Markdown, figures and JSON.
 
-In the folder given, `<paper>.md` is the page; `<paper>/` holds the figures and one JSON file per experiment. A page is
-made of all results that are kept beside it, so that one experiment can be run again alone; what people wrote above its
-marker stays.
+In the output folder, `<paper>.md` is the page; `<paper>/` holds the figures and one JSON file per experiment. A page
+contains all results stored beside it, so that one experiment can be run again alone; the text above its marker stays.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from equipoise.lab.experiments.result import Result, Size, decode, encode
 
 __all__ = ["MARKER", "command_of", "keep", "page_section", "seeds_text", "splice", "terminal"]
 
-# What stands above is written by people and kept; everything below is written anew.
+# The text above the marker is written by people and kept; the text below is generated.
 MARKER = "<!-- Below: written by `equipoise reproduce`. Change what is above. -->"
 
 
@@ -102,7 +101,7 @@ def _cell(text: str) -> str:
 
 
 def keep(result: Result, folder: Path) -> Path:
-    """Write all there is about a result; the path of the page. Raises SettingsError if it cannot be written."""
+    """Write a result with its figures and page. Returns the path of the page. Raises SettingsError on a write error."""
     experiment = EXPERIMENTS[result.experiment]
     beside = folder / experiment.page
     try:
@@ -121,7 +120,7 @@ def keep(result: Result, folder: Path) -> Path:
 
 
 def _sections(folder: Path, page: str) -> list[str]:
-    """The sections of all results kept there, in the order of the registry."""
+    """The sections of all stored results, in the order of the registry."""
     sections = []
     for experiment in EXPERIMENTS.values():
         path = folder / page / f"{experiment.name}.json"

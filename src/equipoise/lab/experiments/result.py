@@ -1,8 +1,8 @@
-"""What an experiment found: claims with verdicts, and the series behind them.
+"""The result of an experiment: claims with verdicts, and the data series behind them.
 
-A result is a value: it is printed as one JSON object, drawn, tabulated and kept, and read back to be drawn again.
+A result is a value: it is printed as one JSON object, drawn, tabulated and stored, and read back to be drawn again.
 
-Always true: every number in it was measured in the run it tells of; a claim that could not be judged does not hold.
+Always true: every number in it was measured in that run; a claim that could not be checked does not hold.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ __all__ = ["Claim", "Figure", "Line", "Marks", "Panel", "Result", "Size", "decod
 
 
 class Size(StrEnum):
-    """How much of the original is run."""
+    """Size of a run relative to the original."""
 
     FULL = "full"
     QUICK = "quick"
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something the paper says, what it says of it in numbers, what we found, and whether that is as good."""
+    """A claim of the paper, its number there, the measured number, and whether the claim holds."""
 
     claim: str
     paper: str
     ours: str
     holds: bool
-    # The number that decides, and the bound it is held against, where there is one: to judge over many seeds.
+    # The deciding number and its bound, if there is one, for campaigns over many seeds.
     value: float | None = None
     at_least: float | None = None
     at_most: float | None = None
     # Over many seeds the median decides, not the worst.
     by_median: bool = False
-    # Of many seeds, the number of the worst; `value` is their median.
+    # Over many seeds, the worst number; `value` is the median.
     worst: float | None = None
 
     @property
     def badness(self) -> float:
-        """Of the same claim in several runs, a higher one is worse; without a number all are alike."""
+        """Orders runs of the same claim: higher is worse; equal without a number."""
         if self.value is None:
             return 0.0
         return -self.value if self.at_least is not None else self.value
@@ -53,13 +53,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     x: tuple[float, ...]
     y: tuple[float | None, ...]
-    # On a second axis at the right, which then has the unit given here.
+    # Label of a second axis at the right, which this line uses.
     right_label: str = ""
     is_stepped: bool = False
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """Moments at which something happened, such as a new plan."""
+    """Times of events, such as new plans."""
 
     label: str
     x: tuple[float, ...]
@@ -72,7 +72,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     y_label: str
     lines: tuple[Line, ...]
     marks: tuple[Marks, ...] = ()
-    # A level that matters, such as a limit.
+    # A horizontal line, such as a limit.
     level: float | None = None
     level_label: str = ""
     is_log: bool = False
@@ -81,7 +81,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """Panels one above the other over the same x."""
 
-    # Also the name of the file, without its ending.
+    # Also the file name without its suffix.
     name: str
     title: str
     x_label: str
@@ -96,18 +96,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
-    # What was run, in a reader's words: (name, value).
+    # Parameters of the run for readers: (name, value).
     parameters: tuple[tuple[str, str], ...] = ()
-    # What a reader must know to judge the numbers: simplifications, shortfalls.
+    # Notes for readers: simplifications, shortfalls.
     notes: tuple[str, ...] = ()
-    # Who summed the planner's views; empty if there was no planner. Of a campaign, the first seed's.
+    # Source of the planner's views; empty without a planner. In a campaign, of the first seed.
     views: str = ""
     commit: str = ""
     # Wall clock.
     took_s: float = 0.0
-    # All seeds of a campaign; `seed` is then the one whose figures are shown. Empty: that one alone.
+    # All seeds of a campaign; `seed` is then the seed of the figures. Empty: a single seed.
     seeds: tuple[int, ...] = ()
-    # UTC, to the minute; what it ran on.
+    # Date in UTC, to the minute; and the machine.
     taken_at: str = ""
     machine: str = ""
 

@@ -1,9 +1,9 @@
 """Run the game on servers under a controller, and record the run.
 
-The world of Dynamoth's experiments 2 and 3: servers with a bandwidth each, players whose number follows a schedule, and
-a controller with the policy that the experiment chooses. Each player is a light client on a machine of its own, a leg
-away from the cloud. Its response time is the paper's: from publishing a state update until the same update comes back
-from the tile.
+The world of Dynamoth's experiments 2 and 3: servers with limited bandwidth, players whose number follows a schedule,
+and a controller with the policy of the experiment. Each player is a light client on its own machine, one leg away from
+the cloud. Its response time is that of the paper: from the publish of a state update until the player receives the same
+update from its tile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from equipoise.plan import Policy
 
 __all__ = ["RESPONSE_S_MAX", "Crowd", "Match", "Outcome", "Player", "play", "server_names"]
 
-# To find a tile's home, connect and subscribe takes five legs; a player that needs longer than this is not served.
+# Finding a tile's home, connecting and subscribing takes five legs; a player that needs longer is not served.
 DEAF_S = 1.0
 # Sequence numbers in payloads: enough for a year of updates.
 _SEQUENCE_DIGITS = 9
@@ -49,7 +49,7 @@ class Player:
         self._padding = b"." * max(0, game.payload_bytes - len(self._tag) - _SEQUENCE_DIGITS)
         self._digits = slice(len(self._tag), len(self._tag) + _SEQUENCE_DIGITS)
         self._sequence = 0
-        # When each own update left that has not come back, and whether it has to.
+        # Publish time of each own update that has not been received, and whether it must be.
         self._under_way: dict[int, tuple[float, bool]] = {}
         self._topic = b""
         self._arrived_at = 0.0
@@ -57,7 +57,7 @@ class Player:
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, entries: Sequence[Endpoint]) -> None:
-        """Begin to play; `entries` are hubs that may be asked first."""
+        """Start playing; `entries` are hubs for the first connection."""
         self._loop = asyncio.get_running_loop()
         self._client = LightClient(entries, self._meter, self._hear, self.host.random)
         self._act()
@@ -71,13 +71,13 @@ class Player:
         self._under_way.clear()
 
     def fall_silent(self) -> None:
-        """Stand still and publish nothing more, but listen."""
+        """Stop walking and publishing, but stay subscribed."""
         if self._timer is not None:
             self._timer.cancel()
 
     @property
     def is_deaf(self) -> bool:
-        """Whether the player has been on its tile for a while and still hears nothing of it."""
+        """Whether the player has been on its tile for a while without a confirmed subscription."""
         client = self._client
         if client is None or client.is_live(self._topic):
             return False
@@ -85,13 +85,13 @@ class Player:
 
     @property
     def unanswered(self) -> int:
-        """Own updates that have to come back and have not."""
+        """Number of own updates that the player must receive and has not."""
         return sum(is_owed for _, is_owed in self._under_way.values())
 
     def _act(self) -> None:
-        """Walk on, change tiles if that led to another one, and publish the new state there."""
+        """Walk on, change tiles if needed, and publish the new state."""
         client = self._client
-        assert client is not None, "a player that has left acts no more"
+        assert client is not None, "the player has not left"
         topic = self._walker.advance(self._game.interval_s)
         if topic != self._topic and self._topic:
             client.unsubscribe(self._topic)
@@ -105,7 +105,7 @@ class Player:
         self._timer = self._loop.call_later(self._game.interval_s, self._act)
 
     def _give_up(self) -> None:
-        """Expect nothing of the last tile any more. What has not come back took at least until now."""
+        """Stop waiting for updates of the last tile. The response time of missing updates counts until now."""
         now = self._loop.time()
         for left_at, is_owed in self._under_way.values():
             if is_owed:
@@ -126,7 +126,7 @@ class Crowd:
     def __init__(
         self, sim: Simulation, game: Game, meter: Meter, entries: Callable[[], Sequence[Endpoint]]
     ) -> None:
-        """`entries` names the hubs that a newcomer may ask first."""
+        """`entries` returns the hubs for the first connection of a new player."""
         self.players: list[Player] = []
         self._sim = sim
         self._game = game
@@ -147,9 +147,9 @@ class Crowd:
             player.fall_silent()
 
     async def follow(self, schedule: Schedule, each_second: Callable[[float], bool]) -> None:
-        """Let players come and go until the schedule is over, or `each_second` says that it has seen enough.
+        """Let players join and leave until the schedule is over, or `each_second` returns True.
 
-        Its argument is the seconds since the beginning.
+        Its argument is the number of seconds since the beginning.
         """
         began = self._sim.now
         for second in range(int(schedule.duration_s)):
@@ -159,7 +159,7 @@ class Crowd:
                 return
 
     def _adjust(self, wanted: int) -> None:
-        """Come and go within the second that begins, each at a moment of its own."""
+        """Let players join or leave at random times within the next second."""
         draw = self._sim.random.random
         for _ in range(wanted - len(self.players)):
             self._entered += 1
@@ -179,13 +179,13 @@ async def _later(delay_s: float, function: Callable[..., None], *args: object) -
 
 Floats = NDArray[np.float64]
 
-# What the paper's players accept: a mean response below this (V-D).
+# The paper's limit of the mean response (V-D).
 RESPONSE_S_MAX = 0.150
-# And not more than so many of them may hear nothing of their tile, which a mean of responses does not show.
+# Largest share of players without messages of their tile, which a mean of responses does not show.
 DEAF_SHARE_MAX = 0.02
-# Means are taken over so many seconds.
+# Window of means.
 SMOOTHING_S = 5
-# After the last second of the schedule: for what is under way to arrive.
+# Time for messages in flight after the last second of the schedule.
 DRAIN_S = 10.0
 
 
@@ -197,25 +197,25 @@ class Match:
     game: Game = field(default_factory=Game)
     servers: int = 8
     servers_at_start: int = 1
-    # Of each server.
+    # Outgoing bandwidth of each server.
     out_bytes_per_s: float = 10e6
-    # From asking for a server until its hub is started.
+    # Time from the request for a server until its hub starts.
     start_s: float = 5.0
-    # The run ends when it has been lost for this long, see `is_lost`; None: never.
+    # The run ends after bad service for this long, see `is_lost`; None: never.
     give_up_s: int | None = None
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     match: Match
     meter: Meter
     plans: int
-    # Topics put elsewhere by an entry; those that moved with a share of the ring are not counted.
+    # Topics moved by a plan entry; topics that moved with the ring are not counted.
     moves: int
-    # Of all plans, the entry with the most homes; None if none had several.
+    # The entry with the most homes in all plans; None if no entry had several.
     widest: Entry | None = None
 
     @property
@@ -225,13 +225,13 @@ class Outcome:
 
     @property
     def is_lost(self) -> NDArray[np.bool_]:
-        """Of each second, whether players are served badly: too slowly on average, or not at all."""
+        """Whether players are served badly in each second: too slowly on average, or not at all."""
         deaf = np.array([second.deaf / max(1, second.players) for second in self.meter.seconds])
         with np.errstate(invalid="ignore"):
             return (self.responses_s > RESPONSE_S_MAX) | (deaf > DEAF_SHARE_MAX)
 
     def lost_from(self, lasting_s: int) -> int | None:
-        """The first second from which on players are served badly for so long without a break; None: never."""
+        """The first second of bad service that lasts for this long without a break; None: never."""
         run = 0
         for second, is_lost in enumerate(self.is_lost.tolist()):
             run = run + 1 if is_lost else 0
@@ -243,14 +243,14 @@ class Outcome:
 def play(
     match: Match, policy: Policy, views: LiveViews | None = None, progress: Progress = silent
 ) -> Outcome:
-    """Run it in a simulation of its own; `views` makes the controller's views."""
+    """Run the match in a new simulation; `views` makes the controller's views."""
     topology = Legs(seed=match.seed)
     with Simulation(seed=match.seed, topology=topology, steps_max=10**11) as sim:
         return sim.run(_play(sim, match, policy, views, progress))
 
 
 def server_names(count: int) -> list[str]:
-    """Which the ring goes by."""
+    """Names of the servers, which determine the ring."""
     return [f"hub-{number}" for number in range(1, count + 1)]
 
 
@@ -275,7 +275,7 @@ async def _play(
     def each_second(second: float) -> bool:
         nonlocal delivered
         if controlling.done():
-            # It only ends by failing: raise what it raised.
+            # The controller only ends with an error: raise it.
             controlling.result()
         meter.seconds.append(
             Second(
@@ -313,6 +313,6 @@ async def _play(
 
 
 def _is_given_up(outcome: Outcome, after_s: int) -> bool:
-    """Looked at every few seconds: it takes a while."""
+    """Whether the run ends early. Checked every few seconds, because the check is slow."""
     count = len(outcome.meter.seconds)
     return count % SMOOTHING_S == 0 and count >= after_s and bool(outcome.is_lost[-after_s:].all())

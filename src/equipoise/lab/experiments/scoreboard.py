@@ -1,11 +1,11 @@
 """The scoreboard of all kept results, and its comparison with new runs.
 
-The page has a row for each claim of each experiment: what the paper says, what was found, the verdict, and of when,
-which commit, size and seeds that is. It is written anew with every result that is kept.
+The page has a row for each claim of each experiment: the paper's statement, the finding, the verdict, and date, commit,
+size and seeds. It is regenerated with every stored result.
 
-A check runs the quick size of every experiment. Always true: it fails only where a claim that held when it was kept
-does not hold now; claims that one size alone makes are passed over. A claim that was judged by the median of many seeds
-is broken by one seed only if that is worse than the worst of them.
+A check runs the quick size of every experiment. Always true: it fails only if a claim that held in the stored result
+does not hold now; claims of one size alone are skipped. For a claim on the median of many seeds, a single seed fails
+the check only if it is worse than the worst stored seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Broken", "check", "kept_results", "scoreboard"]
 
 
 class Broken(NamedTuple):
-    """A claim that held when it was kept, and does not now."""
+    """A claim that held in the stored result and does not hold now."""
 
     experiment: str
     claim: str
@@ -37,7 +37,7 @@ class Broken(NamedTuple):
 
 
 def kept_results(folder: Path) -> Iterator[Result]:
-    """In the order of the registry. Raises SettingsError for a file that is no result."""
+    """Stored results in the order of the registry. Raises SettingsError for an invalid file."""
     for experiment in EXPERIMENTS.values():
         path = folder / experiment.page / f"{experiment.name}.json"
         if path.exists():
@@ -81,7 +81,7 @@ def _row(source: str, claim: Claim, result: Result) -> str:
 def check(
     experiments: Sequence[Experiment[Any, Any]], folder: Path, pool: TaskPool, tell: Callable[[int], None]
 ) -> list[Broken]:
-    """Run the quick size of those that have a kept result, and compare verdicts; `tell` gets the number done."""
+    """Run the quick size of experiments with a stored result, and compare verdicts; `tell` gets the number done."""
     names = {experiment.name for experiment in experiments}
     kept = [result for result in kept_results(folder) if result.experiment in names]
     if not kept:
@@ -95,7 +95,7 @@ def check(
 
 
 def compared(kept: Result, now: Result) -> Iterator[Broken]:
-    """The claims that held and do not. A claim is known by its words: numbers in it go with the size."""
+    """The claims that held and do not. Claims match by their words, because the numbers in them depend on the size."""
     found = {_words(claim.claim): claim for claim in now.claims}
     for claim in kept.claims:
         again = found.get(_words(claim.claim))
@@ -104,7 +104,7 @@ def compared(kept: Result, now: Result) -> Iterator[Broken]:
 
 
 def _is_spread(kept: Result, claim: Claim, now: Result, again: Claim) -> bool:
-    """Whether it is one of the seeds that the median forgives."""
+    """Whether the failure is within the spread of the stored seeds, for a claim on the median."""
     if not claim.by_median or claim.worst is None or kept.size is not now.size:
         return False
     return again.badness <= msgspec.structs.replace(claim, value=claim.worst).badness

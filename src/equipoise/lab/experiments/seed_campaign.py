@@ -1,11 +1,11 @@
 """Run an experiment with many seeds, and summarise the claims over all of them.
 
-Each seed is a task of a pool: alone, in processes or on Spark, with the same result. Results are kept one by one in a
-folder, so that a campaign that was cut short goes on where it was. Where the planner is in the loop, the first seed is
-no task: Spark, which tasks cannot reach, then sums some of its views.
+Each seed is a task of a pool: in this process, in several or on Spark, with the same result. Results are stored one by
+one in a folder, so that an interrupted campaign resumes. With a planner the first seed runs outside of the pool, so
+that Spark, which is unavailable to tasks, can sum some of its views.
 
-Always true: the summary tells every claim by its worst seed, with median and range where the claim has a number; a
-claim holds if it holds with every seed, or with the median where the claim says so.
+Always true: the summary states every claim with its worst seed, and with median and range if the claim has a number; a
+claim holds if it holds with every seed, or with the median if the claim uses the median.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_seeds(
     folder: Path | None = None,
     tell: Callable[[int], None] = lambda _: None,
 ) -> list[Result]:
-    """The results in the order of the seeds. Those in the folder from this commit are taken from there."""
+    """The results in the order of the seeds. Results of this commit in the folder are reused."""
     kept = dict(_kept(experiment, size, seeds, folder))
     missing = [seed for seed in seeds if seed not in kept]
     tell(len(kept))
@@ -65,7 +65,7 @@ def run_seeds(
 
 
 def run_task(task: SeedTask) -> bytes:
-    """Run it here; the result, encoded."""
+    """Run the experiment in this process. Returns the encoded result."""
     return encode(run(EXPERIMENTS[task.experiment], task.size, task.seed, silent))
 
 
@@ -74,7 +74,7 @@ def over_seeds(results: Sequence[Result]) -> Result:
 
     The result of a single seed is its own summary.
     """
-    assert results, "a summary is of at least one seed"
+    assert results, "a summary needs at least one seed"
     if len(results) == 1:
         return results[0]
     claims = tuple(

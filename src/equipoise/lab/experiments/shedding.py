@@ -1,10 +1,10 @@
-"""Consistent hashing as the authors of Dynamoth ran it, as a baseline.
+"""Consistent hashing of the authors of Dynamoth, as a baseline.
 
-The paper says of it that servers shed 1/N of their load to a new one, whatever they carry, and that a server is added
-whenever one is overloaded (V-D). Their released program does that by lists and not by a ring: when one of n servers is
-above 0.80 and another can be had, each of the n gives it 1/(n·(n + 1)) of its channels, picked at even distances. The
-new one so begins with far less than an equal share, and the first two keep a third of all channels each when there are
-eight. A ring with many points, `equipoise.plan.policies.ConsistentHashing`, gives equal numbers; both are run.
+In the paper, servers shed 1/N of their load to a new server, and a server is added if one is overloaded (V-D). The
+released program uses lists and not a ring: when one of n servers is above 0.80 and another is available, each of the n
+gives it 1/(n·(n + 1)) of its channels, picked at even distances. The new server thus starts with far less than an equal
+share, and with eight servers the first two keep a third of all channels each. A ring with many points,
+`equipoise.plan.policies.ConsistentHashing`, gives equal numbers; both are run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAIT_S = 20.0
 
 
 class Shedding:
-    """A policy. Topics never move but to a server that joins; none is ever replicated, no server released."""
+    """A policy. Topics move only to a joining server; it replicates no topic and releases no server."""
 
     name = "shedding"
 
@@ -57,7 +57,7 @@ class Shedding:
 
 
 def shed_placement(topics: Iterable[bytes], servers: Sequence[str]) -> dict[str, list[bytes]]:
-    """Where the topics are when these servers have joined one after the other, the first with all topics."""
+    """The placement after these servers joined one after the other, the first with all topics."""
     at = {servers[0]: list(topics)}
     for server in servers[1:]:
         given = set(_shed(at))
@@ -67,7 +67,7 @@ def shed_placement(topics: Iterable[bytes], servers: Sequence[str]) -> dict[str,
 
 
 def _given(view: View, plan: Plan, members: list[str], to: str) -> list[Entry]:
-    """The channels that each member gives to a new one."""
+    """The channels that each member gives to a new server."""
     at: dict[str, list[bytes]] = {name: [] for name in members}
     for topic in view.topics.names:
         at[plan.home_of(topic).homes[0]].append(topic)
@@ -77,7 +77,7 @@ def _given(view: View, plan: Plan, members: list[str], to: str) -> list[Entry]:
 def _shed(at: Mapping[str, Sequence[bytes]]) -> list[bytes]:
     count, given = len(at), []
     for has in at.values():
-        # In no order of their own, as in a table of hashes.
+        # In the order of hashes, as in a hash table.
         channels = sorted(has, key=xxh3_64_intdigest)
         share = round(len(channels) / (count * (count + 1)))
         step = len(channels) // share if share else 0

@@ -1,4 +1,4 @@
-"""SRTM, section VI-D: a topic whose publishers fire in groups, split in several ways, blind or by groups."""
+"""SRTM, section VI-D: a topic whose publishers send in groups, split in several ways, with or without groups."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class FourSplits(NamedTuple):
     """One topic, split in four ways."""
 
     max_min: Split
-    # As many hubs as SRTM uses.
+    # Over as many hubs as SRTM uses.
     forced: Split
     stated: Split
     found: Split
     # The found order over as many hubs as SRTM uses.
     found_alike: Split
-    # Stated groups, with a depth that was profiled on another trace.
+    # Stated groups, with a depth profiled on another trace.
     elsewhere: Split
 
 
@@ -102,7 +102,7 @@ def _split(cell: _Cell, seconds: float, seed: int) -> FourSplits:
     )
 
 
-# The world that was run last: figures 7 and 8 are two looks at one.
+# Cache of the last world: figures 7 and 8 use the same world.
 _last: dict[tuple[GroupScale, int], GroupedSplits] = {}
 
 

@@ -1,4 +1,4 @@
-"""SRTM, figures 7 to 9: publishers that fire together are dealt to different hubs."""
+"""SRTM, figures 7 to 9: publishers that send together are assigned to different hubs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _where(point: GroupPoint) -> str:
 
 
 def _shared_claims(seen: GroupedSplits) -> tuple[Claim, ...]:
-    """What holds of every way to deal by groups."""
+    """The claims on every assignment by groups."""
     points = seen.points()
     grouped = [point for point in points if point[1] > 1]
     dear = max(points, key=lambda at: seen.mean(at, lambda one: one.stated.penalty_s).mean)

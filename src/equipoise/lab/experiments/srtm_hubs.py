@@ -1,12 +1,11 @@
 """Real hubs in the simulator under the arrivals that the vectorised model replays, and their difference.
 
-Each publisher has a connection to the hub of its seat, and sends when the trace says so; a message is over when its
-reply has come. Hubs have processors that take what the model takes for a chunk and for each message, and the envelope
-in the same shares.
+Each publisher has a connection to the hub of its seat, and sends at the times of the trace; a message ends with its
+reply. Hubs have processors with the model's costs per chunk and message, and the envelope in the same shares.
 
-The vectorised model (`limits/replay.py`) admits messages by their arrival, at the moment of the token. A hub reads a
-chunk at once, lets connections take turns at tokens, and has a timer of a millisecond. `turn_latencies` replays the
-same arrivals message by message with each of these three switched on or off.
+The vectorised model (`limits/replay.py`) admits messages in the order of arrival, at the time of the token. A hub reads
+a chunk at once, lets connections take turns at tokens, and has a timer resolution of a millisecond. `turn_latencies`
+replays the same arrivals message by message with each of these three switched on or off.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ Floats = NDArray[np.float64]
 
 TOPIC = b"srtm"
 CLOUD = "cloud"
-# One way. Both are taken off what is measured.
+# One-way latency. Measured latencies exclude both directions.
 WIRE_S = 1e-6
-# A topic's buckets are full, and leases held, before the first message.
+# Time before the first message, in which buckets fill and hubs get their leases.
 SETTLE_S = 10.0
 OPENING_S = 2.0
 DRAIN_S = 60.0
-# Of the event loop's timers.
+# Resolution of the event loop's timers.
 TIMER_S = 0.001
-# A hub takes no more from one address.
+# A hub accepts no more connections from one address.
 CONNECTIONS_MAX = 400
 _COMMAND = b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nsrtm\r\n$1\r\n.\r\n"
 
 
 class _Publisher(asyncio.Protocol):
-    """Replies come in the order of what was sent."""
+    """Replies arrive in the order of the messages."""
 
     def __init__(self, latencies_s: list[tuple[float, float]]) -> None:
         self._sent: list[float] = []
@@ -61,7 +60,7 @@ class _Publisher(asyncio.Protocol):
         self._transport = transport
 
     def send(self, messages: int) -> None:
-        assert self._transport is not None, "it is connected before the trace begins"
+        assert self._transport is not None, "the publisher connects before the trace begins"
         self._sent += [self._loop.time()] * messages
         self._transport.write(_COMMAND * messages)
 
@@ -83,7 +82,7 @@ def hub_latencies(
     *,
     warm_up: float = 0.1,
 ) -> Floats:
-    """The latency of each message, but for the first ones, with publisher i at hub `seats[i]`."""
+    """The latency of each message after the warm-up, with publisher i at hub `seats[i]`."""
     with Simulation(seed=1, topology=Lan(LinkSpec(latency_s=WIRE_S)), steps_max=10**10) as sim:
         found = sim.run(_play(sim, trace, seats, hubs, envelope, costs))
     began, ended = float(trace.times_s[0]), float(trace.times_s[-1])
@@ -92,7 +91,7 @@ def hub_latencies(
 
 
 def _shares(trace: ArrivalTrace, seats: Ints, hubs: int) -> tuple[int, ...]:
-    """By the messages that each hub gets, as the model has them."""
+    """Shares of the hubs by their numbers of messages, as in the model."""
     counts = np.bincount(seats[trace.publishers], minlength=hubs)
     parts = [int(PARTS * count // counts.sum()) for count in counts[1:]]
     return PARTS - sum(parts), *parts
@@ -133,7 +132,7 @@ async def _fire(
     began: float,
     latencies_s: list[tuple[float, float]],
 ) -> None:
-    """These publishers send what the trace has of them."""
+    """Send the messages of these publishers in the trace."""
     loop = asyncio.get_running_loop()
     publishers = {
         one: (await loop.create_connection(lambda: _Publisher(latencies_s), names[seats[one]], PORT))[1]
@@ -162,7 +161,7 @@ def turn_latencies(
     timer_s: float = TIMER_S,
     warm_up: float = 0.1,
 ) -> Floats:
-    """As `hub_latencies`, by a model that reads a chunk at once. `timer_s` 0: a message goes with its token."""
+    """Like `hub_latencies`, with a model that reads a chunk at once. `timer_s` 0: no timer delay after a token."""
     at_hub, latencies_s = seats[trace.publishers], np.empty(len(trace.times_s))
     for hub in range(hubs):
         mine = np.flatnonzero(at_hub == hub)
@@ -177,17 +176,17 @@ def turn_latencies(
 
 
 class _TokenLine:
-    """One bucket, and parties that take turns at its tokens, one message each."""
+    """One bucket, and parties that take turns at its tokens, one message per turn."""
 
     def __init__(self, rate_per_s: float, depth: float, timer_s: float) -> None:
         self._rate_per_s, self._depth, self._timer_s = rate_per_s, depth, timer_s
         self._level, self._at_s = depth, 0.0
-        # Who has messages that wait, in the order of their turns.
+        # Parties with waiting messages, in the order of their turns.
         self._turns: deque[int] = deque()
         self._waiting: dict[int, deque[int]] = {}
 
     def admitted(self, ready_s: Floats, parties: Ints) -> Floats:
-        """When each message has its token. `ready_s` is sorted."""
+        """The time at which each message gets its token. `ready_s` is sorted."""
         admitted_s = np.empty(len(ready_s))
         for message, (now, party) in enumerate(zip(ready_s.tolist(), parties.tolist(), strict=True)):
             while self._turns and (due_s := self._due_s()) < now:
@@ -207,7 +206,7 @@ class _TokenLine:
         return math.ceil(token_s / self._timer_s - 1e-9) * self._timer_s if self._timer_s else token_s
 
     def _fill(self, now: float) -> None:
-        """What waits has the tokens that come meanwhile, also beyond the depth."""
+        """Add tokens. With waiting messages the level may exceed the depth."""
         level = self._level + self._rate_per_s * (now - self._at_s)
         self._level, self._at_s = level if self._turns else min(self._depth, level), now
 

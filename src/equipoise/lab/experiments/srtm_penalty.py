@@ -28,7 +28,7 @@ from equipoise.limits.replay import DeliveryCosts
 __all__ = ["EXPERIMENT_4"]
 
 _QUANTILES = (0.5, 0.95, 0.99)
-# The paper's costs are a fit; this much to either side shows what hangs on them.
+# The costs are fitted to the paper; these factors show how the result depends on them.
 _COST_FACTORS = (0.7, 1.0, 1.3)
 
 

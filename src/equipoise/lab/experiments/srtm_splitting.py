@@ -24,7 +24,7 @@ from equipoise.limits.distribution import SplitPolicy, fewest_hubs
 
 __all__ = ["EXPERIMENT_5", "EXPERIMENT_6"]
 
-# kmsg/s on hubs 1 to 6, in batches of ten.
+# Messages per second on hubs 1 to 6, in batches of ten.
 _BUSY = (10_000.0, 40_000.0, 50_000.0, 60_000.0, 70_000.0, 80_000.0)
 
 
@@ -101,7 +101,7 @@ def _concentrated(cell: _Cell, scale: SplitScale, seed: int) -> _Compared:
 
 
 def _by_cpu(topic: LimitedTopic) -> Split:
-    """Max-min shares of the processor time that is left, over more hubs where the limit is not kept."""
+    """Max-min shares of the free processor time, over more hubs if the limit is exceeded."""
     rooms = topic.rooms_by_cpu()
     first = fewest_hubs(topic.workload.topic_rate_per_s, rooms)
     return choose(partial(topic.split, SplitPolicy.MAX_MIN, rooms=rooms), first)

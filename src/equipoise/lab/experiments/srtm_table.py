@@ -44,14 +44,14 @@ __all__ = ["TABLE_1"]
 
 
 class _Row(NamedTuple):
-    """One topic: rounds of measuring, and our replay of ten seconds, judged on what came after."""
+    """One topic: the paper's rounds of measurements, and a replay of ten seconds, checked on the later arrivals."""
 
     measured: FilledHubs
     fit: ChosenSplit
     job_s: float
     # The next minute, with the seats of the fit: split, and behind one bucket.
     after: Split
-    # The number of hubs that the whole trace asks for.
+    # The number of hubs that the whole trace needs.
     hubs_of_trace: int
 
 
@@ -68,7 +68,7 @@ class _Rows:
         ]
 
 
-# Rounds of the paper last a minute.
+# A round of the paper lasts a minute.
 ROUND_S = 60.0
 CONFIRM_S = 3.0
 TABLE_S_MAX = 15.0
@@ -80,7 +80,7 @@ def _row(cell: tuple[bool, int, int], scale: GroupScale, seed: int) -> _Row:
     workload = GroupedPublishers(count=PUBLISHERS, batch=BATCH, is_periodic=is_periodic, group=group)
     topic = LimitedTopic(workload, 2 * scale.seconds, 1_000 * seed + run)
     recorded = _before(topic.arrivals, RECORDED_S)
-    # Of a processor: other work on the machine is none of the job's.
+    # Processor time, because other work on the machine does not belong to the job.
     began = time.process_time()
     chosen, seats = _fitted(topic, recorded)
     job_s = time.process_time() - began
@@ -99,7 +99,7 @@ def _before(arrivals: ArrivalTrace, seconds: float) -> ArrivalTrace:
 
 
 def _fitted(topic: LimitedTopic, recorded: ArrivalTrace) -> tuple[ChosenSplit, NDArray[np.int64]]:
-    """Replay what was recorded for every window of the order and every number of hubs, as the controller's job does."""
+    """Replay the recording for every window of the order and every number of hubs, as the controller's job does."""
     found = {window_s: found_order(window_s, recorded, PUBLISHERS) for window_s in WINDOWS_S}
     trials = split_trials(split_orders([""] * PUBLISHERS, found), HUBS)
     envelope = Envelope(topic.rate_per_s, topic.depth)
@@ -110,8 +110,8 @@ def _fitted(topic: LimitedTopic, recorded: ArrivalTrace) -> tuple[ChosenSplit, N
 
 
 def _measured(topic: LimitedTopic) -> FilledHubs:
-    """The paper's way: fill hub after hub, a round at a time, groups dealt to different hubs; rounds see one trace."""
-    # Neighbours in this order are of different groups, so any run of it has each group in proportion.
+    """The paper's method: fill hub after hub, one round at a time, with groups on different hubs and one trace."""
+    # Neighbours in this order belong to different groups, so any part of it has each group in proportion.
     order = np.argsort(np.arange(PUBLISHERS) % topic.workload.group, kind="stable")
 
     def measure_s(hub: int, first: int, publishers: int) -> float:
@@ -131,7 +131,7 @@ def _measured(topic: LimitedTopic) -> FilledHubs:
 
 
 def fit_topics(scale: GroupScale, seed: int, progress: Progress) -> _Rows:
-    """Distribute a new topic by both ways, for each size of group."""
+    """Distribute a new topic with both methods, for each size of group."""
     cells = [
         (is_periodic, group, run)
         for is_periodic in (False, True)

@@ -1,9 +1,9 @@
-"""One limited topic in the model of SRTM's testbed: arrivals, envelope, and the latency of any way to split it.
+"""One limited topic in the model of SRTM's testbed: arrivals, envelope, and the latency of any split.
 
 The paper states no costs. Hubs here take 9.3 µs for a chunk and 7.4 µs for a message: 60,000 messages a second singly,
-120,000 in tens. Of four capacities tried these come nearest to its figure 4 and Table I. The envelope is made as the
-paper says: a rate of 1.1 times the topic's, and the least depth with which 99 % of the messages of the trace are not
-delayed. Latency is waiting for tokens, queueing and processing; networks are not modelled.
+120,000 in tens. Of four tried capacities these are the closest to its figure 4 and Table I. The envelope follows the
+paper: a rate of 1.1 times the topic's, and the smallest depth with which 99 % of the messages of the trace are not
+delayed. Latency consists of waiting for tokens, queueing and processing; networks are not modelled.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ Ints = NDArray[np.int64]
 
 COSTS = DeliveryCosts(chunk_s=9.3e-6, message_s=7.4e-6)
 HUBS = 6
-# Messages per second of a hub, where room is counted in messages. In figure 6 a topic of 80,000 a second needs hubs 1
-# to 3, and 60,000 need two: the paper's hubs carry 60,000 to 65,000.
+# Messages per second of a hub, for capacity counted in messages. In figure 6 a topic of 80,000 a second needs hubs 1 to
+# 3, and 60,000 need two: the paper's hubs carry 60,000 to 65,000.
 CAPACITY_PER_S = 62_000.0
 LIMIT_S = 0.001
 QUANTILE = 0.99
 RATE_MARGIN = 1.1
-# ArrivalTrace that an order is found from.
+# Length of the trace from which an order is found.
 RECORDED_S = 10.0
-# The part of a processor that a fit by CPU may fill.
+# The share of a processor that a fit by CPU may fill.
 _UTILISATION_MAX = 0.9
 
 
@@ -64,12 +64,12 @@ class Split:
     hubs: int
     latency_s: float
     worst_hub_s: float
-    # With the same seats behind one bucket; NaN where that was not asked for: it takes a replay of its own.
+    # With the same seats and one bucket; NaN if not requested, because it needs a separate replay.
     undivided_s: float = math.nan
 
     @property
     def penalty_s(self) -> float:
-        """What splitting the bucket costs."""
+        """The extra latency of splitting the bucket."""
         return self.latency_s - self.undivided_s
 
 
@@ -104,11 +104,11 @@ class LimitedTopic:
         self._best_found: dict[int, Split] = {}
 
     def rooms(self) -> list[HubRoom]:
-        """Room by counts of messages, as the paper has it."""
+        """Free capacity by message counts, as in the paper."""
         return [HubRoom(str(hub), CAPACITY_PER_S, load) for hub, load in enumerate(self._loads)]
 
     def rooms_by_cpu(self) -> list[HubRoom]:
-        """Room in messages of this topic, by the processor time that is left."""
+        """Free capacity in messages of this topic, by the free processor time."""
         batch = self.workload.batch
         capacity = self.costs.capacity_per_s(batch) * _UTILISATION_MAX
         in_tens = self.costs.capacity_per_s(10)
@@ -125,7 +125,7 @@ class LimitedTopic:
         *,
         is_compared: bool = False,
     ) -> Split:
-        """Spread the topic by a policy over `count` hubs, or as many as the policy counts."""
+        """Split the topic with a policy over `count` hubs, or over as many as the policy chooses."""
         rng = np.random.default_rng([self._seed, 1])
         publishers = [
             Publisher(str(i), self.workload.rate_per_s, f"{self.workload.group_of(i):06}")
@@ -140,13 +140,13 @@ class LimitedTopic:
         return self.seated(seats, is_compared=is_compared)
 
     def dealt_by_order(self, order: Ints, count: int) -> Split:
-        """The first `count` hubs, with publishers dealt in this order."""
+        """Split over the first `count` hubs, with publishers assigned in this order."""
         seats = np.empty(self.workload.count, np.int64)
         seats[order] = np.arange(self.workload.count) % count
         return self.seated(seats)
 
     def seated(self, seats: Ints, *, is_compared: bool = False) -> Split:
-        """`is_compared`: with one undivided bucket."""
+        """The split with these seats. `is_compared`: also with one undivided bucket."""
         divided = self._replay(seats, is_divided=True)
         undivided_s = math.nan
         if is_compared:
@@ -175,25 +175,25 @@ class LimitedTopic:
         )
 
     def _other_messages(self, hub: int) -> ArrivalTrace:
-        """Poisson, in batches of ten, as in figure 6."""
+        """Other load of the hub: Poisson, in batches of ten, as in figure 6."""
         other = GroupedPublishers(count=1, rate_per_s=self._loads[hub], batch=10)
         return other.arrivals(self._seconds, np.random.default_rng([self._seed, 2, hub]))
 
     @cached_property
     def found_orders(self) -> list[Ints]:
-        """Orders found from the first seconds of arrivals, one for each window."""
+        """Orders found from the first seconds of arrivals, one per window."""
         used = self.arrivals.begins_chunk & (self.arrivals.times_s < RECORDED_S)
         times_s, publishers = self.arrivals.times_s[used], self.arrivals.publishers[used]
         return [firing_order(times_s, publishers, self.workload.count, window) for window in WINDOWS_S]
 
     def fit_found(self, margin: float) -> Fit:
-        """The number of hubs that this trace asks for, with the best of the found orders at each."""
+        """The number of hubs that this trace needs, with the best found order for each number."""
         return best_fit(
             {hubs: self.best_found(hubs).latency_s for hubs in range(1, HUBS + 1)}, LIMIT_S, margin
         )
 
     def best_found(self, count: int) -> Split:
-        """The best of the found orders."""
+        """The split with the best found order."""
         if count not in self._best_found:
             dealt = (self.dealt_by_order(order, count) for order in self.found_orders)
             self._best_found[count] = min(dealt, key=_latency)
@@ -205,7 +205,7 @@ def _latency(split: Split) -> float:
 
 
 def choose(splits: Callable[[int], Split], first: int, limit_s: float = LIMIT_S) -> Split:
-    """The split with the fewest hubs that keeps the limit, from `first` on; else the one with the lowest latency."""
+    """The split with the fewest hubs, at least `first`, that keeps the limit; else the one with the lowest latency."""
     tried = []
     for count in range(first, HUBS + 1):
         tried.append(splits(count))
@@ -217,7 +217,7 @@ def choose(splits: Callable[[int], Split], first: int, limit_s: float = LIMIT_S)
 
 @dataclass(frozen=True, slots=True)
 class SplitScale:
-    """What is varied, and how long and how often."""
+    """The varied parameters, the duration and the number of runs."""
 
     publishers: tuple[int, ...]
     seconds: float
@@ -225,7 +225,7 @@ class SplitScale:
 
 
 def split_parameters(scale: SplitScale) -> Parameters:
-    """What all experiments of the model share."""
+    """Parameters of all experiments of the model."""
     return (
         ("hubs", f"{HUBS}; a chunk takes {1e6 * COSTS.chunk_s:g} µs, a message {1e6 * COSTS.message_s:g} µs"),
         (

@@ -1,8 +1,7 @@
 """Views for the controllers of experiments, a few of them made by Spark.
 
-A step of Spark takes a third of a second whatever it is given. So views are summed in one thread (`LiveViews`), and
-`SparkViews` has every n-th one summed by Spark's executors (`pipeline.batch`): that one is planned on, and compared
-with the other.
+A Spark step takes at least a third of a second. So one thread sums the views (`LiveViews`), and with `SparkViews`
+Spark's executors sum every n-th view (`pipeline.batch`): the planner uses that view, and it is compared with the other.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ TOLERANCE = 1e-12
 
 
 class SparkViews(LiveViews):
-    """The same, with every n-th view summed by Spark's executors."""
+    """Views of which Spark's executors sum every n-th one."""
 
     def __init__(self, session: SparkSession, every: int) -> None:
         super().__init__()
         self._session = session
         self._every = every
         self._looks = 0
-        # By time of arrival, what the window may still need.
+        # Records that the window may still need, by time of arrival.
         self._kept: deque[tuple[float, list[pa.RecordBatch]]] = deque()
-        # Views that Spark made, and how far the worst of their numbers was off, relatively.
+        # Number of views made by Spark, and the largest relative difference of their numbers.
         self.made = 0
         self.difference_max = 0.0
 
@@ -77,7 +76,7 @@ class SparkViews(LiveViews):
 
 
 def _difference(one: View, other: View) -> float:
-    """The largest relative difference between two views of the same records; infinite if they are of other things."""
+    """The largest relative difference between two views of the same records; infinite if topics or hubs differ."""
     if set(one.topics.names) != set(other.topics.names) or set(one.hubs.names) != set(other.hubs.names):
         return float("inf")
     pairs: list[tuple[float, float]] = []
@@ -97,12 +96,12 @@ log = logging.getLogger("equipoise.lab.experiments")
 
 
 class ViewMaking:
-    """Makes the views of each run, and remembers how often Spark did, and whether it agreed."""
+    """Makes the views of each run, and records how many Spark made and whether they agreed."""
 
     def __init__(self, make: Callable[[], LiveViews], why_not: str = "") -> None:
         self._make = make
         self._made: list[LiveViews] = []
-        # Why Spark has no part in it; empty if it has.
+        # The reason why Spark is not used; empty if it is.
         self.why_not = why_not
 
     def __call__(self) -> LiveViews:
@@ -112,7 +111,7 @@ class ViewMaking:
 
     @property
     def note(self) -> str:
-        """What a reader should know of how views were made."""
+        """A note for readers on the source of the views."""
         if self.why_not:
             return (
                 f"Views were summed by the live pipeline's code in one thread, without Spark: {self.why_not}."
@@ -132,7 +131,7 @@ class ViewMaking:
 
 @contextmanager
 def spark_driver(master: str) -> Iterator[SparkDriver | str]:
-    """The session of the current pool, else one of its own at `master`; or the reason why there is none."""
+    """The session of the current pool, else a new one at `master`; or the reason why there is none."""
     pool = current_pool()
     if isinstance(pool, SparkPool):
         yield pool.driver
@@ -157,7 +156,7 @@ def spark_driver(master: str) -> Iterator[SparkDriver | str]:
 
 @contextmanager
 def view_making(every: int) -> Iterator[ViewMaking]:
-    """Have every n-th view of each run made by Spark, if there is one."""
+    """Let Spark make every n-th view of each run, if it is available."""
     with spark_driver("local[1]") as found:
         if isinstance(found, str):
             yield ViewMaking(LiveViews, found)

@@ -12,7 +12,7 @@ __all__ = ["Access", "AclSync", "Grants"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """What one user may do. To publish to a topic that is new is also to create it; to subscribe, also by filter."""
+    """Permissions of one user. `publish` includes the creation of topics; `subscribe` includes filter subscriptions."""
 
     user: str
     publish: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ AclSync = tuple[Grants, ...]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules a world starts and ends with, and those that a change of rules puts in their place."""
+    """The rules at the start and end of a run, and the alternatives that a rule change applies."""
 
     rules: AclSync
     alternatives: tuple[AclSync, ...] = ()

@@ -1,7 +1,7 @@
 """The worlds of several hubs and their clients.
 
-Most cases turn one kind of trouble up, so that it happens often; `cluster-everything` and `cluster-store-everything`
-hold all of it at once and grow with whatever hubs learn to do together.
+Most cases have one kind of fault, which happens often. `cluster-everything` and `cluster-store-everything` have all
+faults at once and cover each new feature of hubs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from equipoise.lab.scenarios.cluster_clients import (
     DURABLE_CROWD,
     FILTERED_CROWD,
     HEAVY_CROWD,
-    LISTENERS,
     LONG_CROWD,
     STEADY_CROWD,
     STORY_CROWD,
+    STORY_SUBSCRIBERS,
     USERS_CROWD,
-    listener,
-    speaker,
+    publisher_at,
+    subscriber_at,
 )
 from equipoise.lab.scenarios.cluster_replication import REPLICATION_SCENARIOS
 from equipoise.lab.scenarios.cluster_store import stored_scenarios
@@ -170,7 +170,7 @@ _NARROW = replace(
 )
 
 
-# Stories that show a safeguard at work which drawn faults seldom need.
+# Stories that exercise safeguards which drawn faults seldom reach.
 _STORY = ClusterScenario(
     name="story",
     summary="",
@@ -186,9 +186,9 @@ _STORIES = (
         summary="A topic moves four times under publishers that connect to its home.",
         workload=Workload(
             clients=(
-                speaker("ann", "h1", interval_s=0.005),
-                speaker("bob", "h3", interval_s=0.005),
-                *LISTENERS,
+                publisher_at("ann", "h1", interval_s=0.005),
+                publisher_at("bob", "h3", interval_s=0.005),
+                *STORY_SUBSCRIBERS,
             )
         ),
         story="four-moves",
@@ -200,7 +200,7 @@ _STORIES = (
         _STORY,
         name="story-held-up",
         summary="A publisher's messages are delayed at one hub while the publisher continues at another.",
-        workload=Workload(clients=(speaker("ann", "h1", interval_s=0.01), *LISTENERS)),
+        workload=Workload(clients=(publisher_at("ann", "h1", interval_s=0.01), *STORY_SUBSCRIBERS)),
         story="held-up",
         duration_s=4.5,
         is_routing=True,
@@ -219,10 +219,10 @@ _STORIES = (
         summary="The home of a topic and a hub that follows it run out of room for the topic in turn.",
         workload=Workload(
             clients=(
-                speaker("bob", "h2"),
-                listener("dan", "h1", pattern="a"),
-                listener("hal", "h3", pattern="[a]"),
-                listener("fay", "h3", Dialect.RESP2, pattern="*"),
+                publisher_at("bob", "h2"),
+                subscriber_at("dan", "h1", pattern="a"),
+                subscriber_at("hal", "h3", pattern="[a]"),
+                subscriber_at("fay", "h3", Dialect.RESP2, pattern="*"),
             )
         ),
         story="no-room",
@@ -233,7 +233,9 @@ _STORIES = (
         name="story-log-fill",
         summary="A pattern subscriber of a lost home reconnects before the next home has sent the missing "
         "entries of the log.",
-        workload=Workload(clients=(listener("fay", "h1", Dialect.RESP2, pattern="*"), listener("sue", "h3"))),
+        workload=Workload(
+            clients=(subscriber_at("fay", "h1", Dialect.RESP2, pattern="*"), subscriber_at("sue", "h3"))
+        ),
         durable=("a",),
         story="log-fill",
         duration_s=4.0,

@@ -12,16 +12,16 @@ from equipoise.model import Mode
 __all__ = ["BOTH_MODES", "LIMITED", "LOUD", "PATIENT", "QUIET", "case", "routed"]
 
 BOTH_MODES = (Mode.ALL_SUBSCRIBERS, Mode.ALL_PUBLISHERS)
-# Where no hub dies and no client loses its connection there is no reason for a gap.
+# For worlds in which no hub dies and no client loses its connection: a gap has no reason.
 QUIET = Expectation(
     properties=("once", "order", "bounded memory", "authorised only", "progress", "no needless gap")
 )
 LOUD = Expectation()
-# Of clients whose hubs stand still, in a world that is to be quiet. A hub that has stood still holds its clients until
-# it is confirmed, for 5 s at most. A client that gives it up meanwhile loses its connection, which is a reason for a
-# gap. By default a client waits for a silent hub for a minute; in the haste of other worlds for 1.4 s.
+# Client settings for quiet worlds with hub pauses. A hub that has paused holds its clients until its incarnation is
+# confirmed, for at most 5 s. A client that gives up the hub meanwhile loses its connection, which is a reason for a
+# gap. By default a client waits a minute for a silent hub; in other worlds 1.4 s.
 PATIENT: Mapping[str, int | float] = {"ping_interval_s": 3.0}
-# Of worlds with limited topics, whatever happens.
+# For worlds with limited topics and any fault.
 LIMITED = Expectation(properties=(*LOUD.properties, "envelope"))
 
 
@@ -31,7 +31,7 @@ def case(name: str, summary: str, **fields: object) -> ClusterScenario:
 
 
 def routed(made: ClusterScenario, **fields: object) -> ClusterScenario:
-    """The same with smart clients that go where topics live."""
+    """The same world with smart clients that follow redirects to the homes of topics."""
     name = made.name.replace("cluster-", "cluster-routed-")
     summary = f"{made.summary} Smart clients follow redirects."
     return replace(made, name=name, summary=summary, is_routing=True, **fields)  # type: ignore[arg-type]  # by name

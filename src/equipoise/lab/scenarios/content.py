@@ -1,7 +1,7 @@
 """Worlds of several hubs whose plain and smart subscribers use filters.
 
-The homes of topics move, relays come and go, links fall, hubs die: what matches a filter arrives as everything does for
-a subscriber without one, and nothing else arrives.
+Topics move, relays start and stop, links fail and hubs die. A filter subscriber receives its matching messages with the
+same guarantees as a subscriber without a filter, and receives no other messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from equipoise.model import Mode
 __all__ = ["CONTENT_SCENARIOS"]
 
 
-def _talk(*topics: str) -> tuple[PublishedStream, ...]:
+def _pub(*topics: str) -> tuple[PublishedStream, ...]:
     return (
         PublishedStream(
             topics=topics,
@@ -30,120 +30,118 @@ def _talk(*topics: str) -> tuple[PublishedStream, ...]:
     )
 
 
-def _hear(
+def _sub(
     name: str, where: str = "", *, is_pattern: bool = False, stays_s: float | None = None
 ) -> tuple[Subscribing, ...]:
     return (Subscribing(names=(name,), where=where, is_pattern=is_pattern, stays_s=stays_s),)
 
 
-# Filters that match one message in three, most, those of one publisher, and few; beside subscribers without one.
+# Filters that match one message in three, most messages, one publisher, and few messages; and subscribers without a
+# filter.
 _CROWD = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a", "b")),
-        Client(name="bob", publishes=_talk("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=2),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=2),
         Client(
             name="dan",
             dialect=Dialect.RESP2,
-            subscribes=_hear("a", "third in (0, 2) and number >= 3"),
+            subscribes=_sub("a", "third in (0, 2) and number >= 3"),
             copies=2,
         ),
-        Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a", "publisher prefix 'b'")),
-        Client(name="fay", dialect=Dialect.RESP3, subscribes=_hear("b", "third = 0 and number != 9")),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("a")),
-        Client(name="hal", dialect=Dialect.RESP2, subscribes=_hear("[ab]", is_pattern=True)),
-        Client(name="ida", subscribes=_hear("a")),
-        Client(name="jim", subscribes=_hear("a", "third = 1"), copies=2),
-        Client(name="kim", subscribes=(*_hear("a", "publisher prefix 'b'"), *_hear("b", "third in (0, 2)"))),
-        # A filter, and everything, over one connection.
-        Client(name="lea", subscribes=(*_hear("a", "third = 2"), *_hear("a"))),
-        # Nothing but silence, which has to be accounted for.
-        Client(name="max", subscribes=_hear("a", "publisher = 'zoe'")),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_sub("a", "publisher prefix 'b'")),
+        Client(name="fay", dialect=Dialect.RESP3, subscribes=_sub("b", "third = 0 and number != 9")),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("a")),
+        Client(name="hal", dialect=Dialect.RESP2, subscribes=_sub("[ab]", is_pattern=True)),
+        Client(name="ida", subscribes=_sub("a")),
+        Client(name="jim", subscribes=_sub("a", "third = 1"), copies=2),
+        Client(name="kim", subscribes=(*_sub("a", "publisher prefix 'b'"), *_sub("b", "third in (0, 2)"))),
+        # A filter subscription and a full subscription over one connection.
+        Client(name="lea", subscribes=(*_sub("a", "third = 2"), *_sub("a"))),
+        # No message matches, and the client still has to learn its position.
+        Client(name="max", subscribes=_sub("a", "publisher = 'zoe'")),
     )
 )
 
 
-# The same, and smart clients that leave and come back: the hub that they come to may lag behind the one that they left.
+# The same, and smart clients that leave and reconnect: the new hub may lag behind the previous one.
 _COMERS = Workload(
     clients=(
         *_CROWD.clients,
-        Client(name="nat", subscribes=_hear("a", "third = 1", stays_s=0.3), copies=3),
-        Client(name="oda", subscribes=_hear("a", stays_s=0.4), copies=2),
+        Client(name="nat", subscribes=_sub("a", "third = 1", stays_s=0.3), copies=3),
+        Client(name="oda", subscribes=_sub("a", stays_s=0.4), copies=2),
     )
 )
 
 
-# Filters alone: without them no hub but the home would follow the topic.
+# Filter subscribers only: without their filters no hub but the home follows the topic.
 _ALONE = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a", "b")),
-        Client(name="bob", publishes=_talk("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=3),
-        Client(name="dan", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)"), copies=3),
-        Client(name="eve", subscribes=_hear("a", "third = 0"), copies=2),
-        Client(name="fay", subscribes=(*_hear("b", "third = 1"), *_hear("a", "third = 1"))),
-        Client(name="gus", subscribes=_hear("a", "publisher = 'zoe'")),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=3),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("b", "third in (0, 2)"), copies=3),
+        Client(name="eve", subscribes=_sub("a", "third = 0"), copies=2),
+        Client(name="fay", subscribes=(*_sub("b", "third = 1"), *_sub("a", "third = 1"))),
+        Client(name="gus", subscribes=_sub("a", "publisher = 'zoe'")),
     )
 )
 
 
-# Smart clients, whom hubs can send from one home to another; some lag behind, and some hear nothing.
+# Smart clients, which hubs can redirect from one home to another; some lag behind, and some receive no message.
 _EDGES = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a", "b")),
-        Client(name="bob", publishes=_talk("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1")),
-        Client(name="dan", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)")),
-        Client(name="eve", subscribes=_hear("a", "third = 0"), copies=3),
-        Client(name="fay", subscribes=(*_hear("b", "third = 1"), *_hear("a", "third = 1")), copies=2),
-        Client(name="gus", subscribes=_hear("a", "publisher = 'zoe'")),
-        Client(name="hal", subscribes=_hear("a", "number >= 3", stays_s=0.7), copies=2),
-        Client(name="ida", subscribes=(*_hear("a"), *_hear("a", "third = 2"))),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1")),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("b", "third in (0, 2)")),
+        Client(name="eve", subscribes=_sub("a", "third = 0"), copies=3),
+        Client(name="fay", subscribes=(*_sub("b", "third = 1"), *_sub("a", "third = 1")), copies=2),
+        Client(name="gus", subscribes=_sub("a", "publisher = 'zoe'")),
+        Client(name="hal", subscribes=_sub("a", "number >= 3", stays_s=0.7), copies=2),
+        Client(name="ida", subscribes=(*_sub("a"), *_sub("a", "third = 2"))),
     )
 )
 
 
-# Filters that cover each other, so that with each of them that comes or goes hubs ask for others. At the hub of a
-# subscriber without one there is nothing to ask for but everything.
+# Filters that cover each other, so that hubs request other filters whenever a subscriber comes or goes. The hub of a
+# subscriber without a filter requests the whole topic.
 _COVERS = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a", "b")),
-        Client(name="bob", publishes=_talk("a")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=2),
-        Client(
-            name="dan", dialect=Dialect.RESP2, subscribes=_hear("a", "third = 1 and number > 9"), copies=3
-        ),
-        Client(name="eve", dialect=Dialect.RESP3, subscribes=_hear("a", "third exists"), copies=2),
-        Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("a", "publisher = 'bob'"), copies=2),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("b", "third in (0, 2)")),
-        Client(name="hal", dialect=Dialect.RESP2, subscribes=_hear("b", "third = 0"), copies=3),
-        Client(name="ida", dialect=Dialect.RESP2, subscribes=_hear("b"), place="h3"),
-        Client(name="jim", subscribes=_hear("a", "third = 2 and number > 5", stays_s=0.6), copies=2),
-        Client(name="kim", subscribes=_hear("a", "third exists", stays_s=0.9)),
+        Client(name="ann", publishes=_pub("a", "b")),
+        Client(name="bob", publishes=_pub("a")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=2),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("a", "third = 1 and number > 9"), copies=3),
+        Client(name="eve", dialect=Dialect.RESP3, subscribes=_sub("a", "third exists"), copies=2),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_sub("a", "publisher = 'bob'"), copies=2),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("b", "third in (0, 2)")),
+        Client(name="hal", dialect=Dialect.RESP2, subscribes=_sub("b", "third = 0"), copies=3),
+        Client(name="ida", dialect=Dialect.RESP2, subscribes=_sub("b"), place="h3"),
+        Client(name="jim", subscribes=_sub("a", "third = 2 and number > 5", stays_s=0.6), copies=2),
+        Client(name="kim", subscribes=_sub("a", "third exists", stays_s=0.9)),
     )
 )
 
 
-# Plain clients that connect to another hub each time: no position tells them what they had. One hub gets all, so
-# that it has nothing to wait for; the others get what filters match, and more while a client without one is there.
+# Plain clients that connect to another hub each time, without a position to resume from. One hub always receives the
+# whole topic, so it never waits. The other hubs receive matching messages, and the whole topic while a client without
+# a filter is connected.
 _WANDERERS = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a")),
-        Client(name="bob", publishes=_talk("a")),
+        Client(name="ann", publishes=_pub("a")),
+        Client(name="bob", publishes=_pub("a")),
         Client(
-            name="cat", dialect=Dialect.RESP3, subscribes=_hear("a", "third = 1"), copies=3, is_wandering=True
+            name="cat", dialect=Dialect.RESP3, subscribes=_sub("a", "third = 1"), copies=3, is_wandering=True
         ),
-        Client(
-            name="dan", dialect=Dialect.RESP2, subscribes=_hear("a", "third in (0, 2)"), is_wandering=True
-        ),
-        Client(name="eve", dialect=Dialect.RESP2, subscribes=_hear("a"), copies=2, is_wandering=True),
-        Client(name="fay", subscribes=_hear("a", "third = 0", stays_s=0.4), copies=2),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("a"), place="h1"),
+        Client(name="dan", dialect=Dialect.RESP2, subscribes=_sub("a", "third in (0, 2)"), is_wandering=True),
+        Client(name="eve", dialect=Dialect.RESP2, subscribes=_sub("a"), copies=2, is_wandering=True),
+        Client(name="fay", subscribes=_sub("a", "third = 0", stays_s=0.4), copies=2),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("a"), place="h1"),
     )
 )
 
 
-# The same crowd, with much to say.
+# The same crowd with large messages.
 _HEAVY = Workload(
     clients=tuple(
         replace(

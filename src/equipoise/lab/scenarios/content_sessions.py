@@ -1,7 +1,7 @@
 """Worlds of hubs in mode `content`, which balance the subscribers of a topic: heads and edges.
 
-Processors are so slow that few subscribers are many, and times so short that a session is over in seconds. What happens
-is told by a story (`lab/simulation/cluster/session_stories.py`), which also notes what is not as it should be.
+Processors are so slow that few subscribers overload a hub, and timeouts so short that a session ends within seconds.
+A story (`lab/simulation/cluster/session_stories.py`) runs in each case and records what the hubs failed to do.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 __all__ = ["SESSION_SCENARIOS"]
 
 
-def _hear(where: str) -> tuple[Subscribing, ...]:
+def _sub(where: str) -> tuple[Subscribing, ...]:
     return (Subscribing(names=("a",), where=where),)
 
 
-# Many smart subscribers at one edge of a content topic, beside plain ones, which stay.
+# Many smart subscribers at one edge of a content topic, beside plain subscribers, which stay.
 def _seated(*, interval_s: float = 0.1, **copies: int) -> Workload:
-    """By hub, how many times three of them."""
+    """`copies`: by hub, the number of triples of smart subscribers."""
     publishes = (
         PublishedStream(
             topics=("a",), count=None, interval_s=interval_s, payload_bytes=(60, 90), is_json=True
@@ -35,20 +35,20 @@ def _seated(*, interval_s: float = 0.1, **copies: int) -> Workload:
             *(
                 Client(
                     name=f"third-{third}-{hub}",
-                    subscribes=_hear(f"third = {third}"),
+                    subscribes=_sub(f"third = {third}"),
                     place=hub,
                     copies=count,
                 )
                 for third in range(3)
                 for hub, count in copies.items()
             ),
-            Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("third = 1"), place="h1", copies=2),
+            Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("third = 1"), place="h1", copies=2),
         )
     )
 
 
 def _publishing(copies: int) -> Workload:
-    """So many smart publishers at the first hub, with rates that differ, and a subscriber at each edge."""
+    """Smart publishers with different rates at the first hub, and a subscriber at one edge of each cluster."""
     kinds = tuple(
         Client(
             name=f"quick-{interval_s * 1000:.0f}",
@@ -62,14 +62,14 @@ def _publishing(copies: int) -> Workload:
         )
         for interval_s in (0.02, 0.03, 0.05)
     )
-    hearers = (Client(name=f"at-{hub}", subscribes=_hear("third = 1"), place=hub) for hub in ("h2", "h4"))
-    return Workload(clients=(*kinds, *hearers))
+    subscribers = (Client(name=f"at-{hub}", subscribes=_sub("third = 1"), place=hub) for hub in ("h2", "h4"))
+    return Workload(clients=(*kinds, *subscribers))
 
 
 def _thirds(name: str, place: str, copies: int) -> tuple[Client, ...]:
-    """So many times three smart subscribers."""
+    """`copies` triples of smart subscribers."""
     return tuple(
-        Client(name=f"{name}-{third}", subscribes=_hear(f"third = {third}"), place=place, copies=copies)
+        Client(name=f"{name}-{third}", subscribes=_sub(f"third = {third}"), place=place, copies=copies)
         for third in range(3)
     )
 
@@ -93,9 +93,9 @@ _SESSIONS = {
 
 
 def _case(name: str, summary: str, workload: Workload, **fields: object) -> ClusterScenario:
-    """Edges that share subscribers by themselves, with times short enough for a run of half a minute.
+    """Edges that balance subscribers without a controller, with timeouts for a run of half a minute.
 
-    The story has the name of the case, unless `fields` name another.
+    The story has the name of the case, unless `fields` contain `story`.
     """
     made = ClusterScenario(
         name=f"content-{name}",
@@ -112,7 +112,7 @@ def _case(name: str, summary: str, workload: Workload, **fields: object) -> Clus
     return replace(made, **fields)  # type: ignore[arg-type]  # fields by name
 
 
-# Two heads with two edges each, alike.
+# Two equal clusters: two heads with two edges each.
 _CLUSTERS = {
     "hubs": ("h0", "h1", "h2", "h3", "h4", "h5"),
     "content_settings": {
@@ -129,7 +129,7 @@ _CLUSTERS = {
 _UNEVEN = {"h1": 0.003, "h2": 0.0015, "h3": 0.00075}
 _DEADLY = replace(LOUD, properties=(*LOUD.properties, "balance"))
 
-# With it all three are overloaded, though their processors keep up.
+# Thresholds at which all three edges count as overloaded, although their processors keep up.
 _FULL = OverloadThresholds(lower=0.05, higher=0.06)
 
 SESSION_SCENARIOS = (
@@ -167,7 +167,7 @@ SESSION_SCENARIOS = (
         "An edge with eight times the load that it can serve answers its head and other edges within three seconds.",
         _seated(interval_s=0.02, h1=8),
         duration_s=24.0,
-        # It keeps its subscribers, and says nothing unless asked.
+        # The edge keeps its subscribers and sends its load only on request.
         content_settings={
             **_SESSIONS,
             "detection_s": 1000.0,
@@ -185,7 +185,7 @@ SESSION_SCENARIOS = (
         session_s=6.0,
         cluster_settings={"link_silence_s": 2.0, "link_timeout_s": 4.0},
         has_controller=True,
-        # It sees an overload within seconds, and could add an edge in the middle of the first session.
+        # The planner detects an overload within seconds, and could add an edge during the first session.
         planner_settings={
             "replication_wait_s": 4.0,
             "content_session_wait_s": 40.0,
@@ -213,12 +213,12 @@ SESSION_SCENARIOS = (
     ),
     _case(
         "comers",
-        "subscribers that come to hubs that are no edges go to the edges with most room",
+        "Subscribers that connect to hubs that are not edges are redirected to the edges with most free capacity.",
         _seated(h1=1, h2=1, h3=1),
         hubs=("h0", "h1", "h2", "h3", "h4"),
         comers=(*_thirds("head", "h0", 8), *_thirds("stranger", "h4", 8)),
         duration_s=16.0,
-        # Differences begin no sessions: where subscribers are, they have been sent when they came.
+        # Load differences start no session, so only redirects at subscription time move subscribers.
         content_settings={
             **_SESSIONS,
             "first_edge": True,

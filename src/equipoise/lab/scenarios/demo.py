@@ -45,6 +45,6 @@ DEMO = Scenario(
     ),
     duration_s=15.0,
     expectation=Expectation(properties=("once", "order", "progress")),
-    # Fifteen seconds at a thousand messages each: one seed takes as long as fifty small ones.
+    # Fifteen seconds of a thousand messages per second: one seed takes as long as fifty seeds of a small case.
     is_large=True,
 )

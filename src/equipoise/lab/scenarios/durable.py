@@ -20,10 +20,10 @@ _SUBSCRIBERS = Expectation(properties=("kept", "one epoch", "prefixes", "marks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurableScenario(Scenario):
-    """A store, bookies, and writers that append to ledgers. Whom a fault hits is drawn from the seed.
+    """A store, bookies, and writers that append to ledgers. The seed determines the affected bookies and writers.
 
-    Faults that take a copy of what was acknowledged (loss, rot, lies, an emptied disk) hit one bookie, the victim: more
-    than the ack quorum less one of them is beyond the promise.
+    Faults that destroy copies of acknowledged entries (loss, rot, lies, an emptied disk) affect one bookie, the victim:
+    the guarantee holds for at most one lost copy less than the ack quorum.
     """
 
     workload: Workload = _NO_CLIENTS
@@ -33,30 +33,30 @@ class DurableScenario(Scenario):
     bookies: int = 3
     quorum: tuple[int, int, int] = (3, 3, 2)
     writers: int = 2
-    # All bookies lose their power at once.
+    # All bookies lose power at the same time.
     power_cuts: Times = NEVER
-    # One bookie crashes and is started again; one crashes for good.
+    # One bookie crashes and restarts; one crashes for good.
     crashes: Times = NEVER
     losses: Times = NEVER
     # Other processes recover ledgers under their writers.
     recoveries: Times = NEVER
-    # A writer or a recovering process does not hear a bookie, one way or both.
+    # The link between a writer or a recovering process and a bookie is cut, one way or both.
     cuts: Times = NEVER
     # The syncs of a bookie take seconds for a while.
     slow_syncs: Times = NEVER
-    # Of the victim: bits flip and sectors are lost; its disk is exchanged for an empty one; its syncs lie and it loses
-    # its power.
+    # Faults of the victim: bits flip and sectors are lost; an empty disk replaces its disk; its syncs lie and it loses
+    # power.
     rots: Times = NEVER
     emptied: Times = NEVER
     lies: Times = NEVER
-    # Disks fill up, of one bookie and then of all; a sync fails.
+    # The disk of one bookie fills up, and then the disks of all; a sync fails.
     full: Times = NEVER
     failed_syncs: Times = NEVER
-    # The node of a ledger, and the identity of the cluster, are not what they were for a while.
+    # The node of a ledger, or the identity of the cluster, is wrong for a while.
     metadata_damages: Times = NEVER
     # Ledgers are deleted, and bookies compact.
     deletions: Times = NEVER
-    # An operator drains a bookie that is there, or copies the ledgers of one that is lost.
+    # An operator drains a running bookie, or copies the ledgers of a lost one.
     repairs: Times = NEVER
 
 
@@ -134,26 +134,26 @@ class LogScenario(Scenario):
     quorum: tuple[int, int, int] = (3, 3, 2)
     topics: int = 2
     clients: int = 3
-    # Whether the first topic is durable: some of its messages are published, and clients of all hubs subscribe to it.
+    # Whether the first topic is durable: clients publish some of its messages, and clients of all hubs subscribe to it.
     is_durable: bool = False
-    # Durable subscribers to the first topic; whether they share its messages; whether they refuse some of them, which
-    # are delivered again, and are given to a dead-letter topic in the end; how often one crashes.
+    # Durable subscribers to the first topic; whether they form a group; whether they reject some messages, which the
+    # hub redelivers and finally moves to a dead-letter topic; number of subscriber crashes.
     subscribers: int = 0
     is_group: bool = False
     is_retried: bool = False
     subscriber_crashes: Times = NEVER
-    # Smart publishers to the first topic, which send again what is not answered; how often one loses connections.
+    # Smart publishers to the first topic, which resend unanswered messages; how often one loses its connections.
     publishers: int = 0
     client_cuts: Times = NEVER
-    # Hubs and bookies are dealt to so many sites; in the end all logs go to one, and the others' bookies are lost.
+    # Number of sites of hubs and bookies; at the end all logs move to one site, and the other sites lose their bookies.
     sites: int = 1
-    # Hubs of a release that owns no logs, beside the others; clients publish to the first topic there, too.
+    # Hubs of a release without logs, beside the others; clients publish to the first topic there, too.
     old_hubs: int = 0
-    # Whether hubs can prove of each other that a process has ended.
+    # Whether hubs can verify that the process of another hub has ended.
     is_one_machine: bool = False
-    # Whether all logs begin at one hub, and hubs give them away by themselves, but not to one that is busy.
+    # Whether all logs start at one hub, and hubs spread them without a controller, but not to a busy hub.
     is_unled: bool = False
-    # Bytes after which a log goes on in another ledger; 0: as in production, which no run here reaches.
+    # Bytes after which a log rolls to a new ledger; 0: the production value, which no run reaches.
     roll_bytes: int = 0
     # The older entries of a log are trimmed.
     trims: Times = NEVER
@@ -161,19 +161,19 @@ class LogScenario(Scenario):
     is_consumed: bool = False
     # A topic gets another home.
     moves: Times = NEVER
-    # A hub crashes and is started again; a hub stops in order and is started again.
+    # A hub crashes and restarts; a hub shuts down cleanly and restarts.
     crashes: Times = NEVER
     stops: Times = NEVER
-    # A hub stands still for longer than its session lasts, and goes on as if nothing had been.
+    # A hub pauses for longer than its session timeout, and then resumes.
     zombies: Times = NEVER
-    # A hub hears nothing of the store, or of the store and of other hubs, for a while.
+    # A hub is cut off from the store, or from the store and the other hubs, for a while.
     store_cuts: Times = NEVER
     cuts: Times = NEVER
-    # The store is gone for a while.
+    # The store is down for a while.
     outages: Times = NEVER
     # Connections between two hubs are reset, or cut for a while.
     link_cuts: Times = NEVER
-    # One bookie crashes and is started again.
+    # One bookie crashes and restarts.
     bookie_crashes: Times = NEVER
 
 

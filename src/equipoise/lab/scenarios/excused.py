@@ -1,14 +1,14 @@
 """Seeds that are known to fail, by name, each with its reason. The list only shrinks.
 
-A seed is listed when the honest checkers show a fault that is not mended yet. A test demands that each of them still
-fails: once mended, it has to go from here.
+A seed is listed when a checker finds a fault that is not fixed yet. A test checks that each listed seed still fails,
+so a fix must remove its seeds from the list.
 """
 
 from __future__ import annotations
 
 __all__ = ["EXCUSED", "is_excused"]
 
-# By case and seed, what is wrong.
+# By case and seed, the fault.
 EXCUSED: dict[tuple[str, int], str] = {}
 
 

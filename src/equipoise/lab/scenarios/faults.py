@@ -1,6 +1,6 @@
 """The faults of a world: kinds, frequency and duration.
 
-Values only: when and to which client or hub it happens is drawn from the seed where it is injected.
+Values only. Fault injection draws the time and the affected client or hub from the seed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["Fault", "FaultKind"]
 
 
 class FaultKind(StrEnum):
-    """What can go wrong. The value is the word in reports and traces."""
+    """Kind of a fault. Reports and traces show the value."""
 
     RESET = "reset"
     "All connections between a client and the hub break, also in the middle of a frame."
@@ -31,7 +31,7 @@ class FaultKind(StrEnum):
     HUB_POWER_CUT = "hub power cut"
     "Like a crash, but peers see no reset until they send to the restarted machine."
     STALL = "stall"
-    "A client does not read: a plain client leaves its socket alone, a smart client takes no messages."
+    "A client does not read: a plain client does not read its socket, a smart client takes no messages."
     CLOCK_STEP = "clock step"
     "The hub's wall clock jumps, forward or back, by up to a thousand times the duration."
     RULES = "rules change"
@@ -45,8 +45,8 @@ class Fault:
     """One kind of fault in a world."""
 
     kind: FaultKind
-    # How often in one run: drawn between the two.
+    # Number of faults in one run: drawn between the two.
     times: tuple[int, int] = (0, 2)
     lasts_s: tuple[float, float] = (0.05, 0.5)
-    # Which clients it may hit, by name; empty: any.
+    # Names of the clients that the fault may affect; empty: any.
     clients: tuple[str, ...] = ()

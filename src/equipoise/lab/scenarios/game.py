@@ -1,17 +1,17 @@
 """The game of Dynamoth's experiments: a square world of tiles, and players who walk in it.
 
 A player picks a random point, walks there in a straight line, rests a moment and picks another (random waypoint). It
-listens to the tile it stands on and publishes its state there, a few times a second, so that all players of a tile
-hear each other. A tile is a topic.
+subscribes to its current tile and publishes its state there a few times a second, so that all players of a tile
+receive each other's state. A tile is a topic.
 
-The paper gives the rate of updates and no more. Speed 10, a rest of about 2 s and a map of 200 × 200 are those of the
-authors' released game; its tiles of 25 stand in a comment of theirs, the settings they ship have one tile of 200.
+The paper states the rate of updates only. Speed 10, a rest of about 2 s and a map of 200 × 200 are from the authors'
+released game. Its tiles of 25 are from a comment there; the released settings have one tile of 200.
 
-A map may have a market: one tile that players visit again and again, so that many of them stand there at any time.
+A map may have a market: one tile that players visit again and again, so that it always has many players.
 
-Pure: chance arrives as a function that draws from [0, 1), time as seconds to go on by.
+Pure: randomness arrives as a function that draws from [0, 1), time as seconds to advance.
 
-A schedule says how many players there are at each time: straight lines between points.
+A schedule states the number of players at each time: straight lines between points.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ class Schedule:
             points = [(float(seconds), float(players)) for seconds, players in pairs]
         except ValueError as problem:
             raise SettingsError(
-                f"{text!r} is no schedule: write SECONDS:PLAYERS,SECONDS:PLAYERS,…"
+                f"{text!r} is not a schedule: write SECONDS:PLAYERS,SECONDS:PLAYERS,…"
             ) from problem
         is_rising = all(one[0] < other[0] for one, other in pairwise(points))
         if not is_rising or not all(0 <= players < 1e6 and 0 <= at < 1e9 for at, players in points):
-            raise SettingsError(f"{text!r} is no schedule: times rise, and players are not negative")
+            raise SettingsError(
+                f"{text!r} is not a schedule: times must increase, and players must not be negative"
+            )
         return cls(*points)
 
     def at(self, seconds: float) -> int:
@@ -69,20 +71,20 @@ Draw = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """A world and the habits of its players. Lengths in units of the map."""
+    """A world and the behaviour of its players. Lengths are in units of the map."""
 
     tiles_per_side: int = 8
     tile_length: float = 25.0
     speed_per_s: float = 10.0
-    # Drawn between the two at every point reached.
+    # Drawn between the two at every waypoint.
     rest_s: tuple[float, float] = (1.9, 2.1)
     updates_per_s: float = 3.0
-    # Of one state update.
+    # Size of one state update.
     payload_bytes: int = 1_000
     # Column and row of the market, and the chance that a player's next point is on it; 0: the map has no market.
     market: tuple[int, int] = (3, 3)
     market_chance: float = 0.0
-    # What topics begin with. Another world has other topics, which the ring puts elsewhere.
+    # Prefix of the topic names. Another prefix gives other topics, which the ring maps to other hubs.
     world: str = "world"
 
     @property
@@ -91,7 +93,7 @@ class Game:
 
     @property
     def interval_s(self) -> float:
-        """Between two updates of one player."""
+        """Time between two updates of one player."""
         return 1.0 / self.updates_per_s
 
     @property
@@ -110,7 +112,7 @@ class Game:
 
 
 class Walker:
-    """One player's way through the world. Changes through `advance` alone; never leaves the map."""
+    """One player's path through the world. Changes through `advance` alone; never leaves the map."""
 
     __slots__ = ("_draw", "_game", "_rest_s", "_target", "topic", "x", "y")
 
@@ -123,7 +125,7 @@ class Walker:
         self.topic = game.topic_at(self.x, self.y)
 
     def advance(self, seconds: float) -> bytes:
-        """Go on for this long; the topic of the tile then underfoot."""
+        """Advance by this time. Returns the topic of the tile that the player is then on."""
         left_s = seconds
         while left_s > 0:
             rested_s = min(self._rest_s, left_s)
@@ -135,7 +137,7 @@ class Walker:
         return self.topic
 
     def _walk(self, seconds: float) -> float:
-        """Walk towards the target; what is left of the time when it is reached, where a rest begins."""
+        """Walk towards the target. Returns the time left when the player reaches it and begins to rest."""
         (to_x, to_y), speed = self._target, self._game.speed_per_s
         distance = hypot(to_x - self.x, to_y - self.y)
         if distance > speed * seconds:

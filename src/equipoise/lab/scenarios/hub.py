@@ -1,7 +1,7 @@
 """The worlds of one hub and its clients.
 
-Each case but the first and the last two turns one kind of trouble up, so that it happens often; `hub-everything`
-holds all of it at once and grows with whatever a hub learns to do.
+Each case but the first and the last two has one kind of fault, which happens often. `hub-everything` has all faults at
+once and covers each new feature of a hub.
 """
 
 from __future__ import annotations
@@ -17,82 +17,87 @@ __all__ = ["HUB_SCENARIOS"]
 
 KIB = 1024
 
-# A network as it is: a little uneven, and pieces arrive as they like.
+# A realistic network: latencies differ a little, and received data arrives in pieces.
 UNEVEN = NetworkShape(latency_s=(0.000_2, 0.02), jitter_s=(-0.005, 0.005), split=(-0.3, 0.3))
 
 
-def _talk(*topics: str, count: int | None, **changes: object) -> tuple[PublishedStream, ...]:
+def _pub(*topics: str, count: int | None, **changes: object) -> tuple[PublishedStream, ...]:
     """A stream in small bursts, some of them with receipts."""
     stream = PublishedStream(topics=topics, count=count, burst=(1, 20), interval_s=0.3, receipts=0.05)
     return (replace(stream, **changes),)  # type: ignore[arg-type]  # fields by name
 
 
-def _hear(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
+def _sub(*names: str, is_pattern: bool = False) -> tuple[Subscribing, ...]:
     return (Subscribing(names=names, is_pattern=is_pattern),)
 
 
-# Three programs, 200 messages: one publishes, one smart and one plain client listen.
+# Three clients, 200 messages: one publishes, one smart and one plain client subscribe.
 SMALL = Workload(
     clients=(
         Client(
-            name="ann", publishes=_talk("a", "b", count=200, burst=(1, 40), interval_s=0.12, receipts=0.03)
+            name="ann",
+            publishes=_pub("a", "b", count=200, burst=(1, 40), interval_s=0.12, receipts=0.03),
         ),
-        Client(name="bob", subscribes=_hear("a", "b")),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("[bc]", is_pattern=True)),
+        Client(name="bob", subscribes=_sub("a", "b")),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("[bc]", is_pattern=True)),
     )
 )
 
-# Two that publish and listen to each other, and listeners of every kind that never publish, so that nothing but
-# their own care wakes them.
+# Two clients that publish and subscribe to each other, and subscribers of every kind that never publish, so that only
+# their own timeouts detect a lost connection.
 CROWD = Workload(
     clients=(
-        Client(name="ann", publishes=_talk("a", "b", count=100), subscribes=_hear("b")),
-        Client(name="bob", publishes=_talk("b", "c", count=100), subscribes=_hear("[ac]", is_pattern=True)),
-        Client(name="cat", dialect=Dialect.RESP3, subscribes=_hear("b", "c")),
-        Client(name="dan", subscribes=_hear("a", "c")),
+        Client(name="ann", publishes=_pub("a", "b", count=100), subscribes=_sub("b")),
+        Client(
+            name="bob",
+            publishes=_pub("b", "c", count=100),
+            subscribes=_sub("[ac]", is_pattern=True),
+        ),
+        Client(name="cat", dialect=Dialect.RESP3, subscribes=_sub("b", "c")),
+        Client(name="dan", subscribes=_sub("a", "c")),
         Client(
             name="eve",
             subscribes=(
-                *_hear("*", is_pattern=True),
-                *_hear("b"),
+                *_sub("*", is_pattern=True),
+                *_sub("b"),
                 Subscribing(names=("b", "c"), stays_s=0.4),
                 Subscribing(names=("[ab]",), is_pattern=True, stays_s=0.4),
             ),
         ),
-        Client(name="fay", dialect=Dialect.RESP2, subscribes=_hear("a", "b", "c")),
-        Client(name="gus", dialect=Dialect.RESP2, subscribes=_hear("?", is_pattern=True)),
+        Client(name="fay", dialect=Dialect.RESP2, subscribes=_sub("a", "b", "c")),
+        Client(name="gus", dialect=Dialect.RESP2, subscribes=_sub("?", is_pattern=True)),
     )
 )
 
-# Listeners of all kinds to everything, one of whom takes his time.
-HEAVY_LISTENERS = (
-    Client(name="hal", dialect=Dialect.RESP3, subscribes=_hear("a", "b", "c")),
-    Client(name="ida", dialect=Dialect.RESP2, subscribes=_hear("*", is_pattern=True)),
-    Client(name="joe", subscribes=_hear("a", "b", "c")),
+# Subscribers of all kinds to all topics, one of them slow.
+HEAVY_SUBSCRIBERS = (
+    Client(name="hal", dialect=Dialect.RESP3, subscribes=_sub("a", "b", "c")),
+    Client(name="ida", dialect=Dialect.RESP2, subscribes=_sub("*", is_pattern=True)),
+    Client(name="joe", subscribes=_sub("a", "b", "c")),
     Client(name="kim", subscribes=(Subscribing(names=("*",), is_pattern=True, taking_s=0.02),)),
 )
 
-# Two talk in big messages; the others have to keep up or be cut.
+# Two publishers send big messages; a subscriber that cannot keep up is disconnected.
 HEAVY = Workload(
     clients=(
         Client(
             name="ann",
-            publishes=_talk("a", "b", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
-            subscribes=_hear("b"),
+            publishes=_pub("a", "b", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
+            subscribes=_sub("b"),
         ),
         Client(
             name="bob",
-            publishes=_talk("b", "c", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
+            publishes=_pub("b", "c", count=150, interval_s=0.25, payload_bytes=(1 * KIB, 6 * KIB)),
         ),
-        *HEAVY_LISTENERS,
+        *HEAVY_SUBSCRIBERS,
     )
 )
 
-# Little more than a transport holds, so that hundreds of kilobytes reach every limit.
+# Little more than a transport buffers, so that hundreds of kilobytes reach every limit.
 TIGHT_OUTPUT = {"output_bytes_max": 256 * KIB, "output_soft_bytes": 128 * KIB, "output_soft_s": 0.5}
 # A queue that a client which stalls for half a second fills, and a window smaller than most bursts.
 TIGHT_QUEUES = {"queue_messages_max": 20, "in_flight_messages_max": 12}
-# So little that a hostile client meets every bound within a run.
+# So small that a hostile client reaches every limit within a run.
 TIGHT_INPUT = {
     "payload_bytes_max": 8 * KIB,
     "input_slack_bytes": 1 * KIB,
@@ -108,7 +113,7 @@ SMALL_FAULTS = (
     Fault(kind=FaultKind.HUB_CRASH, times=(0, 1)),
 )
 
-# Three users and what they may do; then worlds in which some of it is taken away, or one of them is gone.
+# Permissions of three users, and rules without some permissions or without one user.
 ANN = Grants(user="ann", publish=("a", "b"), subscribe=("b",))
 BOB = Grants(user="bob", publish=("b", "c"), subscribe=("[ac]", "a", "c"))
 CAT = Grants(user="cat", subscribe=("*",))
@@ -125,7 +130,7 @@ ACCESS = Access(
 
 
 def _logged_in(workload: Workload, **users: str) -> Workload:
-    """The same clients, each as its namesake among the users or as the one named."""
+    """The same clients, each logged in as the user of the same name or as the user given in `users`."""
     known = {grants.user for grants in ACCESS.rules}
     return Workload(
         clients=tuple(
@@ -235,7 +240,7 @@ HUB_SCENARIOS = (
     Scenario(
         name="hub-everything",
         summary="All hub faults at once.",
-        workload=_logged_in(Workload(clients=(*CROWD.clients, *HEAVY_LISTENERS))),
+        workload=_logged_in(Workload(clients=(*CROWD.clients, *HEAVY_SUBSCRIBERS))),
         topology=replace(UNEVEN, loss=(-0.02, 0.01), window_bytes=16 * KIB),
         faults=(
             *SMALL_FAULTS,
@@ -257,15 +262,15 @@ HUB_SCENARIOS = (
         summary="No faults and 1,000 subscribers: how fast a large world runs.",
         workload=Workload(
             clients=(
-                Client(name="ann", publishes=_talk("a", count=None, burst=(10, 10), interval_s=0.1)),
-                Client(name="bob", publishes=_talk("b", count=None, burst=(10, 10), interval_s=0.1)),
-                Client(name="smart", subscribes=_hear("a"), copies=500),
-                Client(name="plain", dialect=Dialect.RESP2, subscribes=_hear("b"), copies=500),
+                Client(name="ann", publishes=_pub("a", count=None, burst=(10, 10), interval_s=0.1)),
+                Client(name="bob", publishes=_pub("b", count=None, burst=(10, 10), interval_s=0.1)),
+                Client(name="smart", subscribes=_sub("a"), copies=500),
+                Client(name="plain", dialect=Dialect.RESP2, subscribes=_sub("b"), copies=500),
             )
         ),
         duration_s=3.0,
         hub_limits={"accepts_per_s": 1_000_000},
-        # Pings would be a good part of what happens: keep to what a real client does.
+        # The interval of a real client: shorter ones would make pings a large part of the traffic.
         client_settings={"ping_interval_s": 30.0},
         is_large=True,
     ),

@@ -12,10 +12,10 @@ from equipoise.lab.scenarios.workload import Client, Dialect, PublishedStream, S
 
 __all__ = ["LIMITS_SCENARIOS"]
 
-# Below what the crowd would publish, and less deep than its bursts: messages wait, and some are refused.
+# Below the crowd's publish rate, and less deep than its bursts: messages wait, and hubs reject some.
 ENVELOPES = {"a": (12.0, 5), "b": (6.0, 4), "[cd]": (9.0, 4)}
 _QUIET = Expectation(properties=(*QUIET.properties, "envelope"))
-# The same crowd with twice as much to say.
+# The same crowd with twice as many messages.
 EAGER_CROWD = Workload(
     clients=tuple(
         replace(client, publishes=tuple(replace(p, count=160, interval_s=0.12) for p in client.publishes))
@@ -25,7 +25,7 @@ EAGER_CROWD = Workload(
 
 
 def _everything(name: str) -> ClusterScenario:
-    """All that can happen to hubs, with limited topics."""
+    """The cluster case with all faults, with limited topics."""
     made = next(one for one in CLUSTER_SCENARIOS if one.name == f"cluster-{name}")
     return replace(
         made,
@@ -44,8 +44,8 @@ def _limits(name: str, summary: str, **fields: object) -> ClusterScenario:
     return replace(case(name, summary), **given, name=f"limits-{name}")  # type: ignore[arg-type]  # fields by name
 
 
-# Two that wait for each answer. When everything is healed, bob, who is admitted, comes 0.21 s after each token, and
-# ann, who is refused and asks for another topic as well, once in 0.22 s.
+# Two publishers that wait for each receipt. After healing, bob, whose messages are admitted, publishes 0.21 s after
+# each token. ann, whose messages are rejected and who also publishes to another topic, publishes once in 0.22 s.
 _IN_STEP = Workload(
     clients=(
         *(
@@ -59,7 +59,7 @@ _IN_STEP = Workload(
         Client(name="dan", subscribes=(Subscribing(names=("a", "b")),)),
     )
 )
-# One that sends singly, now and then, beside one that never stops.
+# At each hub a publisher of occasional single messages beside a publisher that always has messages.
 _FAIR_CROWD = Workload(
     clients=(
         *(
@@ -81,7 +81,7 @@ _FAIR_CROWD = Workload(
         Client(name="cat", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("a",)),)),
     )
 )
-# At every hub one that never stops.
+# At every hub a publisher that always has messages.
 _ENDLESS_CROWD = Workload(
     clients=(
         *(
@@ -96,7 +96,7 @@ _ENDLESS_CROWD = Workload(
         Client(name="dan", subscribes=(Subscribing(names=("a",)),)),
     )
 )
-# Publishers that never stop, and publish something else over the same connection.
+# Publishers that always have messages, and publish to unlimited topics over the same connection.
 _BUSY_CROWD = Workload(
     clients=(
         *(
@@ -113,7 +113,7 @@ _BUSY_CROWD = Workload(
         Client(name="dan", subscribes=(Subscribing(names=("a", "x")),)),
     )
 )
-# Topics without subscribers are forgotten soon, and their buckets take long to fill.
+# Hubs drop topics without subscribers soon, and the buckets of these topics fill slowly.
 _IDLE_CROWD = Workload(
     clients=(
         *(
@@ -127,7 +127,7 @@ _IDLE_CROWD = Workload(
     )
 )
 
-# All hubs are quiet for as long as buckets take to fill, and then busy at once.
+# All hubs are idle until the buckets are full, and then busy at the same time.
 _BURSTY_CROWD = Workload(
     clients=(
         *(
@@ -142,7 +142,7 @@ _BURSTY_CROWD = Workload(
     )
 )
 
-# Smart publishers of two groups, who are sent from seat to seat.
+# Smart publishers of two groups, which hubs redirect from seat to seat.
 _SEATED_CROWD = Workload(
     clients=(
         *(
@@ -162,7 +162,7 @@ _SEATED_CROWD = Workload(
 )
 
 
-# More of them, of whom some state no group, one publishes ten times as much, and none stops.
+# More publishers: some state no group, one publishes ten times as fast, and all publish until the end.
 _BALANCED_CROWD = Workload(
     clients=(
         *(
@@ -203,7 +203,7 @@ LIMITS_SCENARIOS = (
         share_changes=(1, 6),
         moves=(0, 3),
         link_resets=(0, 4),
-        # So late that a share which grew too early would show.
+        # Long enough that the envelope checker detects a share that grew too early.
         lag_s=0.6,
     ),
     _limits(
@@ -298,7 +298,7 @@ LIMITS_SCENARIOS = (
         limit_wait_ms=1_000.0,
         share_changes=(1, 3),
         moves=(0, 2),
-        # A hub may be drawn to a share of a message in two seconds: no progress within a time is asked.
+        # A hub may draw a share of one message in two seconds, so progress within a time limit is not checked.
         expectation=Expectation(
             properties=("once", "order", "bounded memory", "no needless gap", "envelope", "full use")
         ),
@@ -321,7 +321,7 @@ LIMITS_SCENARIOS = (
         limited={"a": (4.0, 12)},
         share_changes=(3, 10),
         duration_s=30.0,
-        # A relay may have 12 messages ahead when the home is drawn to a share of 0.2/s, and has every second turn.
+        # A relay may have 12 queued messages when the home draws a share of 0.2/s, and has every second turn.
         expectation=replace(_QUIET, progress_s=120.0),
     ),
     _limits(

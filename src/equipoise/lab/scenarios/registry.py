@@ -30,7 +30,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def scenario_by_name(name: str) -> Scenario:
-    """Raises SettingsError that lists what there is."""
+    """Raises SettingsError, which lists the cases, for an unknown name."""
     if name not in SCENARIOS:
-        raise SettingsError(f"there is no case {name!r}; there are: {', '.join(SCENARIOS)}")
+        raise SettingsError(f"unknown case {name!r}; known cases: {', '.join(SCENARIOS)}")
     return SCENARIOS[name]

@@ -1,6 +1,6 @@
 """The workload of a world: publishers, subscribers, and their dialects.
 
-Values only. `equipoise.lab.workload` drives real clients by them, on whatever loop is running.
+Values only. `equipoise.lab.workload` runs real clients with them on the current event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Client", "Dialect", "PublishedStream", "Subscribing", "Workload"]
 
 
 class Dialect(StrEnum):
-    """How a client talks to a hub."""
+    """Kind of client: its protocol and behaviour towards hubs."""
 
     SMART = "smart"
     "The Equipoise client: it tracks positions, reports gaps and reconnects."
@@ -31,18 +31,18 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStream:
-    """A stream of messages from one client. Each topic gets them in turn, numbered from 0."""
+    """A stream of messages from one client. Topics take turns; messages are numbered from 0."""
 
     topics: tuple[str, ...]
-    # Messages in all, over all topics; None goes on until the world ends.
+    # Number of messages over all topics; None: until the world ends.
     count: int | None
-    # Messages sent in one go: drawn between the two for each burst.
+    # Messages of one burst: drawn between the two for each burst.
     burst: tuple[int, int] = (1, 1)
-    # Between two bursts: drawn between half and one and a half of this.
+    # Time between two bursts: drawn between 0.5 and 1.5 times this.
     interval_s: float = 0.1
     payload_bytes: tuple[int, int] = (32, 64)
-    # The share of bursts in which each message waits for the receipt of the one before it. The others are sent
-    # without receipt and then flushed together.
+    # The share of bursts in which each message waits for the receipt of the previous message. The messages of other
+    # bursts are sent without receipts and then flushed together.
     receipts: float = 0.0
     # Whether payloads are JSON objects with attributes, for subscribers with filters.
     is_json: bool = False
@@ -54,33 +54,33 @@ class Subscribing:
 
     names: tuple[str, ...]
     is_pattern: bool = False
-    # The filter by which a plain client asks for some messages of its one topic; empty: it gets all.
+    # Filter of a subscription to one topic; empty: all messages.
     where: str = ""
-    # What the program does with each message, in seconds; 0 takes them as they come.
+    # Processing time of each message.
     taking_s: float = 0.0
-    # A smart client leaves after so long and subscribes again: drawn between half and one and a half of this. None
-    # stays. After healing all stay.
+    # A smart client unsubscribes after this time and subscribes again: drawn between 0.5 and 1.5 times this. None: it
+    # stays subscribed. After healing all clients stay subscribed.
     stays_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One program on one machine. Smart clients, and roving ones, may publish."""
+    """One client on one machine. Smart and roving clients may publish."""
 
     name: str
     dialect: Dialect = Dialect.SMART
     publishes: tuple[PublishedStream, ...] = ()
     subscribes: tuple[Subscribing, ...] = ()
-    # The user it logs in as; the password is the name. Empty: none.
+    # User that the client logs in as; the password is the name. Empty: no login.
     user: str = ""
-    # Where the topology puts it; empty: a place of its own. Among several hubs: the hub that it connects to; empty: one
-    # drawn from the seed.
+    # With one hub: site of the client; empty: a site of its own. With several hubs: the hub that the client connects
+    # to; empty: a hub drawn from the seed.
     place: str = ""
     # The group that a smart publisher states.
     group: str = ""
-    # So many of the same kind, each on a machine of its own.
+    # Number of equal clients, each on a machine of its own.
     copies: int = 1
-    # A plain client that connects to another hub each time.
+    # Whether a plain client connects to another hub each time.
     is_wandering: bool = False
 
 
@@ -91,7 +91,7 @@ class Workload:
     clients: tuple[Client, ...]
 
     def each(self) -> Iterator[Client]:
-        """Every single client, copies numbered from 1."""
+        """All clients, with copies numbered from 1."""
         for client in self.clients:
             if client.copies == 1:
                 yield client

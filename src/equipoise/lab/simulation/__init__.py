@@ -1,8 +1,8 @@
 """Run hub, client, store and controller unchanged, in virtual time, on a faulty network.
 
-`Simulation` is the entry. What is named here imports nothing but the standard library, `equipoise.errors` and
-`equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests. `runner` and
-what it uses, which put hubs and clients into such a world and judge them, are imported by name.
+`Simulation` is the entry point. The names exported here import only the standard library, `equipoise.errors` and
+`equipoise.disk`, so that a bare interpreter of any supported version can replay a seed of its own tests. Import
+`runner`, which runs hubs and clients in a simulation and checks them, by its module name.
 """
 
 from equipoise.lab.simulation.cpu import CpuSpec

@@ -1,7 +1,7 @@
 """A safeguard that can be switched off, to test that a checker detects its absence.
 
-Production code has no switches: what is replaced is the one function or attribute that holds the safeguard, for as long
-as the context manager lasts, and everything is put back afterwards.
+Production code has no switches. An ablation replaces the one function or attribute that implements the safeguard while
+its context manager is active, and restores it afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Ablation", "replaced", "replacing"]
 
 @contextmanager
 def replaced(owner: Any, attribute: str, replacement: object) -> Iterator[None]:
-    """Put something else in the place of one attribute. Works on modules and on classes, slotted or not."""
+    """Replace one attribute of a module or class while the context is active. Works with slots too."""
     original = vars(owner)[attribute]
     setattr(owner, attribute, replacement)
     try:
@@ -28,20 +28,20 @@ def replaced(owner: Any, attribute: str, replacement: object) -> Iterator[None]:
 def replacing(
     owner: object, attribute: str, replacement: object
 ) -> Callable[[], AbstractContextManager[None]]:
-    """For `Ablation.off`: the same, each time it is called. `owner`: a class, or a module."""
+    """A factory of `replaced` contexts, for `Ablation.off`. `owner`: a class or a module."""
     return lambda: replaced(owner, attribute, replacement)
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """One safeguard and what its absence does."""
+    """One safeguard, and the property that its absence violates."""
 
     name: str
-    # What is switched off.
+    # The safeguard as one sentence.
     summary: str
-    # The checker that must notice, and the case in which it does.
+    # The checker that must report its absence, and the case in which it does.
     property: str
     case: str
     off: Callable[[], AbstractContextManager[None]]
-    # A seed of the case that has shown it; others may as well.
+    # A seed of the case with a violation; other seeds may have one too.
     seed: int = 0

@@ -1,11 +1,11 @@
 """Run many seeds of several cases in a pool of tasks.
 
-Seeds are handed out in chunks, so that a process that has started and imported everything has work for a while. What a
-seed gives does not depend on the process it runs in nor on what ran there before.
+Seeds are distributed in chunks, so that a process has enough work after its imports. The result of a seed depends
+neither on its process nor on earlier seeds of that process.
 
-Ablations are looked up here by name. A checker that never complains may be blind: so each safeguard is listed with the
-property that breaks without it and a case that shows it. A test takes each away, demands that the checker speaks within
-a few seeds, and that the same seed is green with the safeguard back.
+Ablations are listed here by name. A checker without violations may be blind, so each safeguard is listed with the
+property that fails without it and a case that shows the failure. A test switches each safeguard off, requires that the
+checker reports a violation within a few seeds, and requires that the same seed passes with the safeguard on.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ ABLATIONS: dict[str, Ablation] = {
 
 
 def ablation_by_name(name: str) -> Ablation:
-    """Raises SettingsError that lists what there is."""
+    """Raises SettingsError, which lists the safeguards, for an unknown name."""
     if name not in ABLATIONS:
-        raise SettingsError(f"there is no safeguard {name!r}; there are: {', '.join(ABLATIONS)}")
+        raise SettingsError(f"unknown safeguard {name!r}; known safeguards: {', '.join(ABLATIONS)}")
     return ABLATIONS[name]
 
 
-# A second or so of work: long against handing it out, short against a minute's campaign.
+# About a second of work: long compared with its distribution, short compared with a campaign of a minute.
 CHUNK_SEEDS = 25
 
 
@@ -61,14 +61,14 @@ class _Chunk(NamedTuple):
     case: str
     first: int
     end: int
-    # A safeguard to be switched off; empty: none.
+    # The safeguard to switch off; empty: none.
     without: str
 
 
 def run_campaign(
     cases: Sequence[str], seeds: range, *, pool: TaskPool | None = None, without: str = ""
 ) -> Iterator[Run]:
-    """Each seed of each case, as it is finished; without a pool in order. Raises SettingsError for unknown names."""
+    """Runs of all seeds of all cases as they finish; without a pool in order. Raises SettingsError on unknown names."""
     for case in cases:
         scenario_by_name(case)
     if without:

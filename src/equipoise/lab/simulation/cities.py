@@ -1,7 +1,7 @@
 """A table of cities and the latencies between them.
 
 Degrees north and east of the city centres, to a hundredth (about a kilometre), which is far below the
-error of guessing a cable's path.
+error of the estimated cable length.
 """
 
 from __future__ import annotations
@@ -85,5 +85,5 @@ def distance_km(one: str, other: str) -> float:
         sin((other_north - north) / 2) ** 2
         + cos(north) * cos(other_north) * sin((other_east - east) / 2) ** 2
     )
-    # Rounded to a metre: the last digits of a sine are the platform's own, and the hash must not be.
+    # Rounded to a metre: the last digits of a sine depend on the platform, and the trace hash must not.
     return round(2 * EARTH_RADIUS_KM * asin(sqrt(half_chord)), 3)

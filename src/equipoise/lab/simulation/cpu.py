@@ -1,19 +1,19 @@
 """Model a processor that does one thing at a time.
 
-A host with a `Cpu` takes up received data and callbacks only when the processor is free, and what
-it writes leaves when the work charged before that write is done. An overloaded host therefore
-queues as a real one does. A host without a `Cpu` is infinitely fast.
+A host with a `Cpu` processes received data and callbacks only when the processor is free, and its
+writes leave when the work charged before them is done. An overloaded host therefore queues as a
+real host does. A host without a `Cpu` is infinitely fast.
 
 Costs are seconds at speed 1. Speed is relative: a broker of 100 MHz, with costs measured at 3 GHz,
 has the speed 0.033.
 
-What a hub's work costs is measured, not guessed: benchmarks/results/fanout-20261115T120036-4a15259de49e.json, medians
+The costs of a hub are measured: benchmarks/results/fanout-20261115T120036-4a15259de49e.json, medians
 of `cpu_us_per_delivery` of the hub, one publish per send, 2 cores of an Intel Xeon. A delivery at fan-out 1,000 is 4.42
 µs, nearly all of it a send; at fan-out 1 a publish with its reply and its delivery is 23.1 µs, so 14.3 µs are a
-wake-up, a receive and a command. The same with 1 kB in place of 100 B takes 2.8 µs more, for 900 bytes in and out. What
-is left out: a hub under load finds several messages per wake-up and gathers what it sends to one client, and then needs
-a twentieth of this (the pipelined rows). A hub that is simulated with these costs is therefore full earlier than a real
-one, by the same factor wherever it runs.
+wake-up, a receive and a command. The same with 1 kB in place of 100 B takes 2.8 µs more, for 900 bytes in and out. Not
+modelled: a hub under load reads several messages per wake-up and batches its writes to one client, which takes a
+twentieth of this (the pipelined rows). A simulated hub with these costs is therefore full earlier than a real hub, by
+the same factor everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["MEASURED", "Cpu", "CpuSpec", "measured_cpu"]
 
 
 class Now(Protocol):
-    """Whatever knows the virtual time."""
+    """An object that knows the virtual time."""
 
     @property
     def now(self) -> float: ...
@@ -34,7 +34,7 @@ class Now(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CpuSpec:
-    """What work costs. All in seconds at speed 1; the two functions add to the fixed costs."""
+    """Costs of work in seconds at speed 1; the two functions add to the fixed costs."""
 
     speed: float = 1.0
     # A received chunk: about a wake-up, a recv call and the dispatch.
@@ -43,7 +43,7 @@ class CpuSpec:
     # A call of `write`: about a send call.
     written_chunk_s: float = 0.0
     written_byte_s: float = 0.0
-    # Given the bytes, such as to count the messages in them.
+    # Cost computed from the bytes, for instance from the messages in them.
     received_cost_s: Callable[[bytes], float] | None = None
     written_cost_s: Callable[[bytes], float] | None = None
 
@@ -56,12 +56,12 @@ class Cpu:
     def __init__(self, spec: CpuSpec, clock: Now) -> None:
         self.spec = spec
         self.free_at = 0.0
-        # All work ever charged, in virtual seconds: busy_s over elapsed time is the utilisation.
+        # All work charged so far, in virtual seconds: busy_s over elapsed time is the utilisation.
         self.busy_s = 0.0
         self._clock = clock
 
     def charge(self, seconds: float) -> None:
-        """Keep the processor busy for `seconds` of work at speed 1, after what it has already."""
+        """Add `seconds` of work at speed 1 behind the work already charged."""
         work = seconds / self.spec.speed
         now = self._clock.now
         self.free_at = (self.free_at if self.free_at > now else now) + work
@@ -93,5 +93,5 @@ MEASURED = CpuSpec(
 
 
 def measured_cpu(speed: float = 1.0) -> CpuSpec:
-    """A processor so many times as fast as the one that was measured."""
+    """The measured processor, `speed` times as fast."""
     return replace(MEASURED, speed=speed)

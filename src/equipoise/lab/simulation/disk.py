@@ -1,13 +1,13 @@
 """A disk that implements the contract of `equipoise.disk` and nothing beyond it.
 
-It keeps, beside what programs see, what a crash would leave. A crash keeps a random prefix of the
-unsynced bytes of each file, random sectors of what was written to fixed files, and a random prefix of the unsynced
-directory changes. On request it is full, fails operations, loses sectors, or rots. A failed sync loses what it should
-have made durable though later syncs succeed, which is how Linux behaves.
+It keeps the content that programs see and the content after a crash. A crash keeps a random prefix of the
+unsynced bytes of each file, random sectors of the unsynced writes to fixed files, and a random prefix of the unsynced
+directory changes. On request the disk is full, fails operations, loses sectors, or flips bits. A failed sync loses the
+data that it covers, even if later syncs succeed, as on Linux.
 
-A sync takes virtual time where it is called as a thread would call it, through `run_in_executor`: what it covers is
-durable at its end, so that crashes fall before, into and after it. Called in the loop it takes none. A lying sync
-returns in time and makes nothing durable.
+A sync called through `run_in_executor`, as in a thread, takes virtual time: its data is durable at its end, so that
+crashes happen before, during and after it. A sync called in the loop takes no time. A lying sync returns in time and
+makes nothing durable.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Machine(Protocol):
 
 
 class _Record(Protocol):
-    """Where what happens is written down."""
+    """The record of faults."""
 
     @property
     def faults(self) -> Counter[str]: ...
@@ -51,26 +51,26 @@ class _Record(Protocol):
     def record(self, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0) -> None: ...
 
 
-# What `DiskRoom` says of a disk without limit.
+# The size that `DiskRoom` reports for a disk without limit.
 ROOM_BYTES_UNLIMITED = 1 << 40
 
 
 class _Content:
-    """A growing file's bytes, as seen and as durable."""
+    """The visible bytes and the durable bytes of a growing file."""
 
     __slots__ = ("durable", "has_lost_sync", "seen")
 
     def __init__(self) -> None:
         self.seen = bytearray()
         self.durable = bytearray()
-        # True once a sync has failed: what was unsynced then will not survive, whatever is synced later.
+        # True after a failed sync: data that was unsynced then does not survive a crash, even after later syncs.
         self.has_lost_sync = False
 
     def size(self) -> int:
         return len(self.seen)
 
     def begin_sync(self) -> bytes | None:
-        """What a sync that begins now will have made durable at its end."""
+        """The content that a sync started now makes durable at its end."""
         return None if self.has_lost_sync else bytes(self.seen)
 
     def end_sync(self, covered: bytes | None) -> None:
@@ -83,7 +83,7 @@ class _Content:
             self.durable[offset] ^= bit
 
     def crash(self, random: Random) -> str | None:
-        """Become what a crash leaves; what happened, or None if nothing was unsynced."""
+        """Replace the content with its content after a crash. Returns the fault, or None if nothing was unsynced."""
         seen, durable = self.seen, self.durable
         self.has_lost_sync, lost_sync = False, self.has_lost_sync
         if seen == durable:
@@ -95,7 +95,7 @@ class _Content:
             what = "torn tail" if kept > len(durable) else "lost unsynced"
             self.durable = seen[:kept]
         elif random.random() < 0.5:
-            # A truncation without a sync: it may have reached the medium or not.
+            # A truncation without a sync may or may not have reached the disk.
             self.durable = bytearray(seen)
             what = "unsynced truncation kept"
         else:
@@ -105,32 +105,32 @@ class _Content:
 
 
 class SimulatedDisk:
-    """Owned by a host, and survives its crashes. The faults below are for tests and scenarios."""
+    """Owned by a host; survives its crashes. The fault methods are for tests and scenarios."""
 
     def __init__(self, host: _Machine, loop: _Record, seed: int) -> None:
-        # Bytes that fit; None means without limit. May be changed at any time.
+        # None means without limit. May be changed at any time.
         self.capacity_bytes: int | None = None
-        # What a sync costs the host's processor, if it has one, in seconds at speed 1.
+        # Cost of a sync for the host's processor, if it has one, in seconds at speed 1.
         self.sync_cost_s = 0.0
-        # How long a sync takes when a thread calls it: drawn between the two, in seconds.
+        # Duration of a sync in a thread: drawn between the two.
         self.sync_s_min = 0.0
         self.sync_s_max = 0.0
-        # Whether syncs return as if they had done their work, and have not.
+        # Whether syncs succeed without making data durable.
         self.is_lying = False
         self._host = host
         self._loop = loop
         self._seed = seed
         self._seen: dict[str, _Content | FixedContent] = {}
         self._durable: dict[str, _Content | FixedContent] = {}
-        # Directory changes since the last sync_directory: the names as they were after each.
+        # Directory changes since the last sync_directory: the names after each change.
         self._changes: list[dict[str, _Content | FixedContent]] = []
         self._to_fail: Counter[tuple[str, str | None]] = Counter()
-        # Counts crashes: a handle from before one is stale.
+        # Number of crashes: a handle from before a crash is stale.
         self.generation = 0
 
     @cached_property
     def _random(self) -> Random:
-        # Made on the first fault: most hosts in a large world never have one on their disks.
+        # Created at the first fault: most hosts of a large world have no disk fault.
         return Random(f"disk {self._host.name} {self._seed}")
 
     # The contract.
@@ -148,7 +148,7 @@ class SimulatedDisk:
     def allocate(self, name: str, size: int) -> FixedFile:
         self.check("allocate", check_name(name))
         if name in self._seen:
-            raise MisuseError(f"cannot allocate {name!r}: there is a file of that name")
+            raise MisuseError(f"cannot allocate {name!r}: a file of that name exists")
         self.reserve(size)
         content = FixedContent(size)
         self._change({**self._seen, name: content})
@@ -206,7 +206,7 @@ class SimulatedDisk:
         """Flip one bit of a file, at a byte or at a random one, and return where."""
         content = self._get(name)
         if not content.size():
-            raise MisuseError(f"{name!r} is empty: there is nothing to rot")
+            raise MisuseError(f"{name!r} is empty: no bit to flip")
         if offset is None:
             offset = int(self._random.random() * content.size())
         content.flip(offset, 1 << int(self._random.random() * 8))
@@ -214,7 +214,7 @@ class SimulatedDisk:
         return offset
 
     def lose_sector(self, name: str, offset: int) -> None:
-        """Make the sector of a fixed file that holds the byte unreadable, until it is written again."""
+        """Make the sector at this offset of a fixed file unreadable until it is written again."""
         content = self._get(name)
         if not isinstance(content, FixedContent):
             raise MisuseError(f"{name!r} is not a file of fixed size")
@@ -222,7 +222,7 @@ class SimulatedDisk:
         self._count("lost sector", f"{name}@{offset}")
 
     def crash(self) -> None:
-        """Keep what was synced, and of the rest what chance keeps. The host calls this."""
+        """Keep synced data and a random part of unsynced data. The host calls this."""
         self.generation += 1
         states = [self._durable, *self._changes]
         survivor = states[int(self._random.random() * len(states))]
@@ -235,10 +235,10 @@ class SimulatedDisk:
         self._seen = self._durable = dict(survivor)
         self._changes.clear()
 
-    # What files call.
+    # Called by files.
 
     def check(self, operation: str, name: str) -> None:
-        """Raise if this call is one of those that are to fail."""
+        """Raise if a test or scenario has requested that this call fails."""
         for key in ((operation, name), (operation, None)):
             if self._to_fail[key] > 0:
                 self._to_fail[key] -= 1
@@ -257,7 +257,7 @@ class SimulatedDisk:
             )
 
     def take_time(self, end: Callable[[], None]) -> None:
-        """Carry out a sync: `end` makes durable what it covers. It comes later where the caller can wait."""
+        """Perform a sync: `end` makes its data durable, later if the caller runs in an executor."""
         if self.sync_cost_s and self._host.cpu is not None:
             self._host.cpu.charge(self.sync_cost_s)
         if self.is_lying:
@@ -288,7 +288,7 @@ class SimulatedDisk:
         return self._seen[name]
 
     def _settle(self) -> None:
-        """A thread that goes on after a sync has waited for it."""
+        """Apply the finished syncs of the current executor call: a thread waits for its syncs."""
         if self._loop.executor_call is not None:
             self._loop.executor_call.settle()
 
@@ -303,11 +303,11 @@ class SimulatedDisk:
 
 
 def _nothing() -> None:
-    """What a lying sync does."""
+    """The effect of a lying sync."""
 
 
 class _SimulatedFile:
-    """An open handle. Stale after a crash, so that no dead program writes on."""
+    """An open handle. Stale after a crash, so that a crashed program cannot write."""
 
     def __init__(self, disk: SimulatedDisk, name: str, content: _Content) -> None:
         self._disk = disk
@@ -348,11 +348,11 @@ class _SimulatedFile:
     def truncate(self, size: int) -> None:
         self._check("truncate")
         if size > len(self._content.seen):
-            raise MisuseError(f"cannot truncate {self._name!r} to {size} bytes: it is shorter")
+            raise MisuseError(f"cannot truncate {self._name!r} to {size} bytes: the file is shorter")
         del self._content.seen[size:]
 
     def close(self) -> None:
-        """Nothing is held that would have to be given back."""
+        """Nothing to release."""
 
     def _check(self, operation: str) -> None:
         if self._generation != self._disk.generation:

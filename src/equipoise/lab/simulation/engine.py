@@ -1,14 +1,14 @@
 """The scheduler of virtual time: which handle runs next, and when.
 
-At each instant the hosts with something ready take turns in an order drawn from the seed; a host's turn
-runs its callbacks in the order asyncio promises, until it has none. When no host has anything ready,
-time jumps to what comes next.
+At each instant the hosts with ready callbacks take turns in an order drawn from the seed. In its turn a host
+runs its callbacks in asyncio's order until none is ready. When no host has a ready callback, time advances to
+the next event.
 
-Why a turn lasts until the host is done: how many steps asyncio takes for one `await` differs between
-Python versions, and the draws must not. `shuffle` instead draws the next callback among all ready ones
-of the host; it finds more orders and keeps the hash equal only where asyncio takes equal steps.
+A turn lasts until the host has no ready callback, because the number of steps of one `await` differs between
+Python versions and the draws must not. `shuffle` instead draws the next callback among all ready callbacks of
+the host. It finds more orders, and keeps the hash equal only where asyncio takes equal steps.
 
-Always true: `now` never decreases; nothing runs for a dead incarnation; a paused one runs nothing.
+Always true: `now` never decreases; no callback runs for a dead or paused incarnation.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-# A turn's steps before others get theirs: only a program that spins on sleep(0) takes so many.
+# Steps of a turn before other hosts run: only a program that spins on sleep(0) reaches this.
 TURN_STEPS_MAX = 1_000
-# Collections by step count, see `Simulation.run`: young objects often, everything now and then.
+# Garbage collections by step count, see `Simulation.run`: young objects often, all objects rarely.
 COLLECT_YOUNG_STEPS = 50_000
 COLLECT_ALL_STEPS = 5_000_000
 
 
 class Engine(RefusingLoop):
-    """The part of the loop that owns time. The calls asyncio programs make are in `loop`."""
+    """The part of the loop that owns time. The calls of asyncio programs are in `loop`."""
 
     _stopping: bool  # asyncio's own: set by stop()
 
@@ -57,16 +57,15 @@ class Engine(RefusingLoop):
         self.timeline = Timeline()
         self.trace = Trace(sink)
         self.faults: Counter[str] = Counter()
-        # Streams of their own: a change in one kind of draw leaves the other as it was.
+        # Separate generators: a change in one kind of draw does not affect the other.
         self.network_random = Random(f"network {seed}")
         self._schedule_random = Random(f"schedule {seed}")
-        # The chance that a received piece is split in two at a random place.
+        # The chance that a received piece is split at a random byte.
         self.split = split
         self.steps = 0
-        # Transports written to in the present turn.
+        # Transports written to in the current turn.
         self.dirty: list[Outflow] = []
-        # Exactly the incarnations that are to have a turn at the present instant, but for the one whose
-        # turn it is.
+        # Exactly the incarnations that still need a turn at the current instant, without the running one.
         self._active: list[Incarnation] = []
         self._shuffle = shuffle
         self._time_s_max = time_s_max
@@ -74,7 +73,7 @@ class Engine(RefusingLoop):
         self._collect_at = COLLECT_YOUNG_STEPS
 
     def enqueue(self, incarnation: Incarnation, item: Runnable) -> None:
-        """Let `item` run on its host as soon as the host may."""
+        """Queue `item` to run on its host as soon as the host can run."""
         if incarnation.is_dead:
             return
         incarnation.ready.append(item)
@@ -83,21 +82,21 @@ class Engine(RefusingLoop):
             self._active.append(incarnation)
 
     def activate(self, incarnation: Incarnation) -> None:
-        """Take up an incarnation that may run again."""
+        """Schedule an incarnation that can run again."""
         if incarnation.ready and not incarnation.is_active:
             incarnation.is_active = True
             self._active.append(incarnation)
 
     def record(self, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0) -> None:
-        """Trace an event at the present time."""
+        """Trace an event at the current time."""
         self.trace.add(self.now, kind, subject, text=text, amount=amount)
 
     def describe_waiting(self) -> str:
-        """Say what the program waits for, one line each; for the text of an error."""
+        """The waiting tasks of the program, one line each, for an error text."""
         return ""
 
     def _run_once(self) -> None:
-        """Run until stopped. asyncio calls this again and again, which would do for each instant too."""
+        """Run until stopped. asyncio calls this in a loop, so one instant per call would also work."""
         active = self._active
         while not self._stopping:
             if len(active) == 1:
@@ -108,7 +107,7 @@ class Engine(RefusingLoop):
                 self._jump()
 
     def _draw_incarnation(self) -> Incarnation:
-        """Take one of several off the list, at random."""
+        """Remove a random incarnation from the list of active ones."""
         active = self._active
         index = int(self._schedule_random.random() * len(active))
         incarnation = active[index]
@@ -117,7 +116,7 @@ class Engine(RefusingLoop):
         return incarnation
 
     def _jump(self) -> None:
-        """Move time to what comes next and hand it out."""
+        """Advance time to the next events and dispatch them."""
         if self.dirty:
             self._flush()
         bucket = self.timeline.take()
@@ -139,7 +138,7 @@ class Engine(RefusingLoop):
                 item()
 
     def _advance(self, at: float) -> None:
-        """Move time, and see to what must not be left to grow."""
+        """Advance time, and flush the trace and collect garbage when due."""
         if at > self._time_s_max:
             raise RunawayError(f"virtual time would pass its cap of {self._time_s_max} s")
         self.now = at
@@ -150,12 +149,12 @@ class Engine(RefusingLoop):
 
     def _raise_deadlock(self) -> NoReturn:
         raise DeadlockError(
-            f"nothing can ever happen after {self.now:.6f} s of virtual time; tasks that wait:"
+            f"deadlock: no event is left after {self.now:.6f} s of virtual time; waiting tasks:"
             + self.describe_waiting()
         )
 
     def _arrive(self, transport: SimulatedTransport) -> None:
-        """A token is due: one more piece has reached its host."""
+        """A token is due: a piece of data has reached its host."""
         incarnation = transport.incarnation
         if transport.is_cut_off:
             transport.undelivered += 1
@@ -181,7 +180,7 @@ class Engine(RefusingLoop):
             self._arrive(transport)
 
     def _turn(self, incarnation: Incarnation) -> None:
-        """Run a host until it has nothing ready or its processor is busy, then send what it wrote."""
+        """Run a host until no callback is ready or its processor is busy, then send its writes."""
         ready = incarnation.ready
         cpu = incarnation.cpu
         left = TURN_STEPS_MAX
@@ -204,7 +203,7 @@ class Engine(RefusingLoop):
             self._continue_later(incarnation)
 
     def _continue_later(self, incarnation: Incarnation) -> None:
-        """Something stopped a turn: go on when its processor is free, or after the others."""
+        """Continue an interrupted turn when the processor is free, or after the other hosts."""
         cpu = incarnation.cpu
         if cpu is not None and cpu.free_at > self.now:
             incarnation.is_active = True
@@ -213,7 +212,7 @@ class Engine(RefusingLoop):
             self.activate(incarnation)
 
     def _draw(self, ready: deque[Runnable]) -> None:
-        """Bring a random callback to the front, swapping it with what was there."""
+        """Swap a random callback with the first one."""
         if len(ready) > 1:
             index = int(self._schedule_random.random() * len(ready))
             ready[0], ready[index] = ready[index], ready[0]
@@ -229,7 +228,7 @@ class Engine(RefusingLoop):
         gc.collect(2 if is_full else 1)
 
     def _forget_everything(self) -> None:
-        """Let go of all that is due, when the loop closes."""
+        """Drop all pending events when the loop closes."""
         self._active.clear()
         self.dirty.clear()
         self.timeline.clear()

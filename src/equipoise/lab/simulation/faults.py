@@ -1,6 +1,6 @@
-"""Inject the faults of a scenario, at times and clients drawn from the seed.
+"""Inject the faults of a scenario; the seed determines times and clients.
 
-Every fault undoes itself after its duration; `heal` undoes whatever is left and lets nothing new begin.
+Every fault ends after its duration. `heal` ends the remaining faults and starts no new ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["HUB", "STRANGER", "Faults"]
 HUB = "hub"
 STRANGER = "stranger"
 SLOW_BYTES_PER_S = 20_000.0
-# A clock that is stepped for 0.1 to 0.5 s of a run jumps by up to minutes.
+# A clock step with a duration of 0.1 to 0.5 s moves the clock by up to minutes.
 CLOCK_STEP_FACTOR = 1000.0
 
 
@@ -35,7 +35,7 @@ class Faults:
         self._clients = clients
         self._random = sim.random
         self._tasks: list[asyncio.Task[None]] = []
-        # How often each kind really happened.
+        # Number of injected faults of each kind.
         self.fired: Counter[str] = Counter()
         self._acts: dict[FaultKind, Callable[[Fault, float], Coroutine[Any, Any, None]]] = {
             FaultKind.RESET: self._reset,
@@ -54,7 +54,7 @@ class Faults:
         }
 
     def begin(self) -> None:
-        """Draw what is to happen and when, and start waiting for it."""
+        """Draw the faults and their times, and schedule them."""
         loop, random = self._sim.loop, self._random
         for fault in self._scenario.faults:
             low, high = fault.times
@@ -65,7 +65,7 @@ class Faults:
                 self._tasks.append(loop.create_task(self._act(fault, delay_s, lasts_s)))
 
     def heal(self) -> None:
-        """Undo everything."""
+        """End all faults."""
         for task in self._tasks:
             task.cancel()
         sim = self._sim
@@ -161,7 +161,7 @@ class Faults:
 
     async def _change_rules(self, fault: Fault, lasts_s: float) -> None:
         access = self._scenario.access
-        assert access is not None, "a change of rules needs rules"
+        assert access is not None, "a rule change needs access rules"
         alternatives = access.alternatives
         self.fired[fault.kind.value] += 1
         self._hub.change_rules(alternatives[int(self._random.random() * len(alternatives))])

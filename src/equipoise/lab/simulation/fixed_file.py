@@ -1,7 +1,7 @@
 """A file of fixed size on a simulated disk: its visible content, and its content after a crash.
 
-Of what was written since the last sync each sector survives or not by chance, a later write without an earlier one too,
-and one of the survivors may be torn at any byte. A lost sector cannot be read until it is written again.
+A crash keeps a random subset of the sectors written since the last sync, not necessarily in the order of the writes,
+and may tear one of them at any byte. A lost sector cannot be read until it is written again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from equipoise.errors import DiskFailedError, MisuseError
 
 __all__ = ["SECTOR_BYTES", "FixedContent", "SimulatedFixedFile"]
 
-# What a medium writes whole, if it writes at all; and even that may tear.
+# The unit that a disk writes as a whole, though a crash may tear even a sector.
 SECTOR_BYTES = 512
 
 
 class FixedContent:
-    """The bytes as seen and as durable, and every write in between."""
+    """The visible bytes, the durable bytes, and the writes in between."""
 
     __slots__ = ("durable", "has_lost_sync", "lost", "seen", "settled", "writes")
 
@@ -28,11 +28,11 @@ class FixedContent:
         self.durable = bytearray(size)
         # Writes that no sync has covered, oldest first: offset and bytes.
         self.writes: list[tuple[int, bytes]] = []
-        # How many writes have left that list since the beginning.
+        # Number of writes removed from that list since the beginning.
         self.settled = 0
         # Sectors that cannot be read.
         self.lost: set[int] = set()
-        # True once a sync has failed: what was unsynced then will not survive, whatever is synced later.
+        # True after a failed sync: data that was unsynced then does not survive a crash, even after later syncs.
         self.has_lost_sync = False
 
     def size(self) -> int:
@@ -53,7 +53,7 @@ class FixedContent:
         return bytes(self.seen[offset:end])
 
     def begin_sync(self) -> int:
-        """How many writes since the beginning a sync that begins now will have made durable at its end."""
+        """Number of writes since the beginning that a sync started now makes durable at its end."""
         return 0 if self.has_lost_sync else self.settled + len(self.writes)
 
     def end_sync(self, covered: int) -> None:
@@ -71,13 +71,13 @@ class FixedContent:
         self.lost.add(offset // SECTOR_BYTES)
 
     def crash(self, random: Random) -> str | None:
-        """Become what a crash leaves; what happened, or None if nothing was unsynced."""
+        """Replace the content with its content after a crash. Returns the fault, or None if nothing was unsynced."""
         writes, self.writes = self.writes, []
         self.settled += len(writes)
         lost_sync, self.has_lost_sync = self.has_lost_sync, False
         what: str | None = None
         if writes:
-            # Some crashes keep nearly everything, some nearly nothing.
+            # Some crashes keep nearly all sectors, some nearly none.
             survival = 0.0 if lost_sync else random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             what = "lost unsynced" if survival == 0.0 else "torn write"
             for offset, data in _sectors(writes):
@@ -89,7 +89,7 @@ class FixedContent:
 
 
 def _sectors(writes: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """The writes cut at the borders of sectors."""
+    """The writes split at sector boundaries."""
     for offset, data in writes:
         at = 0
         while at < len(data):
@@ -99,7 +99,7 @@ def _sectors(writes: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
 
 
 class _OwningDisk(Protocol):
-    """What an open file asks of the disk it is on."""
+    """The calls of an open file to its disk."""
 
     @property
     def generation(self) -> int: ...
@@ -109,7 +109,7 @@ class _OwningDisk(Protocol):
 
 
 class SimulatedFixedFile:
-    """An open handle. Stale after a crash, so that no dead program writes on."""
+    """An open handle. Stale after a crash, so that a crashed program cannot write."""
 
     def __init__(self, disk: _OwningDisk, name: str, content: FixedContent) -> None:
         self._disk = disk
@@ -128,7 +128,7 @@ class SimulatedFixedFile:
     def write(self, offset: int, data: bytes) -> None:
         self._check("write")
         if offset < 0 or offset + len(data) > self.size:
-            raise MisuseError(f"cannot write {len(data)} bytes at {offset} of {self._name!r}: it is shorter")
+            raise MisuseError(f"cannot write {len(data)} bytes at {offset} of {self._name!r}: beyond its end")
         self._content.write(offset, bytes(data))
 
     def read(self, offset: int, size: int) -> bytes:
@@ -147,7 +147,7 @@ class SimulatedFixedFile:
         self._disk.record_sync(self._name, content.size())
 
     def close(self) -> None:
-        """Nothing is held that would have to be given back."""
+        """Nothing to release."""
 
     def _check(self, operation: str) -> None:
         if self._generation != self._disk.generation:

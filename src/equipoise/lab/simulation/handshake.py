@@ -1,8 +1,8 @@
 """Open one connection: the three packets before the first byte.
 
-The request reaches the other host after one latency, the answer the caller after two, and the
-accepting program hears of it after three. A request that meets a cut or a silent host is repeated
-on Linux's schedule and given up after about two minutes.
+The request reaches the other host after one latency and the answer reaches the caller after two. The
+accepting program gets the connection after three. A request over a cut link or to a silent host is
+repeated on Linux's schedule and fails after about two minutes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Handshake"]
 
-# Seconds between one request and the next: tcp_syn_retries = 6. The last is the wait before giving up.
+# Seconds between requests: tcp_syn_retries = 6. The last is the wait before the attempt fails.
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Handshake:
-    """One attempt to connect. `waiter` is done when the caller's protocol has met its transport."""
+    """One attempt to connect. `waiter` is done after connection_made of the caller's protocol."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Handshake:
         self.transport: SimulatedTransport | None = None
 
     def request(self) -> None:
-        """Send the request, or wait to send it again if it cannot get there."""
+        """Send the request, or schedule a retry if it cannot reach the host."""
         if self.waiter.done() or self._caller.is_dead:
             return
         loop = self._network.loop
@@ -61,7 +61,7 @@ class Handshake:
             loop.timeline.add(self._out.arrival(loop.now, 0), self._arrive)
 
     def abandon(self) -> None:
-        """The caller no longer waits."""
+        """The caller has stopped waiting."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -107,7 +107,7 @@ class Handshake:
     def _pair(
         self, far_context: Context, far_factory: Callable[[], asyncio.BaseProtocol]
     ) -> tuple[SimulatedTransport, SimulatedTransport]:
-        """Make both ends, the caller's first."""
+        """Create both ends, the caller's first."""
         loop = self._network.loop
         caller, target = self._caller, self._target.incarnation
         is_loopback = self._address[0].startswith("127.")

@@ -1,11 +1,10 @@
 """Model a machine that runs one program: clocks, processor, network interface, disk, and its lives.
 
-A host crashes, restarts, pauses and thaws. A crash runs no `finally`: the program simply never goes
-on. A paused host loses nothing: its callbacks, timers and data wait and run when it thaws, with
-all sockets as they were.
+A host crashes, restarts, pauses and thaws. A crash runs no `finally`: the program just stops. A paused
+host loses nothing: its callbacks, timers and data wait until it thaws, and its sockets stay open.
 
-The loop's monotonic clock is one and true for all hosts. A host's wall clock starts at a fixed date, runs fast or slow
-by a ratio and can be stepped, as a badly synchronised machine's does.
+All hosts share the loop's exact monotonic clock. A host's wall clock starts at a fixed date, runs fast or slow by a
+ratio and can be stepped, as on a badly synchronised machine.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class WallClock:
         self._drift = drift
 
     def time(self) -> float:
-        """Seconds since 1970 as this host believes."""
+        """Seconds since 1970 on this host's clock."""
         return self._base_s + (self._monotonic.now - self._base_now) * (1.0 + self._drift)
 
     def step(self, seconds: float) -> None:
@@ -54,13 +53,13 @@ class WallClock:
         self._rebase(seconds)
 
     def set_drift(self, drift: float) -> None:
-        """Let the clock gain `drift` seconds per true second from here on, without a step."""
+        """Let the clock gain `drift` seconds per true second from now on, without a step."""
         self._rebase(0.0)
         self._drift = drift
 
     @property
     def error_s(self) -> float:
-        """How far ahead of a correct clock this one is."""
+        """How far this clock is ahead of a correct clock."""
         return self.time() - EPOCH_S - self._monotonic.now
 
     def _rebase(self, step_s: float) -> None:
@@ -71,14 +70,14 @@ class WallClock:
 T = TypeVar("T")
 
 FIRST_EPHEMERAL_PORT = 49152
-# What may wait in front of a network interface: Linux's txqueuelen of 1,000 full packets.
+# Queue of a network interface: Linux's txqueuelen of 1,000 full packets.
 NIC_QUEUE_BYTES_MAX = 1_500_000
-# And not more than a slow one sends in this time: systems bound the delay of their queues, too.
+# Upper bound of the queue in seconds of a slow interface: systems also bound the delay of their queues.
 NIC_QUEUE_S_MAX = 1.0
 
 
 class Host:
-    """Made by `Simulation.host`. All faults go through its methods, which count and trace them."""
+    """Created by `Simulation.host`. All faults go through its methods, which count and trace them."""
 
     def __init__(
         self,
@@ -98,21 +97,21 @@ class Host:
         self.loop = loop
         self.name = name
         self.address = address
-        # Where the topology believes this host to be: a site, a city, or its own name.
+        # Place of the host in the topology: a site, a city, or its own name.
         self.place = place
         self.number = loop.trace.register_host(name)
         self._seed = seed
         self.clock = WallClock(loop, offset_s=clock_offset_s, drift=clock_drift)
         self.cpu = None if cpu is None else Cpu(cpu, loop)
-        # As a kernel does for a program that is slow to read: all that has come on a connection is read at once.
-        # Without it pieces are read one by one, in the order in which they came on all connections.
+        # Whether a read returns all received data of a connection, as for a program that is slow to read.
+        # Otherwise the host reads pieces one by one in the order of their arrival on all connections.
         self.reads_all = reads_all
         self.nic_in = self._pipe(nic_in_bytes_per_s)
         self.nic_out = self._pipe(nic_out_bytes_per_s)
         self.disk = SimulatedDisk(self, loop, seed)
         # False between a crash and the restart.
         self.is_up = True
-        # True if the host is down and does not even answer with a reset.
+        # True if the host is down and does not answer with a reset.
         self.is_silent = False
         self.incarnation = Incarnation(self, 1)
         self._ports = FIRST_EPHEMERAL_PORT
@@ -122,11 +121,11 @@ class Host:
 
     @cached_property
     def random(self) -> Random:
-        """For programs on this host that take a source of randomness. It outlives crashes."""
+        """Random generator for programs on this host. It survives crashes."""
         return Random(f"host {self.name} {self._seed}")
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run a coroutine on this host, in its present incarnation.
+        """Run a coroutine on this host, in its current incarnation.
 
         After a crash the task stays pending for ever: do not wait for it. An exception
         that is never retrieved makes `Simulation.run` fail.
@@ -139,16 +138,16 @@ class Host:
         return task
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a plain function as code of this host, at once."""
+        """Call a function at once as code of this host."""
         return self.incarnation.new_context().run(function, *args)
 
     # Faults.
 
     def crash(self, *, silent: bool = False) -> None:
-        """Drop the program where it stands, without `finally`, and lose unsynced disk data.
+        """Stop the program at once, without `finally`, and lose unsynced disk data.
 
-        Peers see a reset. A silent crash is a power cut: peers hear nothing until the host is up
-        again and they send something.
+        Peers see a reset. A silent crash is a power cut: peers see a reset only when they send to
+        the restarted host.
         """
         if not self.is_up:
             return
@@ -160,7 +159,7 @@ class Host:
         self.loop.retain_tasks(dead)
         for end in dead.transports:
             end.drop()
-            # What was still held up by a cut was in this machine's memory, and is gone with it.
+            # Data delayed by a cut was in this machine's memory and is lost.
             for _ in range(min(end.peer.undelivered, len(end.peer.arriving))):
                 end.peer.arriving.pop()
             end.peer.undelivered = 0
@@ -174,7 +173,7 @@ class Host:
         self.loop.record(TraceKind.CRASH, self.number)
 
     def restart(self) -> None:
-        """Boot again: a new incarnation with nothing running. The disk holds what was synced."""
+        """Start a new incarnation without programs. The disk holds the synced data."""
         if self.is_up:
             raise MisuseError(f"host {self.name!r} is up; crash it before restarting it")
         dead, was_silent = self.incarnation, self.is_silent
@@ -189,7 +188,7 @@ class Host:
         self.loop.record(TraceKind.RESTART, self.number)
 
     def pause(self) -> None:
-        """Stop the program as a collector or hypervisor does. Nothing is lost."""
+        """Pause the program as a garbage collector or hypervisor does. Nothing is lost."""
         if not self.is_up or self.incarnation.is_paused:
             return
         self.incarnation.is_paused = True
@@ -197,7 +196,7 @@ class Host:
         self.loop.record(TraceKind.PAUSE, self.number)
 
     def thaw(self) -> None:
-        """Let a paused program go on: what waited runs now, in order."""
+        """Resume a paused program: waiting callbacks run now, in order."""
         incarnation = self.incarnation
         if not incarnation.is_paused:
             return
@@ -212,7 +211,7 @@ class Host:
         self.loop.record(TraceKind.CLOCK, self.number, text=f"{seconds:+.6f}s")
 
     def retire(self) -> None:
-        """End the present incarnation for good, without a word to its peers: the simulation is closing."""
+        """End the current incarnation without notice to its peers: the simulation is closing."""
         self.incarnation.is_dead = True
         self.incarnation.ready.clear()
         for end in self.incarnation.transports:
@@ -221,16 +220,16 @@ class Host:
         self.incarnation.servers.clear()
         self.disk.generation += 1
 
-    # What the network asks.
+    # Called by the network.
 
     def server_at(self, address: tuple[str, int]) -> SimulatedServer | None:
-        """The server that accepts connections to this address, if one does."""
+        """The server that accepts connections to this address, if any."""
         servers = self.incarnation.servers
         server = servers.get(address) or servers.get(("0.0.0.0", address[1]))
         return server if server is not None and server.is_serving() else None
 
     def next_port(self) -> int:
-        """A local port that is free: each is given out once, then they go round."""
+        """The next ephemeral port, in a cycle."""
         port = self._ports
         self._ports = port + 1 if port < 65535 else FIRST_EPHEMERAL_PORT
         return port

@@ -32,10 +32,10 @@ __all__ = ["HUB_ABLATIONS"]
 
 
 def _nothing(*args: object, **named: object) -> None:
-    """Does what a safeguard does that is not there."""
+    """The effect of a missing safeguard."""
 
 
-# The hub's.
+# Safeguards of the hub.
 
 
 def _without_output_limits() -> AbstractContextManager[None]:
@@ -48,7 +48,7 @@ def _without_backlog_order() -> AbstractContextManager[None]:
     def resume(self: Backlogs, session: Session) -> None:
         original(self, session)
         if session in self.lagging:
-            # New messages go straight to the transport, past those that wait.
+            # New messages go straight to the transport, ahead of the backlog.
             session.write = session.wire.write
 
     return replaced(Backlogs, "resume", resume)
@@ -81,7 +81,7 @@ def _without_publish_grants() -> AbstractContextManager[None]:
 
 @contextmanager
 def _without_pattern_grants() -> Iterator[None]:
-    """Both layers: the judgement of a pattern as a whole, and the look at each topic it then reaches."""
+    """Switches off both checks: of the pattern as a whole, and of each topic it matches."""
 
     def compile_unjudged(*args: Any) -> Any:
         with replaced(ClientState, "may", lambda self, action, name: True):
@@ -109,7 +109,7 @@ def _without_connection_limit() -> AbstractContextManager[None]:
     return replaced(ConnectionLimits, "refusal", _nothing)
 
 
-# The client's.
+# Safeguards of the client.
 
 
 def _without_gap_after_reconnect() -> AbstractContextManager[None]:
@@ -135,7 +135,7 @@ def _without_window() -> AbstractContextManager[None]:
 
 
 def _without_uncertainty() -> AbstractContextManager[None]:
-    """A publish whose receipt is lost is sent again over the next connection, without a word."""
+    """The client silently resends a publish whose receipt was lost over the next connection."""
     original = Connection.connection_lost
 
     def connection_lost(self: Connection, exc: Exception | None) -> None:
@@ -234,7 +234,7 @@ HUB_ABLATIONS = (
     ),
     Ablation(
         "input-limits",
-        "A hub rejects a request without end.",
+        "A hub rejects a request that never ends.",
         memory.NAME,
         "hub-hostile",
         _without_input_limits,

@@ -17,12 +17,12 @@ from equipoise.lab.workload import History, HubEndpoint, hurried
 
 __all__ = ["HubWorld"]
 
-# All clients connect within this, or the run goes on without waiting for them.
+# The run waits this long for all clients to connect.
 OPENING_S = 5.0
 
 
 class HubWorld:
-    """The parts of one run."""
+    """The components of one run."""
 
     def __init__(self, sim: Simulation, scenario: Scenario, history: History) -> None:
         self._sim = sim
@@ -36,7 +36,7 @@ class HubWorld:
         self._faults: Faults | None = None
 
     def fired(self) -> Counter[str]:
-        """How often each kind of fault happened."""
+        """Number of faults of each kind."""
         return Counter() if self._faults is None else self._faults.fired
 
     async def play(self) -> None:
@@ -62,7 +62,7 @@ class HubWorld:
 
 @cache
 def settings_of(limits: tuple[tuple[str, int | float], ...]) -> HubSettings:
-    """Settings are made once per process and set of limits: making them takes longer than a small run may."""
+    """Cached per process and set of limits, because a small run is shorter than their construction."""
     return HubSettings(
         name=HUB,
         host="0.0.0.0",

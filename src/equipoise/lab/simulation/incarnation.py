@@ -1,8 +1,8 @@
 """Tie running code to one life of one host.
 
 Every callback carries a context, every context names an incarnation through `HERE`, and the loop
-queues the callback there. A crash ends an incarnation: whatever names it afterwards is dropped. A
-restart begins the next one, so that nothing of the old life can run in the new.
+queues the callback there. A crash ends an incarnation, and the loop drops its later callbacks. A
+restart begins the next incarnation, so that no old code can run in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["HERE", "Incarnation", "IncarnationHost", "Runnable", "SimulatedTimer
 
 
 class Runnable(Protocol):
-    """What a ready queue holds: an asyncio handle, a transport with data, or a wake-up."""
+    """An item of a ready queue: an asyncio handle, a transport with data, or a wake-up."""
 
     _cancelled: bool
 
@@ -34,7 +34,7 @@ class _Scheduler(Protocol):
 
 
 class IncarnationHost(Protocol):
-    """A host, to the code that runs on it and to the network."""
+    """A host as its programs and the network see it."""
 
     @property
     def loop(self) -> _Scheduler: ...
@@ -50,7 +50,7 @@ class IncarnationHost(Protocol):
     def cpu(self) -> Cpu | None: ...
     @property
     def reads_all(self) -> bool:
-        """Whether a connection brings all that has come for it at once, and connections take turns."""
+        """Whether a read returns all received data of a connection, and connections take turns."""
 
     @property
     def nic_in(self) -> Pipe | None: ...
@@ -62,14 +62,14 @@ class IncarnationHost(Protocol):
     def is_silent(self) -> bool: ...
     @property
     def incarnation(self) -> Incarnation:
-        """The present one."""
+        """The current incarnation."""
 
     def server_at(self, address: tuple[str, int]) -> SimulatedServer | None: ...
     def next_port(self) -> int: ...
 
 
 class Incarnation:
-    """One life of a host. The loop owns `ready` and `is_active`, the host owns the other flags."""
+    """One incarnation of a host. The loop owns `ready` and `is_active`, the host owns the other flags."""
 
     __slots__ = (
         "cpu",
@@ -90,11 +90,11 @@ class Incarnation:
         self.reads_all = host.reads_all
         self.number = number
         self.ready: deque[Runnable] = deque()
-        # True while the loop has this incarnation on its list, or has a wake-up coming for it.
+        # True while this incarnation is in the loop's list or has a scheduled wake-up.
         self.is_active = False
         self.is_paused = False
         self.is_dead = False
-        # Exactly the ends that this life opened and that the network may still have a use for.
+        # Exactly the ends opened by this incarnation that the network may still use.
         self.transports: dict[SimulatedTransport, None] = {}
         # By bound address and port; "0.0.0.0" stands for every address of the host.
         self.servers: dict[tuple[str, int], SimulatedServer] = {}
@@ -113,7 +113,7 @@ class Incarnation:
 
 
 class SimulatedTimer(asyncio.TimerHandle):
-    """A timer that knows whose it is."""
+    """A timer that knows its incarnation."""
 
     __slots__ = ("incarnation",)
 

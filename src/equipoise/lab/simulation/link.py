@@ -1,9 +1,9 @@
 """Model one direction of the network between two hosts.
 
-A link delays what it carries by its latency, a random jitter, its bandwidth, and now and then a
-retransmission: loss shows as delay, because TCP hides it. Order within a connection is kept by the
-transports. While a link is cut nothing arrives and nothing is lost: segments wait, as they would be
-sent again, and come through after the link heals.
+A link delays segments by its latency, a random jitter, its bandwidth, and now and then a
+retransmission: loss shows as delay, because TCP hides it. The transports keep the order within a
+connection. While a link is cut no segment arrives and none is lost: segments wait and arrive after the
+link heals, as retransmitted segments would.
 
 The bandwidth of a link and of a network interface are both a `Pipe`: a queue with a rate.
 """
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkSpec", "Pipe", "SimulatedLink"]
 
-# What one event may carry. 64 KiB is what the kernel hands a network card at once (GSO).
+# Size of one event. 64 KiB is the largest segment that the kernel gives to a network card (GSO).
 SEGMENT_BYTES_MAX = 64 * 1024
 # Over a pipe a segment lasts at most this long, so that connections share it evenly.
 SEGMENT_S_MAX = 0.005
 PACKET_BYTES = 1460
-# Linux: the least retransmission timeout. The greatest is 120 s there; 2 s keeps the silence after
-# a heal short enough for a scenario to demand progress soon after.
+# Linux's smallest retransmission timeout. Its largest is 120 s; 2 s keeps the delay after a heal short
+# enough for scenarios to check progress soon.
 RETRANSMIT_S_MIN = 0.2
 RETRANSMIT_S_MAX = 2.0
 
 
 class Pipe:
-    """A queue served at a fixed rate; senders that find it full take turns."""
+    """A queue with a fixed service rate; when it is full, senders take turns."""
 
     __slots__ = ("_is_waking", "_queue_s_max", "_schedule", "free_at", "rate", "waiting")
 
@@ -59,27 +59,27 @@ class Pipe:
         return self.is_full(now) or (bool(self.waiting) and not has_turn)
 
     def carry(self, first_byte_at: float, last_byte_at: float, size: int) -> float:
-        """When the last byte is through, if the first and the last reach the pipe at these times.
+        """Time at which the last byte leaves, if the first and last byte reach the pipe at these times.
 
-        Cut-through: bytes leave while later ones still arrive, so that two pipes in a row delay a
-        segment by the slower of them and not by both.
+        Cut-through: bytes leave while later bytes still arrive, so that two pipes in a row delay a
+        segment by the slower pipe and not by both.
         """
         begin = first_byte_at if first_byte_at > self.free_at else self.free_at
         if not size:
-            # It takes no time; and one that is sent later, as the end of a handshake is, holds up nothing before it.
+            # An empty segment takes no time and, even if it is sent later, delays no other segment.
             return begin if begin > last_byte_at else last_byte_at
         through_at = begin + size / self.rate
         self.free_at = through_at if through_at > last_byte_at else last_byte_at
         return self.free_at
 
     def ensure_wake(self, now: float) -> None:
-        """If senders wait, see to it that the next of them is called when there is room."""
+        """If senders wait, schedule a wake-up of the next one for when the pipe has room."""
         if self.waiting and not self._is_waking:
             self._is_waking = True
             self._schedule(max(now, self.free_at - self._queue_s_max / 2), self._wake)
 
     def release(self) -> None:
-        """Call all who wait: the pipe is taken away."""
+        """Wake all waiting senders, because the pipe is removed."""
         waiting, self.waiting = self.waiting, {}
         for sender in waiting:
             sender.wake()
@@ -95,7 +95,7 @@ class Pipe:
 
 
 class _Interfaces(Protocol):
-    """What a link needs of the host at either end."""
+    """The network interfaces of the host at either end."""
 
     @property
     def nic_in(self) -> Pipe | None: ...
@@ -106,7 +106,7 @@ class _Interfaces(Protocol):
 
 
 class SimulatedLink:
-    """One direction between two hosts. Changed by the network only."""
+    """One direction between two hosts. Only the network changes it."""
 
     __slots__ = (
         "_draw",
@@ -143,17 +143,17 @@ class SimulatedLink:
         self._timeline = timeline
         self._draw = random.random
         self._faults = faults
-        # When the link was cut, or None while it works.
+        # Time of the cut, or None while the link works.
         self.cut_at: float | None = None
         # The ends that send over this link.
         self.senders: dict[Outflow, None] = {}
         self.pipes: tuple[Pipe, ...] = ()
-        # The only one, where there is just one.
+        # The pipe, if there is exactly one.
         self.pipe: Pipe | None = None
         self.shape(LinkSpec())
 
     def shape(self, spec: LinkSpec) -> None:
-        """Give the link other properties. Segments under way keep their arrival times."""
+        """Change the properties of the link. Segments in flight keep their arrival times."""
         former = self.pipes
         self.spec = spec
         self.latency_s = spec.latency_s
@@ -165,7 +165,7 @@ class SimulatedLink:
             pipes.append(Pipe(spec.bandwidth_bytes_per_s, spec.queue_bytes_max, self._timeline.add))
         self.pipes = tuple(pipes)
         self.pipe = pipes[0] if len(pipes) == 1 else None
-        # Those who waited for a pipe that is gone try the new one.
+        # Senders that wait for a removed pipe try the new one.
         for pipe in former:
             if pipe not in self.pipes:
                 pipe.release()
@@ -176,10 +176,10 @@ class SimulatedLink:
         self.refresh()
 
     def refresh(self) -> None:
-        """Decide which shortcuts a sender may take."""
-        # Nothing can be in the way of a segment but a single pipe, which the sender has to look at.
+        """Compute which fast paths a sender may use."""
+        # Only a single pipe can delay a segment, and the sender checks it.
         self.is_open = self.cut_at is None and len(self.pipes) <= 1 and self.target.nic_in is None
-        # And it arrives just one latency from now.
+        # The segment arrives exactly one latency later.
         self.is_plain = (
             self.is_open
             and self.pipe is None
@@ -190,13 +190,13 @@ class SimulatedLink:
         )
 
     def window_bytes(self, round_trip_s: float) -> int:
-        """What a connection may have under way on this link."""
+        """Bytes that a connection may have in flight on this link."""
         if self._rate_min == inf:
             return self.spec.window_bytes
         return max(self.spec.window_bytes, int(2 * self._rate_min * round_trip_s))
 
     def arrival(self, start: float, size: int) -> float:
-        """When the last byte of a segment that is sent at `start` reaches the other host."""
+        """Time at which the last byte of a segment sent at `start` reaches the other host."""
         first_at = at = start
         for pipe in self.pipes:
             at = pipe.carry(first_at, at, size)
@@ -204,7 +204,7 @@ class SimulatedLink:
         at += self.latency_s
         if self._jitter_s:
             at += self._jitter_s * self._draw()
-        # Good to a thousandth below 5 % and without `pow`, whose last digit is the platform's.
+        # Accurate to a thousandth below 5 %, without `pow`, whose last digit depends on the platform.
         if self._loss and self._draw() < self._loss * (size // PACKET_BYTES + 1):
             at += self._loss_delay_s()
         if self.gather_s:
@@ -212,13 +212,13 @@ class SimulatedLink:
         return at
 
     def spread_s(self, size: int) -> float:
-        """How long after its first byte the last byte of a segment arrives."""
+        """Time between the arrival of the first and the last byte of a segment."""
         return size / self._rate_min
 
     def heal_delay_s(self, now: float) -> float:
-        """How long after healing at `now` a sender that met the cut tries again.
+        """Time from healing at `now` until a sender that met the cut retransmits.
 
-        The first try after the cut comes with the timeout, each further one after twice the time.
+        The first retransmission follows after the timeout, each further one after twice the time.
         """
         assert self.cut_at is not None
         retry_at, timeout_s = self.cut_at, RETRANSMIT_S_MIN
@@ -228,7 +228,7 @@ class SimulatedLink:
         return retry_at - now
 
     def _loss_delay_s(self) -> float:
-        """How much later a segment comes of which a packet was lost."""
+        """Extra delay of a segment with a lost packet."""
         timeout_s = max(RETRANSMIT_S_MIN, 2 * self.latency_s)
         delay_s = timeout_s
         while self._draw() < self._loss and timeout_s < RETRANSMIT_S_MAX:

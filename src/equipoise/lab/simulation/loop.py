@@ -1,10 +1,11 @@
 """The asyncio event loop in virtual time, including its calls for sockets.
 
-One loop stands for the loops of all simulated hosts; which host a call is for is read from its context. What runs next
-is decided in `engine`; what would reach outside the simulation is refused in `outside_calls`.
+One loop replaces the loops of all simulated hosts; the context of a call determines its host. `engine` decides what
+runs next; `outside_calls` rejects calls that would leave the simulation.
 
-A task has a host and a number. asyncio keeps tasks in sets (`TaskGroup`, `asyncio.wait`), and a set's order follows the
-hashes in it. By default those are memory addresses, which differ from run to run; a number makes the order repeatable.
+A task has a host and a number. asyncio keeps tasks in sets (`TaskGroup`, `asyncio.wait`), whose order depends on the
+hashes of the tasks. Default hashes are memory addresses, which differ between runs; the number makes the order
+repeatable.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ __all__ = ["ExecutorCall", "SimulatedLoop", "SimulatedTask", "SocketCalls", "dis
 
 T = TypeVar("T")
 
-# A `finally` that awaits has to be closed once more; one that loops for ever is left alone after this.
+# A coroutine with a `finally` that awaits must be closed again. After this many attempts it is left open.
 CLOSES_MAX = 32
 
 
 class SimulatedTask(asyncio.Task[T]):
-    """Made by the loop only."""
+    """Created by the loop only."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class SimulatedTask(asyncio.Task[T]):
         name: str | None,
         context: Context | None,
     ) -> None:
-        # Before the base class files the task in a set.
+        # Set before the base class adds the task to a set.
         self._number = number
         self.incarnation = incarnation
         super().__init__(coroutine, loop=loop, name=name, context=context)
@@ -58,10 +59,10 @@ class SimulatedTask(asyncio.Task[T]):
 
 
 def dispose(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Take apart tasks that will never go on, without a warning.
+    """Close tasks that will never continue, without a warning.
 
-    Python gives no way to destroy a suspended coroutine without running its `finally`. The caller sees
-    to it that those find nothing to act on: loop closed, transports dropped, disk handles stale.
+    Python cannot destroy a suspended coroutine without running its `finally`. The caller makes sure
+    that these blocks have no effect: loop closed, transports dropped, disk handles stale.
     """
     for task in tasks:
         # asyncio's own switch against "Task was destroyed but it is pending".
@@ -76,7 +77,7 @@ def dispose(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 def where(task: asyncio.Task[Any]) -> str:
-    """Say which task, on which host, waits at which line."""
+    """Describe a waiting task: its name, its host and its line."""
     incarnation = getattr(task, "incarnation", None)
     place = incarnation.host.name if incarnation is not None else "?"
     frames = task.get_stack(limit=1)
@@ -91,7 +92,7 @@ class SocketCalls(Engine):
     """The part of the loop that opens and accepts connections."""
 
     network: Network
-    # Where code belongs that names no host.
+    # The incarnation of code whose context names no host.
     outside: Incarnation
 
     async def getaddrinfo(  # type: ignore[override]  # results are IPv4 only
@@ -104,7 +105,7 @@ class SocketCalls(Engine):
         proto: int = 0,
         flags: int = 0,
     ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]]:
-        """The one address of a simulated host, or gaierror as the real call."""
+        """The address of a simulated host; raises gaierror like the real call."""
         name = host.decode() if isinstance(host, bytes) else host
         address = self.network.resolve(name, is_passive=bool(flags & socket.AI_PASSIVE))
         entry = (address, int(port or 0))
@@ -184,7 +185,7 @@ TASKS_NAMED_MAX = 20
 
 
 class ExecutorCall:
-    """A function that runs in a thread, as far as it waits: for how long, and what has happened at the end."""
+    """A simulated executor call: its duration, and the disk syncs that it performs."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -195,7 +196,7 @@ class ExecutorCall:
         self._ends.append(end)
 
     def settle(self) -> None:
-        """What was waited for has happened."""
+        """Apply the effects of the syncs that the call has waited for."""
         ends, self._ends = self._ends, []
         for end in ends:
             end()
@@ -212,7 +213,7 @@ def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
 
 
 class SimulatedLoop(SocketCalls):
-    """Owned by a `Simulation`, which sets `network` and `outside` before anything is called."""
+    """Owned by a `Simulation`, which sets `network` and `outside` first."""
 
     def __init__(
         self,
@@ -227,11 +228,11 @@ class SimulatedLoop(SocketCalls):
         super().__init__(
             seed, split=split, shuffle=shuffle, time_s_max=time_s_max, steps_max=steps_max, sink=sink
         )
-        # What asyncio would have logged: callbacks that raised, exceptions never retrieved.
+        # Errors that asyncio would log: exceptions of callbacks, exceptions that were never retrieved.
         self.unhandled: list[dict[str, Any]] = []
-        # Tasks started from outside by `Host.spawn`, to look for their exceptions in the end.
+        # Tasks of `Host.spawn`, whose exceptions are checked at the end.
         self.spawned: list[asyncio.Task[Any]] = []
-        # The function that "runs in a thread" at this moment, if any.
+        # The current executor call, if any.
         self.executor_call: ExecutorCall | None = None
         self._tasks_made = 0
         self._owner = threading.get_ident()
@@ -241,7 +242,7 @@ class SimulatedLoop(SocketCalls):
         return self.now
 
     def get_debug(self) -> bool:
-        """Never: asyncio's debug mode measures real time and keeps tracebacks of everything."""
+        """Always False: asyncio's debug mode measures real time and keeps many tracebacks."""
         return False
 
     def call_soon(
@@ -254,7 +255,7 @@ class SimulatedLoop(SocketCalls):
             context = copy_context()
         handle = asyncio.Handle(callback, args, self, context)
         incarnation = context.get(HERE, self.outside)
-        # As `enqueue`, without the call: this is the most frequent path of all.
+        # `enqueue` inlined, because this path is the most frequent.
         if not incarnation.is_dead:
             incarnation.ready.append(handle)
             if not incarnation.is_active:
@@ -311,7 +312,7 @@ class SimulatedLoop(SocketCalls):
         )
 
     def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call the function here and now. Its result comes at once, or after the time that it spent on disk syncs."""
+        """Call the function at once. Its result is available at once, or after the duration of its disk syncs."""
         future: asyncio.Future[T] = self.create_future()
         call = self.executor_call = ExecutorCall()
         try:
@@ -324,7 +325,7 @@ class SimulatedLoop(SocketCalls):
         if not call.seconds:
             finish()
             return future
-        # The disk goes on while the host is paused: what becomes durable does so outside of its context.
+        # The disk works while the host is paused, so syncs complete outside of the host's context.
         self.timeline.add(self.now + call.seconds, call.settle)
         self.call_at(self.now + call.seconds, finish)
         return future
@@ -334,9 +335,9 @@ class SimulatedLoop(SocketCalls):
             super().call_exception_handler(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep what asyncio would have logged; `Simulation.run` fails over it.
+        """Record an error that asyncio would log; `Simulation.run` then fails.
 
-        A cancellation is no failure: streams of Python 3.11 report that of a handler by mistake.
+        A cancellation is not an error: streams of Python 3.11 report cancelled handlers by mistake.
         """
         if not isinstance(context.get("exception"), asyncio.CancelledError):
             self.unhandled.append(context)
@@ -344,27 +345,27 @@ class SimulatedLoop(SocketCalls):
     def collect_failures(self) -> None:
         """Add to `unhandled` the exceptions of spawned tasks that were not retrieved."""
         for task in self.spawned:
-            # asyncio's own mark for an exception that it would log when the task is collected.
+            # asyncio's flag for an exception that it would log when the task is collected.
             if task.done() and getattr(task, "_log_traceback", False):
                 text = f"{where(task)} failed, and its result was never read"
                 self.unhandled.append({"message": text, "exception": task.exception(), "task": task})
         self.spawned = [task for task in self.spawned if not task.done()]
 
     def retain_tasks(self, incarnation: Incarnation) -> None:
-        """Keep the tasks of a crashed incarnation from being collected, which would run `finally`."""
+        """Keep references to the tasks of a crashed incarnation: garbage collection would run their `finally`."""
         self._dead_tasks.extend(task for task in self._pending() if task.incarnation is incarnation)
 
     def describe_waiting(self) -> str:
         return "".join(f"\n  {where(task)}" for task in self._pending()[:TASKS_NAMED_MAX])
 
     def close(self) -> None:
-        """Take down everything that is still there, silently."""
+        """Close all remaining tasks and transports silently."""
         if self.is_closed():
             return
         pending = [*self._dead_tasks, *self._pending()]
         self._dead_tasks = []
         super().close()
-        # `finally` blocks find this loop, closed. Without a running one, asyncio would make a real loop for them.
+        # `finally` blocks find this closed loop. Without a running loop asyncio would create a real one.
         running = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
@@ -374,7 +375,7 @@ class SimulatedLoop(SocketCalls):
         self._forget_everything()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's hook: called by a timer that is cancelled."""
+        """asyncio's hook: a cancelled timer calls it."""
         self.timeline.discard(handle.when())
 
     def _pending(self) -> list[SimulatedTask[Any]]:

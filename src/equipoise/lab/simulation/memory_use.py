@@ -1,6 +1,6 @@
 """Measure the memory of hub and clients from their queues, not from their counters.
 
-A look is taken at intervals of virtual time; the peak of each goes into the history beside its bound.
+Samples are taken at intervals of virtual time. The history keeps the peak of each resource with its bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from equipoise.lab.workload import Driven, History, SmartClient
 __all__ = ["INTERVAL_S", "measure_forever"]
 
 INTERVAL_S = 0.25
-# Beyond its limit a client may be owed one piece: a whole segment of pipelined publishes, encoded for it.
+# The output for a client may exceed its limit by one piece: a whole segment of pipelined publishes, encoded.
 PIECE_BYTES_MAX = 2 * HIGH_WATER_BYTES
 
 
@@ -47,17 +47,17 @@ def measure_hub(hub: SimulatedHub, history: History) -> None:
     for lagging, backlog in core.backlogs.lagging.items():
         held = sum(len(piece[0]) for piece in backlog.pieces)
         output = max(output, held + lagging.wire.get_write_buffer_size())
-    history.hold(
+    history.sample(
         hub.name, "bytes of output for one client", output, limits.output_bytes_max + PIECE_BYTES_MAX
     )
-    history.hold(hub.name, "bytes of input from one client", inputs, limits.input_bytes_max)
-    history.hold(hub.name, "connections", len(sessions), limits.connections_max)
-    history.hold(hub.name, "topics", len(core.index.topics), limits.topics_max)
+    history.sample(hub.name, "bytes of input from one client", inputs, limits.input_bytes_max)
+    history.sample(hub.name, "connections", len(sessions), limits.connections_max)
+    history.sample(hub.name, "topics", len(core.index.topics), limits.topics_max)
     measure_cluster(hub, history)
 
 
 def measure_cluster(hub: SimulatedHub, history: History) -> None:
-    """What a hub holds for others: on the way to homes, before its turn on the way out, and unacknowledged by peers."""
+    """Sample a hub's messages for other hubs: sent to homes, queued for links, and unacknowledged by peers."""
     cluster, settings = hub.cluster, hub.settings.cluster
     if cluster is None:
         return
@@ -69,11 +69,11 @@ def measure_cluster(hub: SimulatedHub, history: History) -> None:
                 held += sum(len(payload) for item in items for payload in item.payloads)
             pending += sum(arrival.size for arrival in topic.stream.pending)
     kept = max((link.kept_bytes for link in cluster.out.values()), default=0)
-    # Beyond each bound one more piece is taken.
+    # A hub may exceed each bound by one piece.
     piece = hub.settings.limits.input_bytes_max
-    history.hold(hub.name, "bytes on the way to homes", held, settings.pending_bytes_max)
-    history.hold(hub.name, "bytes before their turn", pending, settings.pending_bytes_max + piece)
-    history.hold(hub.name, "bytes that a peer has not acknowledged", kept, settings.link_bytes_max + piece)
+    history.sample(hub.name, "bytes on the way to homes", held, settings.pending_bytes_max)
+    history.sample(hub.name, "bytes before their turn", pending, settings.pending_bytes_max + piece)
+    history.sample(hub.name, "bytes that a peer has not acknowledged", kept, settings.link_bytes_max + piece)
 
 
 def unsent_bytes(session: Session) -> int:
@@ -91,10 +91,10 @@ def measure_client(client: SmartClient, history: History) -> None:
         waiting = sum(len(entry.payloads) if isinstance(entry, Batch) else 1 for entry in entries)
         waiting -= subscription._inbox._taken
         bound = settings.queue_messages_max
-        history.hold(client.name, "messages waiting in a subscription", waiting, bound)
+        history.sample(client.name, "messages waiting in a subscription", waiting, bound)
     connection = client.bus._routing.base.connection if client.bus is not None else None
     if connection is not None:
-        # Bare sizes are publishes without receipt; the greeting's own ticket comes on top of the window.
+        # Plain sizes are publishes without receipts. The greeting has a ticket beyond the window.
         under_way = sum(isinstance(entry, int | Ticket) for entry in connection.in_flight._entries)
         bound = settings.in_flight_messages_max + 1
-        history.hold(client.name, "publishes without an answer", under_way, bound)
+        history.sample(client.name, "publishes without an answer", under_way, bound)

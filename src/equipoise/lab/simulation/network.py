@@ -1,8 +1,7 @@
 """Hold the hosts, the links between them and the connections over those links.
 
-Addresses are found here, connections are opened here, and every fault of the network is applied
-here: cut, heal, reset. How long a segment takes is the link's business, what a link is like the
-topology's.
+The network resolves addresses, opens connections, and applies every network fault: cut, heal, reset.
+Links compute the delay of segments, and the topology determines the properties of links.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Network"]
 
-# A host to itself: what loopback takes on a common machine.
+# Loopback latency of a common machine.
 LOOPBACK = LinkSpec(latency_s=0.000_02)
-# Linux gives up on unacknowledged data after tcp_retries2 = 15 tries, about this long.
+# Linux closes a connection with unacknowledged data after tcp_retries2 = 15 retries, which take this long.
 GIVE_UP_S = 924.6
 
 
 class Network:
-    """Owned by the simulation. The loop's socket calls end here."""
+    """Owned by the simulation. The loop's socket calls use it."""
 
     def __init__(self, loop: SimulatedLoop, topology: Topology, faults: Counter[str]) -> None:
         self.loop = loop
@@ -52,7 +51,7 @@ class Network:
         self._by_address[host.address] = host
 
     def link(self, source: IncarnationHost, target: IncarnationHost) -> SimulatedLink:
-        """The direction from one host to another, made on first use."""
+        """The link from one host to another, created on first use."""
         key = (source.name, target.name)
         link = self._links.get(key)
         if link is None:
@@ -80,7 +79,7 @@ class Network:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     def connect(self, factory: Callable[[], asyncio.BaseProtocol], address: tuple[str, int]) -> Handshake:
-        """Begin to connect from the current host."""
+        """Start a connection from the current host."""
         caller = HERE.get(self.loop.outside)
         if address[0].startswith("127.") or address[0] == "0.0.0.0":
             target = caller.host
@@ -93,7 +92,7 @@ class Network:
         return handshake
 
     def join(self, near: SimulatedTransport, far: SimulatedTransport) -> None:
-        """Make two ends one connection."""
+        """Join two ends into a connection."""
         near.peer, far.peer = far, near
         round_trip_s = near.link.latency_s + far.link.latency_s
         for end in (near, far):
@@ -103,7 +102,7 @@ class Network:
             end.number = self.loop.trace.register_end(f"{_name(end.peer)}>{_name(end)}")
 
     def forget(self, end: SimulatedTransport) -> None:
-        """A protocol has lost its connection; once both have, nothing can travel any more."""
+        """One end has lost its connection. Once both have, remove the connection."""
         if end.peer.is_finished and end.peer.protocol is None:
             for gone in (end, end.peer):
                 gone.link.senders.pop(gone, None)
@@ -112,7 +111,7 @@ class Network:
     # Faults.
 
     def cut(self, source: Host, target: Host) -> None:
-        """Let nothing pass from one host to another; what is sent waits."""
+        """Cut the link from one host to another; sent data waits."""
         link = self.link(source, target)
         if link.cut_at is not None:
             return
@@ -126,7 +125,7 @@ class Network:
         self.loop.timeline.add(now + GIVE_UP_S, partial(self._give_up, link, now))
 
     def heal(self, source: Host, target: Host) -> None:
-        """Let everything pass again; what waited arrives with the next retransmission."""
+        """Heal the link; waiting data arrives with the next retransmission."""
         link = self.link(source, target)
         if link.cut_at is None:
             return
@@ -139,7 +138,7 @@ class Network:
         self.loop.record(TraceKind.HEAL, source.number, text=target.name)
 
     def reset(self, one: Host, other: Host) -> int:
-        """Break every connection between two hosts in the middle of what is under way."""
+        """Break every connection between two hosts in the middle of the data in flight."""
         ends = [end for end in self.link(one, other).senders if not end.is_finished]
         for end in ends:
             for side in (_peer(end), _peer(end).peer):
@@ -149,7 +148,7 @@ class Network:
         return len(ends)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Drop all links and hosts."""
         for link in self._links.values():
             link.senders.clear()
         self._links.clear()
@@ -157,11 +156,11 @@ class Network:
         self._by_address.clear()
 
     def _release(self, sender: object, at: float) -> None:
-        """Let one connection go on after a heal: what waited is sent again at `at`."""
+        """Resume one connection after a heal: waiting data is retransmitted at `at`."""
         end = _peer(sender)
         end.is_cut_off = False
         end.peer.send_again(at)
-        # Acknowledgements of what this end sent travel on the healed link.
+        # Acknowledgements of this end's data pass over the healed link.
         end.in_flight -= end.unacknowledged
         end.unacknowledged = 0
         if end.is_stalled:

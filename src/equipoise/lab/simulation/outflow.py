@@ -1,12 +1,12 @@
 """Send: the writing half of a simulated connection.
 
-A program writes into a buffer. At the end of its turn the loop calls `pump`, which hands the buffer
-to the network as one segment, or as several where the window or a pipe is too small. What the
-receiving program has not taken counts against the window; when the window is full the buffer stays,
-and above the high-water mark the protocol is asked to pause. That is all there is to back-pressure.
+A program writes into a buffer. At the end of its turn the loop calls `pump`, which sends the buffer
+as one segment, or as several where the window or a pipe is too small. Data that the receiving program
+has not read counts against the window. When the window is full the data stays in the buffer, and above
+the high-water mark the protocol has to pause writing. This is the whole back-pressure.
 
-A segment under way is a piece at the end of the peer's `arriving` queue plus a token in the timeline
-that says when one more piece may come out of it. Order is thus the queue's, whatever the tokens do.
+A segment in flight is a piece at the end of the peer's `arriving` queue plus a token in the timeline
+for the time at which one more piece leaves the queue. The queue alone determines the order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HIGH_WATER_BYTES = 64 * 1024  # as in asyncio and uvloop
 
 
 class Control(enum.Enum):
-    """What travels beside bytes."""
+    """Items on a connection beside bytes."""
 
     CONNECTED = "connected"
     ACCEPTED = "accepted"
@@ -40,7 +40,7 @@ class Control(enum.Enum):
 
 
 class OutflowLoop(Protocol):
-    """What sending needs of the loop."""
+    """The part of the loop that senders use."""
 
     @property
     def now(self) -> float: ...
@@ -48,7 +48,7 @@ class OutflowLoop(Protocol):
     def timeline(self) -> Timeline: ...
     @property
     def dirty(self) -> list[Outflow]:
-        """Transports written to in the present turn."""
+        """Transports written to in the current turn."""
 
     def enqueue(self, incarnation: Incarnation, item: Runnable) -> None: ...
     def call_soon(
@@ -58,7 +58,7 @@ class OutflowLoop(Protocol):
 
 
 class _Wake:
-    """A place in the sender's ready queue: the window or a pipe has room again."""
+    """A wake-up in the sender's ready queue: the window or a pipe has room again."""
 
     __slots__ = ("_cancelled", "_outflow", "has_turn", "is_queued")
 
@@ -66,7 +66,7 @@ class _Wake:
         self._cancelled = False
         self._outflow = outflow
         self.is_queued = False
-        # True if a pipe called: the sender need not queue up for it again.
+        # True if a pipe woke the sender, which then need not queue for it again.
         self.has_turn = False
 
     def _run(self) -> None:
@@ -122,19 +122,19 @@ class Outflow(asyncio.Transport):
         self.context = context
         self.protocol: asyncio.BaseProtocol | None = None
         self.window = link.spec.window_bytes
-        # Bytes sent that the receiving program has not taken.
+        # Sent bytes that the receiving program has not read.
         self.in_flight = 0
-        # The part of `in_flight` that was taken, though a cut keeps the sender from hearing so.
+        # The part of `in_flight` that was read, but whose acknowledgement a cut delays.
         self.unacknowledged = 0
-        # Pieces sent by the peer and not taken by this end's protocol, in order.
+        # Pieces sent by the peer and not yet read by this end's protocol, in order.
         self.arriving: deque[bytes | Control] = deque()
-        # How many of the last pieces in `arriving` are held up by a cut.
+        # Number of the last pieces in `arriving` that a cut delays.
         self.undelivered = 0
         # True while bytes wait in the buffer for the window to open.
         self.is_stalled = False
         self.is_eof_written = False
         self.is_closing_flag = False
-        # True once connection_lost has been called or is about to be: the socket is gone.
+        # True once connection_lost was called or is scheduled: the socket is closed.
         self.is_finished = False
         self.has_sent_fin = False
         self._outgoing: list[bytes | memoryview] = []
@@ -146,7 +146,7 @@ class Outflow(asyncio.Transport):
         self._is_protocol_paused = False
         self._wake: _Wake | None = None
 
-    # What asyncio asks of a WriteTransport.
+    # The interface of asyncio's WriteTransport.
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if type(data) is not bytes:
@@ -200,13 +200,13 @@ class Outflow(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.is_closing_flag
 
-    # What the loop, the peer and the pipes call.
+    # Called by the loop, the peer and the pipes.
 
     def pump(self, has_turn: bool = False) -> None:
-        """Send what may be sent. Only this end's own host calls it, through the loop."""
+        """Send as much as allowed. Only this end's own host calls it, through the loop."""
         size = self._outgoing_bytes
         link = self.link
-        # The common case, at once: a single segment, with nothing in its way.
+        # Fast path for the common case: a single segment that nothing delays.
         if (
             0 < size <= link.segment_bytes_max
             and link.is_open
@@ -226,7 +226,7 @@ class Outflow(asyncio.Transport):
             else:
                 at = link.arrival(at if at > self._departs_at else self._departs_at, size)
             if link.gather_s and now < at <= self._last_arrival and arriving and type(arriving[-1]) is bytes:
-                # What comes with the last piece, and no sooner, is part of it.
+                # Data that arrives at the same time as the last piece is part of that piece.
                 arriving[-1] += data
             else:
                 arriving.append(data if type(data) is bytes else bytes(data))
@@ -242,7 +242,7 @@ class Outflow(asyncio.Transport):
             self._resume_protocol()
 
     def wake(self, *, has_turn: bool = False) -> None:
-        """Have `pump` called in this end's own time: never while its host is paused or dead."""
+        """Schedule `pump` on this end's host: never while the host is paused or dead."""
         wake = self._wake
         if wake is None:
             wake = self._wake = _Wake(self)
@@ -252,7 +252,7 @@ class Outflow(asyncio.Transport):
             self.loop.enqueue(self.incarnation, wake)
 
     def transmit(self, piece: bytes | Control, size: int) -> None:
-        """Put one piece on its way to the peer."""
+        """Send one piece to the peer."""
         peer = self.peer
         link = self.link
         peer.arriving.append(piece)
@@ -263,7 +263,7 @@ class Outflow(asyncio.Transport):
             self._schedule_arrival(size, max(self.loop.now, self._departs_at))
 
     def send_again(self, at: float) -> None:
-        """A cut is healed: send what it held up once more, beginning at the time `at`."""
+        """Retransmit data that a cut delayed, beginning at the time `at`."""
         peer = self.peer
         held_up, peer.undelivered = peer.undelivered, 0
         if held_up:
@@ -271,7 +271,7 @@ class Outflow(asyncio.Transport):
                 self._schedule_arrival(len(piece) if type(piece) is bytes else 0, at)
 
     def delay_arrivals_until(self, at: float) -> None:
-        """Let nothing sent from here on arrive before `at`."""
+        """Delay the arrival of all later data until `at`."""
         self._last_arrival = max(self._last_arrival, at)
 
     def discard_buffer(self) -> None:
@@ -281,7 +281,7 @@ class Outflow(asyncio.Transport):
         for pipe in self.link.pipes:
             pipe.waiting.pop(self, None)
 
-    # The rest is private to this half.
+    # Private to this half.
 
     def _schedule_arrival(self, size: int, start: float) -> None:
         link = self.link
@@ -311,7 +311,7 @@ class Outflow(asyncio.Transport):
             pipe.ensure_wake(now)
 
     def _take(self, size_max: int) -> bytes:
-        """Take up to `size_max` bytes off the front of the buffer."""
+        """Remove up to `size_max` bytes from the front of the buffer."""
         if self._outgoing_bytes <= size_max:
             piece = b"".join(self._outgoing)
             self._outgoing.clear()
@@ -364,7 +364,7 @@ class Outflow(asyncio.Transport):
             self.loop.call_soon(self.protocol.resume_writing, context=self.context)
 
     def report(self, error: BaseException, message: str) -> None:
-        """Tell the loop's exception handler about an error of the protocol's."""
+        """Report an error of the protocol to the loop's exception handler."""
         self.loop.call_exception_handler(
             {"message": message, "exception": error, "transport": self, "protocol": self.protocol}
         )

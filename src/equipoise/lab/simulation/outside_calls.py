@@ -1,7 +1,7 @@
 """Reject calls that would leave the simulation.
 
 Threads, descriptors, signals, processes, datagrams and TLS exist in real time or in the real kernel.
-A simulated program that asks for one gets an error that names it, at the call.
+A simulated program that uses one gets an error at the call, which names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OUTSIDE = "keep it outside the simulated program"
 
 
 class RefusingLoop(asyncio.BaseEventLoop):
-    """A base for the simulated loop: what is not overridden there and is refused here."""
+    """Base class of the simulated loop that rejects all calls outside of the simulation."""
 
     add_reader = _refusal("a file descriptor", _STREAMS)
     remove_reader = _refusal("a file descriptor", _STREAMS)

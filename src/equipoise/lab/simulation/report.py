@@ -21,18 +21,18 @@ VIOLATIONS_SHOWN = 8
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over the runs of a campaign. Failures are kept whole, green runs as their hashes."""
+    """Sums over the runs of a campaign. Keeps failed runs completely and passed runs as hashes."""
 
     seeds: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
-    # By case, seconds of one process.
+    # By case, wall time summed over the processes.
     wall_s: dict[str, float] = field(default_factory=dict)
     # By case, then by kind of fault.
     faults: dict[str, Counter[str]] = field(default_factory=dict)
     messages: int = 0
     deliveries: int = 0
     failures: list[Run] = field(default_factory=list)
-    # Runs that failed as they are known to: listed in equipoise.lab.scenarios.excused.
+    # Failed runs that are listed in equipoise.lab.scenarios.excused.
     excused: Counter[str] = field(default_factory=Counter)
     verdicts: list[tuple[str, int, bool, str]] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Tally:
             self.failures.append(run)
 
     def seeds_per_s(self, case: str) -> float:
-        """Of one process."""
+        """Seeds per second of one process."""
         return self.seeds[case] / max(self.wall_s[case], 1e-9)
 
     @property
@@ -64,7 +64,7 @@ def replay_command(run: Run, *, without: str = "") -> str:
 
 
 def failure_lines(run: Run, *, commit: str, without: str = "") -> list[str]:
-    """All that is needed to see the failure again and to begin to understand it."""
+    """The violations of a failed run, the command that replays it, and the end of its trace."""
     hidden = len(run.violations) - VIOLATIONS_SHOWN
     return [
         f"FAILED {run.case} seed {run.seed} at commit {commit}",
@@ -77,7 +77,7 @@ def failure_lines(run: Run, *, commit: str, without: str = "") -> list[str]:
 
 
 def tables(tally: Tally, *, elapsed_s: float) -> RenderableType:
-    """Cases with their seeds and speed, and how often each kind of fault happened in each."""
+    """Cases with their seeds and speed, and the number of faults of each kind."""
     kinds = sorted({kind for faults in tally.faults.values() for kind in faults})
     cases = Table("case", "seeds", "failed", "excused", "seeds/s", "faults that happened", title=None)
     for case, count in tally.seeds.items():
@@ -94,7 +94,7 @@ def tables(tally: Tally, *, elapsed_s: float) -> RenderableType:
 
 
 def to_json(tally: Tally, *, commit: str, elapsed_s: float, without: str = "") -> str:
-    """One object. `seeds` has a row per run, sorted, so that two campaigns compare line by line."""
+    """One JSON object. `seeds` has one row per run, sorted, so that campaigns can be compared line by line."""
     total = sum(tally.seeds.values())
     return json.dumps(
         {

@@ -1,4 +1,4 @@
-"""Make users from a scenario's rules, with cheap hashes: the strength of secrets is not simulated."""
+"""Create users from a scenario's rules, with cheap hashes: the strength of secrets is not simulated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from equipoise.model import Glob
 
 __all__ = ["HUBS_USER", "quick_secrets", "users_of"]
 
-# The cheapest that is accepted.
+# The lowest cost that hubs accept.
 QUICK_COST = ScryptCost(n=1024, r=1, p=1)
-# Hubs log in at each other as this user; its password is its name, as every user's is.
+# Hubs log in as this user on other hubs; its password is its name, as for every user.
 HUBS_USER = "hubs"
 
 
 def quick_secrets() -> AbstractContextManager[None]:
-    """Check each secret once per process: scrypt is slow by design, and its answer never changes."""
+    """Check each secret once per process: scrypt is slow by design, and its result never changes."""
     return replaced(login, "verify_secret", _remembered)
 
 

@@ -1,9 +1,9 @@
-"""Run one seed of one scenario and judge it.
+"""Run one seed of one scenario and check it.
 
-A run has two phases. First the workload meets the faults: nothing may break its promises. Then everything is
+A run has two phases. First the workload runs under faults, and all guarantees must hold. Then the faults are
 healed, and messages of each publisher on each of its topics must soon reach every subscriber.
 
-The same scenario and seed give the same run, event by event, on every supported Python: its trace hash tells.
+The same scenario and seed give the same run, event by event and with the same trace hash, on every supported Python.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from equipoise.lab.workload import History
 __all__ = ["Run", "run_seed"]
 
 LINES_KEPT = 40
-# The property broken when an exception was not handled.
+# The property that an unhandled exception violates.
 CLEAN = "no unhandled errors"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of one seed."""
+    """The result of one seed."""
 
     case: str
     seed: int
@@ -55,11 +55,11 @@ class Run:
     faults: Counter[str] = field(default_factory=Counter)
     messages: int = 0
     deliveries: int = 0
-    # Virtual.
+    # Virtual seconds.
     seconds: float = 0.0
-    # What it took, for the speed of its case.
+    # Real seconds, for the speed of the case.
     wall_s: float = field(default=0.0, compare=False)
-    # The last lines of the trace, kept where something is wrong.
+    # The last lines of the trace of a failed run.
     lines: tuple[str, ...] = ()
 
     @property
@@ -75,10 +75,10 @@ def run_seed(
     prepare: Callable[[ClusterWorld], None] | None = None,
     topology: Topology | None = None,
 ) -> Run:
-    """Run and judge. Never raises for what the simulated programs do.
+    """Run a seed and check it. Errors of simulated programs are violations and are not raised.
 
-    `prepare` is called with a world of several hubs before it starts, to tell a story beside what the seed draws;
-    `topology` replaces the scenario's.
+    `prepare` is called with a world of several hubs before it starts, for instance to add a story; `topology` replaces
+    the scenario's topology.
     """
     scenario = scenario.of(seed)
     history, began_at = History(), perf_counter()
@@ -132,7 +132,7 @@ def _world(sim: Simulation, scenario: Scenario, history: History) -> AnyWorld:
 
 
 def _fired(sim: Simulation, world: AnyWorld) -> Counter[str]:
-    """How often each kind of fault happened, the network's own included."""
+    """Number of faults of each kind, network faults included."""
     fired = Counter(world.fired())
     if sim.faults["loss"]:
         fired["packet loss"] = sim.faults["loss"]
@@ -140,7 +140,7 @@ def _fired(sim: Simulation, world: AnyWorld) -> Counter[str]:
 
 
 class _ErrorLog(logging.Handler):
-    """Catches what is logged with a traceback: an error that was caught and only logged."""
+    """Collects log records with a traceback: errors that were caught and only logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -153,7 +153,7 @@ class _ErrorLog(logging.Handler):
 
     def __enter__(self) -> _ErrorLog:
         self._level, self._propagate = self._logger.level, self._logger.propagate
-        # A hub warns about each client it cuts: here that is no news.
+        # A hub logs a warning for each client that it disconnects, which is expected here.
         self._logger.setLevel(logging.ERROR)
         self._logger.propagate = False
         self._logger.addHandler(self)
@@ -208,10 +208,10 @@ _AT = attrgetter("at")
 
 
 def _summary(history: History) -> str:
-    """What every subscription saw, in a few numbers: goes into the trace, so that its hash tells of it."""
+    """A few numbers per subscription for the trace, so that the hash depends on the received events."""
     parts = []
     for track in history.tracks:
-        # Not `sum`, which rounds otherwise from Python 3.12 on.
+        # Not `sum`, whose rounding changed in Python 3.12.
         moments = fsum(map(_AT, track.events))
         parts.append(f"{track.name} {len(track.events)} {moments!r}")
     return "; ".join(parts)

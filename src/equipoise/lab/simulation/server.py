@@ -3,8 +3,8 @@
 `wait_closed` waits until the server is closed and its last connection lost, as documented from
 Python 3.12 on; earlier Pythons return too early, and a simulation must not depend on the version.
 
-`SimulatedSocket` is what the kernel of a simulated host knows of a connection: struct tcp_info, as far as it is read.
-The round trip is what the links say it is, without what waits in queues: the distance of the other end is asked for.
+`SimulatedSocket` provides the kernel's facts about a connection: the fields of struct tcp_info that hubs read. Its
+round trip is the latency of the links without queueing, because hubs use it as the distance of the other end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListeningSocket", "SimulatedServer", "SimulatedSocket"]
 
-# Where tcpi_rtt and tcpi_min_rtt are in it, and its length up to there.
+# Offsets of tcpi_rtt and tcpi_min_rtt in tcp_info, and its length including them.
 _RTT_AT, _MIN_RTT_AT, _BYTES = 68, 148, 152
 
 
@@ -42,14 +42,14 @@ class _PeerEnd(Protocol):
 
 
 class _End(_PeerEnd, Protocol):
-    """One end of a connection: what it sends over, and the other end."""
+    """One end of a connection: its link and its peer."""
 
     @property
     def peer(self) -> _PeerEnd: ...
 
 
 class SimulatedSocket:
-    """The socket of one end of a connection, to be asked about; what is set is accepted and means nothing."""
+    """The socket of one end of a connection, for reads of its state; setting options has no effect."""
 
     __slots__ = ("_end",)
 
@@ -57,7 +57,7 @@ class SimulatedSocket:
         self._end = end
 
     def setsockopt(self, *_arguments: object) -> None:
-        """Keep-alives and the like: simulated connections end when the simulation says so."""
+        """Accepts and ignores all options, such as keep-alives."""
 
     def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
         if (level, option) != (socket.IPPROTO_TCP, getattr(socket, "TCP_INFO", None)):
@@ -72,7 +72,7 @@ class SimulatedSocket:
 
 
 class ListeningSocket:
-    """What programs ask a listening socket for: where it is bound."""
+    """A listening socket with its bound address."""
 
     __slots__ = ("_name",)
 
@@ -87,12 +87,12 @@ class ListeningSocket:
         return self._name
 
     def fileno(self) -> int:
-        """No descriptor stands behind it, as after a close."""
+        """No descriptor, as after a close."""
         return -1
 
 
 class SimulatedServer(asyncio.Server):
-    """Bound addresses of one incarnation and the protocol factory behind them."""
+    """Bound addresses of one incarnation and their protocol factory."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class SimulatedServer(asyncio.Server):
         factory: Callable[[], asyncio.BaseProtocol],
         context: Context,
     ) -> None:
-        # asyncio.Server.__init__ wants real sockets; every method that would use them is replaced.
+        # asyncio.Server.__init__ needs real sockets; every method that would use them is overridden.
         self.factory = factory
         self.context = context
         self.incarnation = incarnation
@@ -124,7 +124,7 @@ class SimulatedServer(asyncio.Server):
     def sockets(self) -> tuple[socket.socket, ...]:
         if self._is_closed:
             return ()
-        # A stand-in with the three things a program may ask of a listening socket.
+        # Stand-ins with the three methods of a listening socket that programs use.
         return tuple(ListeningSocket(name) for name in self._names)  # type: ignore[misc]
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -179,11 +179,11 @@ class SimulatedServer(asyncio.Server):
         await asyncio.shield(self._closed)
 
     def attach(self, transport: SimulatedTransport) -> None:
-        """Count a connection as open."""
+        """Add an open connection."""
         self._open[transport] = None
 
     def detach(self, transport: SimulatedTransport) -> None:
-        """A connection is lost."""
+        """Remove a lost connection."""
         self._open.pop(transport, None)
         self._check_closed()
 

@@ -1,7 +1,7 @@
 """A real hub on a simulated host: alone, in a cluster with a store, or without one.
 
-How a hub comes to serve is up to the attendant that it is made with: a coroutine that runs on the host from its start.
-`alone` is one; a `Directory` and a `Region` are others.
+An attendant starts the hub: a coroutine that runs on the host from its start. `alone` is an attendant; a `Directory`
+and a `Region` provide others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["PORT", "Attendant", "HostProcess", "SimulatedHub", "alone"]
 
 
 class HostProcess:
-    """For a hub's telemetry: the work charged to the host's processor. There is no memory to tell of."""
+    """Process figures for a hub's telemetry: the work charged to the host's processor, and no memory."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -45,14 +45,14 @@ class HostProcess:
 
 
 PORT = 6399
-# Until a supervisor starts a hub again that has ended by itself.
+# Delay until a supervisor restarts a hub that has exited.
 SUPERVISOR_S = 1.0
-# A hub that has users wants an executor to check secrets on; the simulated loop calls inline and never uses it.
+# A hub with users needs an executor to check secrets; the simulated loop calls functions inline and never uses it.
 IDLE_EXECUTOR = ThreadPoolExecutor(1)
 
 
 class SimulatedHub:
-    """A host and the hub on it. `hub` is the one that serves at present, None while none does."""
+    """A host and the hub on it. `hub` is the running hub, or None."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class SimulatedHub:
         rules: AclSync | None = None,
         clock_error_s: Callable[[], float] | None = None,
     ) -> None:
-        """`clock_error_s`: by how much the wall clock is wrong from the next start on."""
+        """`clock_error_s`: draws the error of the wall clock at each start."""
         self.host = host
         self.name = settings.name
         self.settings = settings
         self.rules = rules
         self.hub: Hub | None = None
-        # When which rules came into force here, where there are any.
+        # Access rules and the times at which they took effect on this hub.
         self.rules_at: list[tuple[float, AclSync]] = []
         self._attend = attend
         self._clock_error_s = clock_error_s
@@ -84,9 +84,9 @@ class SimulatedHub:
         self.host.spawn(self.serve(), name="hub")
 
     async def serve(self) -> None:
-        """Be a hub, on the host itself, for as long as its attendant goes on.
+        """Runs on the host: run the attendant, and restart it when it fails, as a supervisor does.
 
-        A hub that refuses to start, since its name is still taken in the store, is started again, as by a supervisor.
+        A hub cannot start while its name is still registered in the store.
         """
         while True:
             try:
@@ -98,7 +98,7 @@ class SimulatedHub:
                 await asyncio.sleep(SUPERVISOR_S)
 
     async def listen(self, users: Users | None = None) -> Hub:
-        """For the attendant: start the hub."""
+        """Start the hub; attendants call this."""
         host = self.host
         if users is None and self.rules is not None:
             users = users_of(self.rules)
@@ -121,20 +121,20 @@ class SimulatedHub:
         self.host.crash(silent=silent)
 
     async def stop(self) -> None:
-        """Take leave, on the host itself."""
+        """Runs on the host: shut the hub down cleanly."""
         if self.hub is not None:
             hub, self.hub = self.hub, None
             await leave(hub)
             await hub.stop()
 
     def change_rules(self, rules: AclSync) -> None:
-        """Put other rules in force: now, or as soon as the hub runs again."""
+        """Apply new access rules: now, or when the hub runs again."""
         self.rules = rules
         if self.host.is_up:
             self.host.spawn(self._reload(), name="reload")
 
     async def _reload(self) -> None:
-        # A paused hub gets here when it thaws, which is when it reads its file.
+        # A paused hub runs this when it thaws, which is when it would read its users file.
         if self.hub is not None and self.rules is not None:
             self.hub.reload_users(users_of(self.rules))
             self._note_rules()
@@ -143,7 +143,7 @@ class SimulatedHub:
         if self.rules is not None:
             self.rules_at.append((asyncio.get_running_loop().time(), self.rules))
 
-    # Seen from outside.
+    # Observation.
 
     @property
     def cluster(self) -> Cluster | None:
@@ -151,14 +151,14 @@ class SimulatedHub:
 
     @property
     def incarnations(self) -> int:
-        """How many this name has had."""
+        """Number of incarnations of the hub so far."""
         if self.hub is not None:
             self._incarnations.add(self.hub.core.incarnation)
         return len(self._incarnations)
 
     @property
     def clients(self) -> int:
-        """Connections of clients; those of other hubs do not count."""
+        """Number of client connections, without those of other hubs."""
         if self.hub is None:
             return 0
         return sum(session.peer is None for session in self.hub.core.sessions.values())
@@ -168,5 +168,5 @@ Attendant: TypeAlias = Callable[[SimulatedHub], Awaitable[None]]
 
 
 async def alone(node: SimulatedHub) -> None:
-    """Serve without other hubs."""
+    """Attendant of a single hub."""
     await node.listen()

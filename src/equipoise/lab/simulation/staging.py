@@ -1,4 +1,4 @@
-"""Common parts of runs with one hub and with many: clients on hosts, waiting for conditions, the end."""
+"""Common parts of runs with one hub and with several: clients on hosts, waiting for conditions, the end of a run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from equipoise.lab.workload.history import Marker
 
 __all__ = ["Staging"]
 
-# How often a condition is looked at.
+# Interval at which conditions are checked.
 LOOK_S = 0.05
 
 
 class Staging:
-    """The clients of one run and how far they are."""
+    """The clients of one run and their progress."""
 
     def __init__(self, sim: Simulation, history: History) -> None:
         self.sim = sim
@@ -26,7 +26,7 @@ class Staging:
         self.clients: list[Driven] = []
 
     def cast(self, client: Client, place: HubEndpoint) -> Driven:
-        """Make a client and its host; `seat` starts it."""
+        """Create a client and its host; `seat` starts it."""
         made = cast_client(client, place, self.stage, self.history)
         self.clients.append(made)
         return made
@@ -35,7 +35,7 @@ class Staging:
         self.sim.host(client.name).spawn(client.run(), name=client.name)
 
     async def until(self, is_so: Callable[[], bool], patience_s: float) -> None:
-        """Wait for a condition, and no longer than this. Looking costs no time worth saving here."""
+        """Wait for a condition up to a time limit."""
         for _ in range(int(patience_s / LOOK_S)):
             if is_so():
                 return
@@ -45,7 +45,7 @@ class Staging:
         return all(track.is_live for track in self.history.tracks)
 
     async def conclude(self, patience_s: float) -> None:
-        """Everything is healed: let publishers send what every subscriber must receive, and wait for that."""
+        """After healing: let publishers send messages that every subscriber must receive, and wait for them."""
         self.history.healed_at = self.sim.now
         self.sim.note("healed")
         self.stage.conclude.set()
@@ -58,7 +58,7 @@ class Staging:
             track.has_reached(stream, sequence or 0, self.history.healed_at)
             for stream, sequence in self.history.markers
             for track in self.history.tracks
-            if track.wants(stream[1]) and track.is_for(stream[0])
+            if track.wants(stream[1]) and track.can_match(stream[0])
         )
 
     def note_unfinished(self) -> None:

@@ -1,8 +1,7 @@
 """The queue of future events, ordered by virtual time.
 
-Things due at the same instant share one bucket and come out in the order they were added, so one
-heap entry serves a whole broadcast. The heap holds bare floats: its comparisons are the cheapest
-there are.
+Items due at the same instant share one bucket in the order of their addition, so one heap entry serves
+a whole broadcast. The heap holds plain floats, because their comparisons are the cheapest.
 
 Always true: every key of `buckets` is in `times`; a time in `times` without a bucket is stale (all
 it held was cancelled) and is skipped.
@@ -18,7 +17,7 @@ __all__ = ["Timeline"]
 
 
 class Timeline:
-    """Owned by the loop. What an item means is the loop's business."""
+    """Owned by the loop, which interprets the items."""
 
     __slots__ = ("buckets", "taken_at", "times")
 
@@ -28,7 +27,7 @@ class Timeline:
         self.taken_at = 0.0
 
     def add(self, at: float, item: Any) -> None:
-        """Put `item` at the virtual time `at`; at infinity it is forgotten."""
+        """Add `item` at the virtual time `at`; drop it if `at` is infinite."""
         bucket = self.buckets.get(at)
         if bucket is not None:
             bucket.append(item)
@@ -37,17 +36,17 @@ class Timeline:
             heappush(self.times, at)
 
     def discard(self, at: float) -> None:
-        """Forget a cancelled item that was alone at its time.
+        """Remove a cancelled item that is the only one at its time.
 
-        Where it has company the caller skips it later: searching a crowded bucket would make
-        cancelling many timers of one instant quadratic.
+        In a bucket with other items the caller skips it later: a search in a large bucket would make
+        the cancellation of many timers of one instant quadratic.
         """
         bucket = self.buckets.get(at)
         if bucket is not None and len(bucket) == 1:
             del self.buckets[at]
 
     def take(self) -> list[Any]:
-        """Take the next bucket; empty when nothing is left. Its time is `taken_at` from then on."""
+        """Remove the next bucket and set `taken_at` to its time; empty when no item is left."""
         times, buckets = self.times, self.buckets
         while times:
             at = heappop(times)

@@ -1,7 +1,7 @@
 """The network between two places: latency, bandwidth, loss.
 
-A topology answers one question: the `LinkSpec` from one place to another. Hosts are put in places;
-without a place of its own a host's place is its name. Latencies are one way, round-trip times both.
+A topology returns the `LinkSpec` from one place to another. Each host has a place, by default its own
+name. Latencies are one-way; round-trip times include both directions.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ FIBRE_KM_PER_S = 299_792.458 * 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """What a direction between two hosts is like."""
+    """Properties of one direction between two hosts."""
 
     latency_s: float = 0.000_25
     # Added to the latency of each segment, uniformly between zero and this.
     jitter_s: float = 0.0
     # None means without limit.
     bandwidth_bytes_per_s: float | None = None
-    # What may wait in front of the bandwidth; beyond it senders wait with the rest in their buffers.
+    # Queue in front of a limited bandwidth; beyond it senders keep data in their buffers.
     queue_bytes_max: int = 1024 * 1024
-    # The chance that a packet is lost and comes late by a retransmission timeout.
+    # The chance that a packet is lost and arrives late by a retransmission timeout.
     loss: float = 0.0
-    # What a connection may have sent without the receiving program having taken it: what both
-    # kernels buffer. Grows with bandwidth × round trip, as receive windows do.
+    # Bytes that a connection may have sent and the receiving program has not read: the buffers of both
+    # kernels. Grows with bandwidth × round trip, as receive windows do.
     window_bytes: int = 256 * 1024
-    # The receiving machine looks at what has come this often and takes it in one piece, as a game does once per frame;
-    # 0 means at once. Fewer events for many small messages.
+    # Interval at which the receiving machine reads all received data in one piece, as a game does once per frame;
+    # 0 means at once. Reduces the number of events for many small messages.
     gather_s: float = 0.0
-    # Where senders wait for a pipe, this one need not, up to twice what may else wait in front of it: TCP over a short
-    # way takes what it needs before connections over long ways have noticed that there is room.
+    # Senders over this link do not queue for a full pipe, up to twice its queue limit: TCP over a short path uses free
+    # capacity before connections over long paths detect it.
     goes_first: bool = False
 
 
 class Topology(Protocol):
-    """What the network asks of a shape of the world."""
+    """The interface of topologies to the network."""
 
     def link(self, source: str, target: str) -> LinkSpec:
-        """The direction from one place to another, which may be the same place."""
+        """The properties of the link from one place to another, which may be the same place."""
         ...
 
 
@@ -79,9 +79,9 @@ class Lan:
 
 @dataclass(frozen=True)
 class Star:
-    """Every host at the end of an access line of its own; what passes between two takes both lines."""
+    """Every host has its own access line; traffic between two hosts uses both lines."""
 
-    # The way from a place to the middle. Places not named have the default.
+    # Access lines by place; other places have the default.
     access: Mapping[str, LinkSpec] = field(default_factory=dict)
     default: LinkSpec = field(default_factory=lambda: LinkSpec(latency_s=0.010))
 
@@ -100,12 +100,12 @@ class Star:
 
 @dataclass(frozen=True)
 class Sites:
-    """Some sites, each a LAN of its own, with round-trip times between them."""
+    """Sites with a LAN each, and round-trip times between them."""
 
     # Seconds, keyed by the two sites in either order.
     round_trip_s: Mapping[tuple[str, str], float]
     within: LinkSpec = field(default_factory=LinkSpec)
-    # What is between two sites, but for the latency.
+    # Properties of links between sites, without the latency.
     between: LinkSpec = field(default_factory=LinkSpec)
 
     def link(self, source: str, target: str) -> LinkSpec:
@@ -119,11 +119,11 @@ class Sites:
 
 @dataclass(frozen=True)
 class Cities:
-    """Cities of the world, as far apart as the great circle says."""
+    """Cities of the world, with latencies from great-circle distances."""
 
-    # Cables run 1.5 to 2.5 times the great circle on measured paths; routers and queues are in it too.
+    # Measured paths are 1.5 to 2.5 times as long as the great circle, routers and queues included.
     stretch: float = 2.0
-    # The last mile at both ends together.
+    # Access latency of both ends together.
     access_s: float = 0.001
     within: LinkSpec = field(default_factory=LinkSpec)
     between: LinkSpec = field(default_factory=LinkSpec)
@@ -140,7 +140,7 @@ class Cities:
 
 @dataclass(frozen=True)
 class Matrix:
-    """One-way latencies, from each place to each other, as measured."""
+    """Measured one-way latencies from each place to each other."""
 
     latency_s: Mapping[tuple[str, str], float]
     within: LinkSpec = field(default_factory=LinkSpec)
@@ -157,12 +157,12 @@ class Matrix:
 def matrix_from_file(path: str | Path, *, is_round_trip: bool = True, **specs: LinkSpec) -> Matrix:
     """Read a square table of milliseconds: commas or blanks between values, `#` begins a comment.
 
-    If the first row names the places, so does the first column of every other row. Otherwise places
+    If the first row names the places, the first column of every other row must too. Otherwise places
     are "0", "1" and so on. Negative values, which data sets use for "not measured", are left out.
     """
     rows = _rows(Path(path))
     if not rows:
-        raise SettingsError(f"{path} holds no matrix")
+        raise SettingsError(f"{path} contains no matrix")
     has_names = not _is_number(rows[0][-1])
     if has_names:
         names = [name for name in rows[0] if name][-(len(rows) - 1) :]
@@ -206,14 +206,14 @@ TOPOLOGIES: dict[str, Callable[..., Topology]] = {
 
 
 def topology_by_name(name: str, **settings: Any) -> Topology:
-    """Make a topology by its name, with its own settings."""
+    """Create a topology by its name with its settings."""
     if name not in TOPOLOGIES:
-        raise SettingsError(f"no topology {name!r}; there are {', '.join(TOPOLOGIES)}")
+        raise SettingsError(f"unknown topology {name!r}; known topologies: {', '.join(TOPOLOGIES)}")
     return TOPOLOGIES[name](**settings)
 
 
 class Uneven:
-    """Every way between two hubs has a latency of its own, up to 100 times that of another; if scattered, every way."""
+    """Latencies between hubs differ up to a hundredfold; if scattered, latencies of clients differ too."""
 
     def __init__(self, seed: int, hubs: tuple[str, ...], *, is_scattered: bool = False) -> None:
         self._seed = seed
@@ -231,8 +231,8 @@ class Uneven:
 
 
 class LongWay:
-    """Each way has a latency of its own; the one from h1 to h3 is the longest, so that h3 hears what h2 has done before
-    it hears what h1 did earlier."""
+    """Each direction has its own latency. The latency from h1 to h3 is the largest, so that h3 receives later frames of
+    h2 before earlier frames of h1."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -1,14 +1,14 @@
 """Record one line per event, and fold the lines into a hash.
 
-Two runs are the same run exactly if their hashes are equal. An event is five numbers while it is
-recorded; text is made only for lines that someone reads, so that recording costs a tenth of a
-microsecond. The hash does not depend on the Python version nor on the hash seed.
+Two runs are identical exactly if their hashes are equal. An event is recorded as five numbers and rendered
+as text only when needed, so that recording costs a tenth of a microsecond. The hash depends neither on the
+Python version nor on the hash seed.
 
 Columns of a line, separated by single spaces:
     time    virtual seconds, nine decimals
-    kind    what happened, see `TraceKind`
+    kind    kind of the event, see `TraceKind`
     where   a host, or `host:port>host:port` for the receiving end of a connection, sender first
-    detail  what the kind says, with `_` for blanks, or `-`
+    detail  text that depends on the kind, with `_` for blanks, or `-`
     amount  bytes, or `-`
 """
 
@@ -22,15 +22,15 @@ from typing import TextIO
 
 __all__ = ["BATCH_NUMBERS", "Trace", "TraceKind"]
 
-# Events are hashed in batches: large enough to make the hash cheap per event, small enough that
-# the last lines of a failure are at hand without keeping everything.
+# Events are hashed in batches: large enough to make the hash cheap per event, small enough to keep
+# the last lines of a failure in memory.
 BATCH_EVENTS = 4096
 FIELDS = 5
 BATCH_NUMBERS = BATCH_EVENTS * FIELDS
 
 
 class TraceKind(enum.IntEnum):
-    """What an event is. The numbers are part of the hash: never renumber, only append."""
+    """Kind of an event. The numbers are part of the hash: never renumber, only append."""
 
     CONNECT = 1
     ACCEPT = 2
@@ -78,17 +78,17 @@ class Trace:
 
     @property
     def count(self) -> int:
-        """Events so far."""
+        """Number of events so far."""
         return self._closed_events + len(self.events) // FIELDS
 
     def register_host(self, name: str) -> int:
-        """Name a host once; events refer to it by the number returned."""
+        """Register a host name; events refer to it by the returned number."""
         self._names_hash.update(f"host {name}\n".encode())
         self._hosts.append(name)
         return len(self._hosts) - 1
 
     def register_end(self, label: str) -> int:
-        """Name an end of a connection once; events refer to it by the number returned."""
+        """Register an end of a connection; events refer to it by the returned number."""
         self._names_hash.update(f"end {label}\n".encode())
         self._ends.append(label)
         return len(self._ends) - 1
@@ -96,7 +96,7 @@ class Trace:
     def add(
         self, time: float, kind: TraceKind, subject: int, *, text: str | None = None, amount: int = 0
     ) -> None:
-        """Record an event; `subject` is an end or a host, as the kind asks."""
+        """Record an event; `subject` is an end or a host, depending on the kind."""
         number = _NO_TEXT
         if text is not None:
             number = len(self._texts)
@@ -105,11 +105,11 @@ class Trace:
         self.events.extend((time, kind, subject, number, amount))
 
     def roll(self) -> None:
-        """Close the open batch. The loop calls this between two instants, when the batch is full."""
+        """Close the open batch. The loop calls this between two instants when the batch is full."""
         self._close_batch()
 
     def digest(self) -> str:
-        """The hash of everything so far, in hexadecimal. Later events may still be added."""
+        """The hash of all events so far, in hexadecimal. Later events may still be added."""
         numbers = self._numbers_hash.copy()
         numbers.update(_packed(self.events))
         whole = hashlib.blake2b(numbers.digest(), digest_size=16)
@@ -122,7 +122,7 @@ class Trace:
         return self._render(kept[-count * FIELDS :] if count else [])
 
     def close(self) -> None:
-        """Hash and write out what is still open. The sink stays open: it is the caller's."""
+        """Hash and write the open batch. The sink stays open, because the caller owns it."""
         self._close_batch()
 
     def _close_batch(self) -> None:

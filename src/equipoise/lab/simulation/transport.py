@@ -1,10 +1,10 @@
 """One end of a simulated connection: receive, open, close.
 
 The order of calls on a protocol is asyncio's: connection_made; data_received any number of times;
-eof_received at most once; connection_lost once. Nothing is called while reading is paused but
-connection_lost, and nothing at all after it.
+eof_received at most once; connection_lost once. While reading is paused only connection_lost is
+called, and after it no method is called.
 
-As with TCP, an end that closes while bytes for it wait or still arrive answers them with a reset.
+As with TCP, an end that closes while it has unread or incoming bytes answers with a reset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedTransport"]
 
-# What asyncio and uvloop take from a socket at once.
+# Read size of asyncio and uvloop.
 READ_BYTES_MAX = 256 * 1024
 
 
@@ -49,7 +49,7 @@ class _Loop(OutflowLoop, Protocol):
 
 
 class SimulatedTransport(Outflow):
-    """One end of a connection. Made in pairs by the network; `_run` is called by the loop, once per token."""
+    """One end of a connection. The network creates both ends; the loop calls `_run` once per token."""
 
     __slots__ = (
         "_cancelled",
@@ -83,13 +83,13 @@ class SimulatedTransport(Outflow):
         self.factory = factory
         # The trace's number for this end.
         self.number = 0
-        # On the accepting side, the server this end counts for until it is lost.
+        # On the accepting side, the server that counts this connection until it is lost.
         self.server: SimulatedServer | None = None
-        # On the connecting side, what `create_connection` waits for.
+        # On the connecting side, the future that `create_connection` waits for.
         self.waiter: asyncio.Future[None] | None = None
-        # True while the link towards this end is cut: tokens that arrive are kept as `undelivered`.
+        # True while the link towards this end is cut: arriving tokens are counted in `undelivered`.
         self.is_cut_off = False
-        # Whether the loop has this end in its queue; on a host that reads all at once, tokens that came meanwhile.
+        # Whether this end is in the loop's queue; and, on a host with `reads_all`, the tokens that arrived since.
         self.is_queued = False
         self.due = 0
         self._is_paused = False
@@ -97,7 +97,7 @@ class SimulatedTransport(Outflow):
         self._held = 0
         self._receive: Callable[[bytes], object] = _ignore
 
-    # What asyncio asks of a transport.
+    # The interface of asyncio's Transport.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return SimulatedSocket(self) if name == "socket" else super().get_extra_info(name, default)
@@ -140,10 +140,10 @@ class SimulatedTransport(Outflow):
         self.is_closing_flag = True
         self.finish(None)
 
-    # What the loop, the network and the host call.
+    # Called by the loop, the network and the host.
 
     def _run(self) -> None:
-        """Let one piece out of the queue, unless reading is paused; on a host that reads all at once, all that came."""
+        """Deliver one piece of the queue, or all due pieces on a host with `reads_all`, unless reading is paused."""
         arriving = self.arriving
         self.is_queued = False
         if self.due:
@@ -163,7 +163,7 @@ class SimulatedTransport(Outflow):
         size = len(data)
         sender = self.peer
         if self.link.cut_at is not None:
-            # The acknowledgement cannot get through: `Network.heal` makes up for it.
+            # A cut delays the acknowledgement until `Network.heal`.
             sender.unacknowledged += size
         else:
             sender.in_flight -= size
@@ -184,7 +184,7 @@ class SimulatedTransport(Outflow):
             self.fail(error, "Fatal error: protocol.data_received() call failed.")
 
     def finish(self, error: BaseException | None, *, farewell: bool = True) -> None:
-        """Give up the socket: tell the peer unless it knows, and the protocol in a moment."""
+        """Close the socket: notify the peer if `farewell`, and schedule connection_lost of the protocol."""
         if self.is_finished:
             return
         self.is_finished = self.is_closing_flag = True
@@ -208,7 +208,7 @@ class SimulatedTransport(Outflow):
         self.finish(_reset_error(), farewell=False)
 
     def reset_midway(self, keep_bytes: int) -> None:
-        """Deliver the first `keep_bytes` of what is under way, and then a reset, both now."""
+        """Deliver the first `keep_bytes` of the data in flight and then a reset, both now."""
         prefix = b"".join(piece for piece in self.arriving if type(piece) is bytes)[:keep_bytes]
         openings = [piece for piece in self.arriving if piece in (Control.CONNECTED, Control.ACCEPTED)]
         self.arriving.clear()
@@ -221,21 +221,21 @@ class SimulatedTransport(Outflow):
             self.loop.enqueue(self.incarnation, self)
 
     def drop(self) -> None:
-        """The host has crashed: the program never hears of this end again."""
+        """The host has crashed: drop this end without a call to the protocol."""
         self.is_closing_flag = self.is_finished = True
         self.discard_buffer()
         self.protocol = None
         self._receive = _ignore
 
     def answer_dead(self) -> None:
-        """Data came for an end whose program is gone: a host that is up answers with a reset."""
+        """Data arrived for an end of a dead program: a host that is up answers with a reset."""
         if self.incarnation.host.is_up and not self.peer.is_finished:
             self.transmit(Control.RESET, 0)
 
-    # The rest is private.
+    # Private.
 
     def _gather(self) -> None:
-        """Make one piece of those that have come, as far as one read takes them; others have a turn before the rest."""
+        """Merge the due pieces up to the size of one read; other connections have a turn before the rest."""
         due, self.due = self.due, 0
         arriving = self.arriving
         pieces: list[bytes] = []
@@ -254,21 +254,21 @@ class SimulatedTransport(Outflow):
 
     def _hold(self) -> None:
         self._held += 1
-        # A reset throws away what was not read: it does not wait for reading to resume.
+        # A reset discards unread data and does not wait for reading to resume.
         if self.arriving and self.arriving[-1] is Control.RESET and self._held >= len(self.arriving):
             self.arriving.clear()
             self._held = 0
             self.reset()
 
     def _split(self, data: bytes) -> bytes:
-        """Keep the first part of a piece; the rest goes back to the front and is run again."""
+        """Return the first part of a piece; the rest goes back to the front of the queue and is delivered next."""
         at = 1 + int(self.loop.network_random.random() * (len(data) - 1))
         self.arriving.appendleft(data[at:])
         self.loop.enqueue(self.incarnation, self)
         return data[:at]
 
     def _refuse(self) -> None:
-        """Bytes came after close(): answer with a reset, or mark that one is due."""
+        """Bytes arrived after close(): answer with a reset, or mark that one is due."""
         if not self.is_finished:
             self._held += 1
         elif not self.peer.is_finished:
@@ -296,7 +296,7 @@ class SimulatedTransport(Outflow):
                 self.close()
 
     def _open(self, what: Control) -> None:
-        """Make the protocol and introduce it, then let `create_connection` go on."""
+        """Create the protocol, call connection_made, and then complete `create_connection`."""
         waiter, server = self.waiter, self.server
         if (waiter is not None and waiter.done()) or (server is not None and not server.is_serving()):
             self.finish(None)
@@ -360,8 +360,8 @@ def _reset_error() -> ConnectionResetError:
 
 
 def _ignore(_data: bytes) -> None:
-    """Receive nothing: before a protocol is there and after it has gone."""
+    """Receiver before a protocol exists and after it is gone."""
 
 
 def _nothing() -> None:
-    """What a protocol without eof_received answers."""
+    """The eof_received of a protocol without one."""

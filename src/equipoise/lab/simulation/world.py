@@ -5,8 +5,8 @@
         hub.spawn(serve())
         sim.run(main(sim))
 
-The same seed and program give the same run, event by event. `run` may be called several times; time
-goes on. The coroutine given to it runs outside all hosts, on an observer that no fault touches.
+The same seed and program give the same run, event by event. `run` may be called several times, and
+time continues. Its coroutine runs outside all hosts, on an observer without faults.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = ["Simulation"]
 T = TypeVar("T")
 
 OBSERVER = "observer"
-# How often a condition is looked at while it is waited for, in virtual time.
+# Interval of virtual time at which awaited conditions are checked.
 LOOK_S = 0.1
 
 
 class Simulation:
-    """A world. Close it, or use it as a context manager: what still runs is then taken down silently."""
+    """A simulated world. Close it, or use it as a context manager; remaining tasks are then closed silently."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Simulation:
     ) -> None:
         """`split`: chance that a received piece is split. `shuffle`: see `loop`.
 
-        `is_strict`: fail over exceptions that no one handled, which asyncio only logs.
+        `is_strict`: fail on unhandled exceptions, which asyncio only logs.
         """
         self.seed = seed
-        # For scenarios: a stream of its own, apart from the network's and the scheduler's.
+        # Generator for scenarios, separate from those of the network and the scheduler.
         self.random = random.Random(f"world {seed}")
         self._loop = SimulatedLoop(
             seed,
@@ -97,12 +97,12 @@ class Simulation:
 
     @property
     def faults(self) -> Counter[str]:
-        """How often each kind of fault really happened."""
+        """Number of injected faults of each kind."""
         return self._loop.faults
 
     @property
     def unhandled(self) -> list[dict[str, Any]]:
-        """What asyncio would have logged as errors, in asyncio's own words."""
+        """The error contexts that asyncio would log."""
         return self._loop.unhandled
 
     def host(
@@ -117,7 +117,7 @@ class Simulation:
         clock_offset_s: float = 0.0,
         clock_drift: float = 0.0,
     ) -> Host:
-        """Make a host, or return it if it is there and nothing else is asked of it."""
+        """Create a host, or return the existing one if no properties are given."""
         hosts = self._network.hosts
         if name in hosts:
             return hosts[name]
@@ -141,8 +141,8 @@ class Simulation:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run the world until `main` is done, and return what it returns.
 
-        Raises what `main` raises; DeadlockError or RunawayError if it can not or does not end; and, if
-        strict, SimulationError over the first unhandled exception.
+        Raises errors of `main`; DeadlockError or RunawayError if it cannot or does not end; and, if
+        strict, SimulationError for the first unhandled exception.
         """
         task = self.observer.spawn(main, name="main")
         with _repeatable(self.seed, self._loop):
@@ -160,7 +160,7 @@ class Simulation:
         return result
 
     async def until(self, is_so: Callable[[], bool], patience_s: float) -> bool:
-        """Wait for a condition in virtual time, no longer than this; whether it came."""
+        """Wait for a condition in virtual time up to a limit. Returns whether the condition was met."""
         for _ in range(int(patience_s / LOOK_S) + 1):
             if is_so():
                 return True
@@ -168,13 +168,13 @@ class Simulation:
         return False
 
     def note(self, text: str, *, host: str = OBSERVER) -> None:
-        """Write a line into the trace; it counts for the hash."""
+        """Write a line into the trace and its hash."""
         self._loop.record(TraceKind.NOTE, self._network.hosts[host].number, text=text)
 
     # Faults of the network. Hosts are given by name.
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Let nothing pass between two hosts, or only nothing from the first to the second."""
+        """Cut the link between two hosts in both directions, or only from the first to the second."""
         self._network.cut(self._get(one), self._get(other))
         if not one_way:
             self._network.cut(self._get(other), self._get(one))
@@ -186,7 +186,7 @@ class Simulation:
             self._network.heal(self._get(other), self._get(one))
 
     def isolate(self, name: str) -> None:
-        """Cut a host off from all others there are."""
+        """Cut a host off from all other hosts."""
         for other in [other for other in self._network.hosts if other != name]:
             self.cut(name, other)
 
@@ -196,11 +196,11 @@ class Simulation:
             self.heal(name, other)
 
     def reset_connections(self, one: str, other: str) -> int:
-        """Reset every connection between two hosts, mid-frame; return how many."""
+        """Reset every connection between two hosts, also within a frame. Returns the number of connections."""
         return self._network.reset(self._get(one), self._get(other))
 
     async def flap(self, one: str, other: str, *, times: int, down_s: float, up_s: float) -> None:
-        """Cut and heal again and again; each phase lasts between half and one and a half of its time."""
+        """Cut and heal repeatedly; each phase lasts between 0.5 and 1.5 times its duration."""
         for _ in range(times):
             self.cut(one, other)
             await asyncio.sleep(down_s * (0.5 + self.random.random()))
@@ -213,7 +213,7 @@ class Simulation:
         link.shape(dataclasses.replace(link.spec, **changes))
 
     def close(self) -> None:
-        """Take everything down. The trace, the faults and `unhandled` stay readable."""
+        """Close the loop, tasks and network. The trace, the faults and `unhandled` stay readable."""
         if self._loop.is_closed():
             return
         for host in self._network.hosts.values():
@@ -224,7 +224,7 @@ class Simulation:
 
     def _get(self, name: str) -> Host:
         if name not in self._network.hosts:
-            raise MisuseError(f"there is no host {name!r}")
+            raise MisuseError(f"unknown host {name!r}")
         return self._network.hosts[name]
 
     def _complaints(self) -> list[str]:
@@ -233,10 +233,10 @@ class Simulation:
 
 @contextmanager
 def _repeatable(seed: int, loop: SimulatedLoop) -> Iterator[None]:
-    """Take away what differs between runs: the module-level random state and the collector's timing.
+    """Remove what differs between runs: the module-level random state and the timing of the garbage collector.
 
-    The collector runs finalisers when its counters say so, and those depend on everything the process
-    has done before. While a simulation runs the loop collects at fixed numbers of steps instead.
+    The collector's counters depend on the whole history of the process. While a simulation runs the loop
+    collects garbage at fixed numbers of steps instead.
     """
     state = random.getstate()
     was_enabled = gc.isenabled()

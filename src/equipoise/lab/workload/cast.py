@@ -1,4 +1,4 @@
-"""Choose the program that plays a client of a workload."""
+"""Make the driver for each client of a workload."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Driven(Protocol):
     """A client that a run drives."""
 
     name: str
-    # Streams of messages that have not come to their end.
+    # Number of message streams that have not ended.
     unfinished: int
 
     async def run(self) -> None:
-        """Do all that the description says, until the stage stops or the caller cancels."""
+        """Publish and subscribe as described, until the run stops or the caller cancels."""
 
     def stall(self) -> None:
         """Read nothing until `resume`."""
@@ -45,5 +45,5 @@ _PLAYERS: dict[Dialect, Callable[[Client, HubEndpoint, RunPhases, History], Driv
 
 
 def cast_client(client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> Driven:
-    """Make the client ready to `run`. Call it on the loop it will run on."""
+    """Make the driver of a client. Call it on the loop on which it will run."""
     return _PLAYERS[client.dialect](client, place, stage, history)

@@ -1,4 +1,4 @@
-"""The hub address and patience of a client, and a connection that reads pushes off the wire."""
+"""The hub address and timeouts of a client, and a connection that reads pushes from the wire."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["HubEndpoint", "PushConnection", "hurried"]
 
 @dataclass(frozen=True, slots=True)
 class HubEndpoint:
-    """What a driven client needs beside its description. `rng` is its own: no other client draws from it."""
+    """The inputs of a driven client beside its description. No other client draws from `rng`."""
 
     host: str
     port: int
     settings: ClientSettings
     rng: random.Random
-    # Between two attempts at what was refused: to connect, for a plain client, and to subscribe.
+    # Delay after a rejected connection (plain clients) or subscription.
     retry_s: float = 0.2
-    # Other hosts, at the same port, that a smart client tries when the first does not answer.
+    # Other hosts, with the same port, that a smart client tries when the first does not answer.
     others: tuple[str, ...] = ()
 
     def url(self, user: str) -> str:
@@ -38,7 +38,7 @@ class HubEndpoint:
 
 @cache
 def hurried(**changes: int | float | str) -> ClientSettings:
-    """Settings for a world of a few seconds: a lost hub is noticed in one, given up on in two."""
+    """Settings for a world of a few seconds: short timeouts for lost hubs."""
     values: dict[str, int | float | str] = {
         "connect_timeout_s": 1.0,
         "first_connect_timeout_s": 60.0,
@@ -52,7 +52,7 @@ def hurried(**changes: int | float | str) -> ClientSettings:
 
 
 class PushConnection(asyncio.Protocol):
-    """One connection to a hub until it is lost or silent. A push `eq.word` is given to `on_push` as its fields."""
+    """One connection to a hub until it is lost or silent. A push `eq.word` calls `on_push` with the word and fields."""
 
     transport: asyncio.Transport
 
@@ -93,4 +93,4 @@ class PushConnection(asyncio.Protocol):
         raise NotImplementedError
 
     def on_error(self, error: Exception) -> None:
-        """The hub refused a request."""
+        """The hub rejected a request."""

@@ -1,10 +1,10 @@
 """The game of tiles on real hubs: players who walk, publish and subscribe, and an observer of each tile.
 
-A player is a smart client. Every tile has an observer that is there from the beginning, every other one a plain Redis
-client; what the observers saw is compared with what players sent, so a run says exactly what was lost, doubled or out
-of order.
+A player is a smart client. Every tile has an observer from the beginning; every second observer is a plain Redis
+client. The tally compares the messages of observers with those of players, so a run counts exactly how many messages
+were lost, duplicated or out of order.
 
-Runs on whatever loop is running. How many players there are is for the caller to say, at any time.
+Runs on the current event loop. The caller sets the number of players at any time.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from equipoise.lab.scenarios.game import Game, Walker
 
 __all__ = ["GameLoad", "GameTally"]
 
-# Of the last deliveries, for percentiles.
+# Number of recent deliveries kept for percentiles.
 LATENCIES_KEPT = 20_000
 
 
 @dataclass
 class GameTally:
-    """What all players sent and the observers saw."""
+    """The messages that all players sent and the observers received."""
 
-    # By tile and player, how many were acknowledged, and how many are in doubt.
+    # By tile and player, the number of messages sent; and the messages without a receipt.
     sent: dict[tuple[bytes, int], int] = field(default_factory=dict)
     doubtful: set[tuple[bytes, int, int]] = field(default_factory=set)
-    # By tile and player, the sequence numbers seen.
+    # By tile and player, the received sequence numbers.
     seen: dict[tuple[bytes, int], list[int]] = field(default_factory=dict)
     published: int = 0
     delivered: int = 0
     gaps: int = 0
-    # (when, how long), of the latest deliveries to players.
+    # (time, latency) of the latest deliveries to players.
     latencies_s: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
 
     def observe(self, tile: bytes, payload: bytes) -> None:
@@ -51,9 +51,9 @@ class GameTally:
         self.seen.setdefault((tile, player), []).append(sequence)
 
     def verdict(self, sent: Mapping[tuple[bytes, int], int] | None = None) -> dict[str, int]:
-        """Lost, doubled and disordered, by the observers.
+        """Lost, duplicated and disordered messages of the observers.
 
-        While messages are under way, give `sent` as it was a while ago: what was sent since is not yet missed.
+        While messages are in flight, pass an earlier copy of `sent`, so that newer messages do not count as lost.
         """
         lost = doubled = disordered = 0
         for key, count in (self.sent if sent is None else sent).items():
@@ -67,7 +67,7 @@ class GameTally:
 
 
 class GameLoad:
-    """Owned by one task. `start`, then `set_players` as often as wanted, then `stop`."""
+    """Owned by one task. Call `start`, then `set_players` any number of times, then `stop`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class GameLoad:
         seed: int = 0,
         settings: client.ClientSettings | None = None,
     ) -> None:
-        """`urls`: the hubs that clients know at first; `settings`: of the smart ones."""
+        """`urls`: the hubs that clients connect to first; `settings`: settings of smart clients."""
         self.game = game
         self.tally = GameTally()
         self._urls = list(urls)
@@ -86,7 +86,7 @@ class GameLoad:
         self._players: list[asyncio.Task[None]] = []
         self._observers: list[asyncio.Task[None]] = []
         self._number = 0
-        # A place that many players go to, when there is one; and how many of ten do.
+        # A point that many players walk to, if set; and how many of ten players do.
         self.favourite: tuple[float, float] | None = None
         self.crowd_of_ten = 7
 
@@ -95,7 +95,7 @@ class GameLoad:
         return len(self._players)
 
     async def start(self) -> None:
-        """Returns when every tile is observed. Raises what a client raises."""
+        """Returns when every tile has an observer. Raises errors of clients."""
         ready = []
         for number, tile in enumerate(self.game.topics):
             is_ready = asyncio.get_running_loop().create_future()
@@ -105,7 +105,7 @@ class GameLoad:
         await asyncio.gather(*ready)
 
     def set_players(self, count: int) -> None:
-        """Let players come or go until there are so many."""
+        """Add or remove players until there are `count`."""
         while len(self._players) < count:
             self._number += 1
             self._players.append(asyncio.create_task(self._play(self._number)))
@@ -113,7 +113,7 @@ class GameLoad:
             self._players.pop(self._rng.randrange(len(self._players))).cancel()
 
     async def settle(self, seconds: float) -> None:
-        """All players go; whatever is under way arrives within `seconds`."""
+        """Remove all players, and wait `seconds` for messages in flight."""
         self.set_players(0)
         await asyncio.sleep(seconds)
 
@@ -126,7 +126,7 @@ class GameLoad:
     def _connect(self) -> client.Bus:
         return client.connect(self._rng.choice(self._urls), settings=self._settings)
 
-    # Who listens.
+    # Observers.
 
     async def _observe(self, tile: bytes, is_ready: asyncio.Future[None]) -> None:
         async with self._connect() as bus, bus.subscribe(tile) as messages:
@@ -150,12 +150,12 @@ class GameLoad:
                         self.tally.observe(tile, reply[2])
                     elif not is_ready.done():
                         is_ready.set_result(None)
-            # Its hub is gone, and with it what a plain client misses without a word.
+            # The hub is gone. A plain client may have missed messages and receives no gap.
             self.tally.gaps += 1
         finally:
             writer.transport.abort()
 
-    # Who plays.
+    # Players.
 
     async def _play(self, number: int) -> None:
         walker = Walker(self.game, random.Random(f"{number}").random)
@@ -171,7 +171,7 @@ class GameLoad:
                     await self._update(bus, tile, number)
                     await asyncio.sleep(self.game.interval_s * (0.8 + 0.4 * self._rng.random()))
         except (EquipoiseError, ExceptionGroup):
-            # A player whose connection fails is gone, as in any game; observers tell what that meant.
+            # A player whose connection fails leaves the game. Observers detect lost messages.
             pass
 
     def _tile(self, walker: Walker, number: int) -> bytes:
@@ -186,7 +186,7 @@ class GameLoad:
         now = asyncio.get_running_loop().time()
         head = b"%d %d %.6f " % (number, sequence, now)
         self.tally.sent[key] = sequence + 1
-        # In doubt until there is a receipt.
+        # Doubtful until the receipt arrives.
         self.tally.doubtful.add((*key, sequence))
         with suppress(EquipoiseError):
             await bus.publish(tile, head.ljust(self.game.payload_bytes, b"."))

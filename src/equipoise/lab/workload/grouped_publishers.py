@@ -1,8 +1,8 @@
-"""Arrivals of a topic whose publishers fire periodically or by event, alone or in groups, singly or in batches.
+"""Arrivals of a topic whose publishers send periodically or by event, alone or in groups, singly or in batches.
 
-As in the evaluation of SRTM: homogeneous publishers, each with the same mean rate; Poisson or periodic with a random
-phase; a batch of messages each time; publishers of one group fire at the same moment, or spread evenly over an interval
-behind it.
+As in the evaluation of SRTM: all publishers have the same mean rate; Poisson arrivals, or periodic ones with a random
+phase; a batch of messages each time; publishers of one group send at the same time, or spread evenly over an interval
+after it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class GroupedPublishers:
     """The publishers of one topic."""
 
     count: int
-    # Messages per second of each.
+    # Messages per second of each publisher.
     rate_per_s: float = 10.0
     batch: int = 1
     is_periodic: bool = False
     group: int = 1
-    # Publishers of a group fire within this interval.
+    # Publishers of a group send within this interval.
     spread_s: float = 0.0
 
     @property
@@ -40,7 +40,7 @@ class GroupedPublishers:
     def arrivals(
         self, seconds: float, rng: np.random.Generator, phases: np.random.Generator | None = None
     ) -> ArrivalTrace:
-        """So many seconds of messages. `phases`: periodic publishers keep their phases where it is seeded alike."""
+        """Arrivals of this many seconds. `phases`: generator of the phases, so that equal seeds give equal phases."""
         period_s = self.batch / self.rate_per_s
         groups = -(-self.count // self.group)
         if self.is_periodic:
@@ -52,7 +52,7 @@ class GroupedPublishers:
             fired = rng.poisson(seconds / period_s, groups)
             of_group = np.repeat(np.arange(groups), fired)
             times = rng.random(len(of_group)) * seconds
-        # An event of a group is one of each of its publishers.
+        # An event of a group is one event of each of its publishers.
         each = np.arange(self.group)
         publishers = (of_group[:, None] * self.group + each[None, :]).ravel()
         offsets = self._offsets(len(times), rng)
@@ -61,7 +61,7 @@ class GroupedPublishers:
         return _batched(events[kept], publishers[kept], self.batch)
 
     def _offsets(self, events: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """When each publisher of a group fires, behind the moment of the group: evenly spread, in a random order."""
+        """Delay of each publisher of a group after the event of the group: evenly spread, in random order."""
         if not self.spread_s:
             return np.zeros((events, self.group))
         steps = np.arange(self.group) / max(1, self.group - 1) * self.spread_s

@@ -1,7 +1,7 @@
 """The history of a run: what each client sent and received.
 
-Nothing in here is the system's own account of itself: a publisher notes the reply to each message, a
-subscriber notes each event as it takes it. Checkers read this and nothing else.
+Clients record it, not the hubs: a publisher records the reply to each message, a subscriber records each event
+as it takes it. Checkers read only the history.
 
 Always true: a publisher's messages on one topic are numbered from 0 without holes, in the order it sent them.
 """
@@ -39,27 +39,27 @@ __all__ = [
 
 
 class PublishOutcome(Enum):
-    """What a publisher knows about a message."""
+    """The outcome of a publish as its publisher knows it."""
 
     UNCERTAIN = auto()
-    """It may or may not have been delivered. Also what has not been answered when the run ends."""
+    """The message may have been delivered. Also the outcome of a publish without a reply at the end of the run."""
     ACKNOWLEDGED = auto()
     FAILED = auto()
-    """It was certainly not delivered."""
+    """The message was certainly not delivered."""
 
 
 class Sent:
-    """One message. Its publisher, topic and number say where it stands in the history."""
+    """One message. Publisher, topic and number identify it in the history."""
 
     __slots__ = ("answered_at", "began_at", "bus", "outcome")
 
     def __init__(self, began_at: float, outcome: PublishOutcome = PublishOutcome.UNCERTAIN) -> None:
         self.began_at = began_at
         self.outcome = outcome
-        # When its receipt came; None: it was sent without one, or none came.
+        # Time of its receipt; None: it was sent without a receipt, or none arrived.
         self.answered_at: float | None = None
-        # Of a smart client: how many buses it had had before. One whose user was removed is over, and the next one
-        # is another publisher to all hubs.
+        # Number of earlier buses of a smart client. A bus ends when its user is removed, and the next bus is a new
+        # publisher for all hubs.
         self.bus = 0
 
 
@@ -80,22 +80,22 @@ class Missed(NamedTuple):
     """A smart client received a gap, or a hub counted missing messages."""
 
     at: float
-    # None: any of the topics that the subscription is for.
+    # None: any topic of the subscription.
     topic: str | None
-    # How many; None: unknown.
+    # Number of missed messages; None: unknown.
     missed: int | None
-    # Of a subscription with a filter: how many it may be at most; None: unknown.
+    # Upper bound of the number for a filter subscription; None: unknown.
     span: int | None = None
 
 
 class Away(NamedTuple):
-    """A plain client has lost its connection, and so may have lost anything."""
+    """A plain client lost its connection, so it may miss any number of messages."""
 
     at: float
 
 
 class SubscriptionEnded(NamedTuple):
-    """The hub has ended or refused the subscription."""
+    """The hub ended or rejected the subscription."""
 
     at: float
     reason: str
@@ -107,7 +107,7 @@ Stream: TypeAlias = tuple[str, str]
 
 
 class Track:
-    """One subscription of one client, and what it saw, in order."""
+    """One subscription of one client, and its events in order."""
 
     __slots__ = (
         "_absorbed",
@@ -134,11 +134,11 @@ class Track:
         via: str = "",
         where: str = "",
     ) -> None:
-        """`via`: the hub that a plain client is connected to; a smart one may be connected to several."""
+        """`via`: the hub of a plain client. Empty for a smart client, which may connect to several hubs."""
         self.name = name
         self.via = via
         self.names = names
-        # The filter of a subscription that is for some messages only.
+        # The filter of a filter subscription.
         self.where = None if not where else parse_filter(where.encode())
         self.is_pattern = is_pattern
         self.is_smart = is_smart
@@ -147,7 +147,7 @@ class Track:
         self._globs = [Glob(name.encode()) for name in names] if is_pattern else None
 
     def wants(self, topic: str) -> bool:
-        """Whether the subscription is for this topic."""
+        """Whether the subscription includes this topic."""
         if self._globs is None:
             return topic in self.names
         return any(glob.matches(topic.encode()) for glob in self._globs)
@@ -159,8 +159,8 @@ class Track:
         paths = [path_of(constraint.path) for constraint in self.where.constraints]
         return self.where.matches(values_at(attributes_of_message(publisher, sequence), paths))
 
-    def is_for(self, publisher: str) -> bool:
-        """Whether the filter, if there is one, matches some of three messages in a row of this publisher, far on."""
+    def can_match(self, publisher: str) -> bool:
+        """Whether the filter, if any, matches at least one of three consecutive late messages of this publisher."""
         return any(self.is_match(publisher, sequence) for sequence in range(3_000, 3_003))
 
     def latest(self, stream: Stream) -> int:
@@ -176,7 +176,7 @@ class Track:
         )
 
     def has_reached(self, stream: Stream, sequence: int, since: float) -> bool:
-        """Whether this or a later message of a stream was received at `since` or after; looks back from the end."""
+        """Whether this or a later message of a stream was received at `since` or after."""
         for event in reversed(self.events):
             if event.at < since:
                 return False
@@ -186,7 +186,7 @@ class Track:
 
     @property
     def is_live(self) -> bool:
-        """Whether the last word on the subscription itself was that it stands."""
+        """Whether the subscription is confirmed and has not ended since."""
         for event in reversed(self.events):
             if type(event) is Live:
                 return True
@@ -196,15 +196,15 @@ class Track:
 
     @property
     def confirmed_at(self) -> float:
-        """When the subscription was last confirmed; 0 if it never was."""
+        """Time of the last confirmation of the subscription; 0 if there is none."""
         return max((event.at for event in self.events if type(event) is Live), default=0.0)
 
     def receiver(self, known: dict[bytes, tuple[str, int]]) -> Callable[[float, str, bytes], None]:
-        """A function that notes a message: the one call made for every delivery.
+        """A function that records a message. It is called for every delivery.
 
-        `known` is the history's `payloads`: most messages reach several subscribers and are read once.
+        `known` is the history's `payloads`: most messages reach several subscribers and are decoded once.
         """
-        # Without the detour through the class, which takes longer than all the rest.
+        # `tuple.__new__` is much faster than the constructor of the named tuple.
         add, new = self.events.append, tuple.__new__
 
         def receive(at: float, topic: str, payload: bytes) -> None:
@@ -217,16 +217,16 @@ class Track:
 
 
 class Admitted(NamedTuple):
-    """Messages of a limited topic got their positions at a hub."""
+    """A hub gave positions to messages of a limited topic."""
 
-    # When they count as having come.
+    # Time at which they count as admitted.
     at: float
     messages: int
     hub: str
 
 
 class Marker(NamedTuple):
-    """The first message of a stream that was acknowledged after healing; None if none was."""
+    """The first message of a stream that was acknowledged after healing; `sequence` None: there is none."""
 
     stream: Stream
     sequence: int | None
@@ -234,7 +234,7 @@ class Marker(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryPeak:
-    """The most that a hub or client held of something, and its bound."""
+    """The highest use of a bounded resource of a hub or client, and its bound."""
 
     peak: int
     bound: int
@@ -246,63 +246,63 @@ class SeatSample:
 
     at: float
     topic: str
-    # All that seats depend on; and by home, its part of the publishers.
+    # All inputs of the seat assignment; and by home, its share of the publishers.
     circumstances: tuple[object, ...]
     parts: dict[str, float]
-    # By publisher, where it sits; and where it was last seen to publish, and when.
+    # By publisher, its seat; and the hub and time of its last publish.
     seats: dict[bytes, str]
     seen: dict[bytes, tuple[str, float]]
 
 
 @dataclass(slots=True)
 class History:
-    """Everything about one run that a checker may ask."""
+    """The recorded facts of one run, for checkers."""
 
     sent: dict[Stream, list[Sent]] = field(default_factory=dict)
     tracks: list[Track] = field(default_factory=list)
     # The user each publisher logs in as.
     users: dict[str, str] = field(default_factory=dict)
-    # By hub, access rules and when it took them; empty where every client may do everything.
+    # By hub, access rules and the time at which they took effect; empty: every client may do everything.
     rules: dict[str, list[tuple[float, AclSync]]] = field(default_factory=dict)
-    # By hub, the losses that it counted: when, of which topic, how many. For plain subscribers, which get no gap.
+    # By hub, the losses that it counted for plain subscribers, which receive no gaps.
     losses: dict[str, list[Missed]] = field(default_factory=dict)
-    # By limited topic, its messages per second and burst; and when messages of it got their positions, how many, where.
+    # By limited topic, its messages per second and burst; and the admissions of its messages.
     envelopes: dict[str, tuple[float, int]] = field(default_factory=dict)
     admissions: dict[str, list[Admitted]] = field(default_factory=dict)
-    # How publishers of split topics were seated, in the order of time.
+    # Seats of the publishers of split topics, in the order of time.
     seat_samples: list[SeatSample] = field(default_factory=list)
-    # By who holds and what.
-    held: dict[tuple[str, str], MemoryPeak] = field(default_factory=dict)
+    # By hub or client, and resource.
+    peaks: dict[tuple[str, str], MemoryPeak] = field(default_factory=dict)
     markers: list[Marker] = field(default_factory=list)
-    # When everything was healed.
+    # Time of healing.
     healed_at: float = 0.0
-    # Payloads already read, see Track.receiver.
+    # Payloads already decoded, see Track.receiver.
     payloads: dict[bytes, tuple[str, int]] = field(default_factory=dict)
-    # Ledgers, each in the words of its writer and its readers.
+    # Ledgers as their writers and readers saw them.
     ledgers: list[LedgerTrack] = field(default_factory=list)
     logs: list[LogTrack] = field(default_factory=list)
-    # What was still under way when the run was over, in words.
+    # Activities still unfinished at the end of the run, as text.
     unfinished: list[str] = field(default_factory=list)
-    # What is wrong with how hubs share subscribers.
+    # Faults in the balance of subscribers over hubs, as text.
     unbalanced: list[str] = field(default_factory=list)
 
     def next_sequence(self, publisher: str, topic: str) -> int:
         return len(self.sent.setdefault((publisher, topic), []))
 
     def begin(self, publisher: str, topic: str, at: float, bus: int = 0) -> Sent:
-        """Note that the next message of a stream is being sent."""
+        """Record that the publisher sends the next message of a stream."""
         sent = Sent(at)
         sent.bus = bus
         self.sent.setdefault((publisher, topic), []).append(sent)
         return sent
 
-    def hold(self, who: str, what: str, amount: int, bound: int) -> None:
-        """Note what is held now; the peak is kept."""
-        held = self.held.get((who, what))
-        if held is None:
-            self.held[who, what] = MemoryPeak(amount, bound)
-        elif amount > held.peak:
-            held.peak = amount
+    def sample(self, owner: str, resource: str, amount: int, bound: int) -> None:
+        """Record the current use of a resource, of which the peak is kept."""
+        peak = self.peaks.get((owner, resource))
+        if peak is None:
+            self.peaks[owner, resource] = MemoryPeak(amount, bound)
+        elif amount > peak.peak:
+            peak.peak = amount
 
     @property
     def deliveries(self) -> int:

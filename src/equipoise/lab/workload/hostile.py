@@ -1,7 +1,7 @@
 """Hostile clients: connections that send what no client should.
 
-Each attack is one connection, or a crowd of them, that lasts a while and then leaves. What the hub answers is read
-and ignored, or not even read.
+Each attack is one connection, or a crowd of connections, that lasts a while and then closes. It reads and ignores the
+hub's replies, or does not read them at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CROWD = 40
 
 
 async def attack(host: str, port: int, *, rng: random.Random, lasts_s: float) -> None:
-    """Draw one kind of attack and carry it out."""
+    """Draw one kind of attack and run it."""
     name = list(ATTACKS)[int(rng.random() * len(ATTACKS))]
     make = ATTACKS[name]
     count = CROWD if name == "crowd" else 1
@@ -29,7 +29,7 @@ async def attack(host: str, port: int, *, rng: random.Random, lasts_s: float) ->
 
 
 async def _one(host: str, port: int, pieces: list[bytes], lasts_s: float) -> None:
-    """Connect, send the pieces one after another over the time there is, and leave without a word."""
+    """Connect, send the pieces one by one over the duration, and disconnect."""
     loop = asyncio.get_running_loop()
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(lasts_s):
@@ -45,7 +45,7 @@ async def _one(host: str, port: int, pieces: list[bytes], lasts_s: float) -> Non
 
 
 class _Deaf(asyncio.Protocol):
-    """Takes what comes and does nothing with it."""
+    """Reads and ignores all data."""
 
     is_lost = False
 
@@ -58,26 +58,26 @@ def _noise(rng: random.Random) -> list[bytes]:
 
 
 def _announced(rng: random.Random) -> list[bytes]:
-    """Counts and lengths that no client could mean."""
+    """Counts and lengths far above any valid request."""
     count = b"%d" % int(10 ** (3 + rng.random() * 9))
     return [b"*" + count + b"\r\n", b"*2\r\n$" + count + b"\r\n", b"$" + count + b"\r\n"]
 
 
 def _endless(rng: random.Random) -> list[bytes]:
-    """A payload announced to be long, and then sent."""
+    """A payload with a large announced length, which is then sent in part."""
     size = 100_000 + int(rng.random() * 1_000_000)
     head = b"*3\r\n$7\r\nPUBLISH\r\n$7\r\nhostile\r\n$%d\r\n" % size
     return [head, *([b"x" * 8192] * 40)]
 
 
 def _unfinished(rng: random.Random) -> list[bytes]:
-    """A good command, byte by byte, and never its end."""
+    """A valid command, byte by byte, without its last byte."""
     command = encode_request(b"PUBLISH", b"hostile", b"y" * 30)
     return [bytes([byte]) for byte in command[:-1]]
 
 
 def _greedy(rng: random.Random) -> list[bytes]:
-    """Asks a lot and never reads an answer worth keeping."""
+    """Many requests with large replies."""
     return [encode_request(b"ECHO", b"z" * 500) * 40 for _ in range(10)]
 
 

@@ -1,7 +1,7 @@
 """A subscriber that receives lanes from the hubs that number them, and other streams from one hub: EQ.OWN.
 
-It merges by positions and holds what comes behind a mark. What the wire does not allow fails an assertion; what was
-missed by the positions is a gap in its track.
+It merges streams by position and holds messages that follow a mark. A violation of the wire protocol fails an
+assertion; positions that it misses are gaps in its track.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ Position = tuple[int, int]
 
 
 class Item(NamedTuple):
-    """What one hub sent of one stream: a message, its beginning, its end, or a mark."""
+    """One push of a stream: a message, the start of the stream, its end, or a mark."""
 
     at: Position
     payload: bytes | None = None
-    # The stream and the position that what follows comes after.
+    # The stream and position that the following items depend on.
     mark: tuple[bytes, Position] | None = None
-    # Of a trunk's new epoch: the end that it follows.
+    # The end of the previous epoch, in the start of a new trunk epoch.
     former: Position | None = None
     is_start: bool = False
     is_end: bool = False
 
 
 class LaneTopic:
-    """One topic, merged from all hubs that give something of it."""
+    """One topic, merged from all hubs that send streams of it."""
 
     def __init__(self, owner: LaneSubscriber, name: bytes) -> None:
         self.owner = owner
         self.name = name
-        # How far each stream is that has begun; and what each hub has said of it that waits.
+        # The position of each started stream; and the queued items by stream and hub.
         self.at: dict[bytes, Position] = {}
         self.queues: dict[tuple[bytes, str], deque[Item]] = {}
-        # By lane, the last epoch that has ended: other hubs may still bring some of it.
+        # By lane, the last ended epoch: other hubs may still send messages of it.
         self.over: dict[bytes, int] = {}
-        # Lanes that other hubs than the base have named, each with the hub and its epoch: the base may do so later.
+        # Lanes announced by other hubs than the base, each with hub and epoch: the base may announce them later.
         self.named: dict[tuple[bytes, str], int] = {}
-        # By lane, where its own hub took us in, until we are as far.
+        # By lane, the position at which its own hub started to send, until the topic has reached it.
         self.joining: dict[bytes, Position] = {}
-        # Lanes that we get from their own hubs and no longer from the base.
+        # Lanes received from their own hubs and no longer from the base.
         self.gathered: set[bytes] = set()
 
     def put(self, stream: bytes, hub: str, item: Item) -> None:
@@ -58,7 +58,7 @@ class LaneTopic:
         self.pump()
 
     def pump(self) -> None:
-        """Take whatever may be taken."""
+        """Take all items whose turn has come."""
         has_moved = True
         while has_moved:
             has_moved = False
@@ -86,7 +86,7 @@ class LaneTopic:
         if item.is_start:
             return self._start(stream, known, item.at)
         if known is None:
-            # The base has yet to say that it began.
+            # The base has not announced the stream yet.
             return False
         if item.former is not None:
             if item.at > known:
@@ -97,11 +97,11 @@ class LaneTopic:
         if item.at <= known:
             return True
         if item.at[0] > known[0]:
-            # It names no end that it follows: a hub is dead that numbered the stream, or had messages for it.
+            # The new epoch names no previous end: a hub died that numbered the stream or had messages for it.
             self.miss(None)
         elif item.at[1] > known[1] + 1:
             if any(one == stream and other != hub for one, other in self.queues):
-                # Another hub gives the stream, too, and may bring what lies between.
+                # Another hub sends the stream too, and may send the positions in between.
                 return False
             self.miss(item.at[1] - known[1] - 1)
         assert item.payload is not None
@@ -110,12 +110,12 @@ class LaneTopic:
         return True
 
     def _is_awaited(self, lane: bytes, hub: str, epoch: int) -> bool:
-        """Whether the base has yet to say that the lane began: this hub, which has it, was faster."""
+        """Whether this hub, which has the lane, announced its start before the base did."""
         return self.over.get(lane, 0) < epoch >= self.named.get((lane, hub), epoch + 1)
 
     def _start(self, stream: bytes, known: Position | None, at: Position) -> bool:
         if known is not None and known[0] == at[0] and known < at:
-            # The base gives it again, after a while in which its own hub did not.
+            # The base sends the lane again, after a time in which its own hub did not.
             self.miss(at[1] - known[1])
         elif stream == b"" and known is not None and known[0] < at[0]:
             self.miss(None)
@@ -130,7 +130,7 @@ class LaneTopic:
             return False
         if known is not None and (at[0] == 0 or at[0] >= known[0]):
             if at[0] != known[0]:
-                # Its hub is dead; or one is that may have had messages for the lane, and none has come since.
+                # The lane's hub died, or a hub that may have had messages for it, and no message has arrived since.
                 self.miss(None)
             self.over[stream] = max(at[0], known[0])
             del self.at[stream]
@@ -139,7 +139,7 @@ class LaneTopic:
         return True
 
     def lost(self, hub: str) -> None:
-        """The connection to a hub is gone: its lane comes from the base again."""
+        """The connection to a hub was lost: the base sends its lane again."""
         for key in [key for key in self.queues if key[1] == hub]:
             del self.queues[key]
         self.named = {key: epoch for key, epoch in self.named.items() if key[1] != hub}
@@ -157,7 +157,7 @@ class LaneTopic:
 class LaneSubscriber:
     """One subscriber of a workload; `run` it as a task."""
 
-    # Whether marks are passed over: then the order must suffer.
+    # Whether it ignores marks: an ablation that must violate the order.
     is_careless = False
 
     def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
@@ -173,7 +173,7 @@ class LaneSubscriber:
         self.topics: dict[bytes, LaneTopic] = {}
         self.hubs: dict[str, LaneConnection] = {}
         self.keeping: dict[str, asyncio.Task[None]] = {}
-        # Lanes taken from their own hubs so far.
+        # Number of lanes received from their own hubs so far.
         self.gathered = 0
 
     async def run(self) -> None:
@@ -185,7 +185,7 @@ class LaneSubscriber:
                 task.cancel()
 
     def stall(self) -> None:
-        """Goes on reading: what it asserts is not about slow readers."""
+        """Keeps reading: its assertions do not concern slow readers."""
 
     def resume(self) -> None:
         pass
@@ -221,7 +221,7 @@ class LaneSubscriber:
             await asyncio.sleep(place.retry_s)
 
     def begin(self, topic: LaneTopic, lane: bytes) -> None:
-        """The base gives a lane: take it from its own hub."""
+        """The base announced a lane: request it from its own hub."""
         hub = lane.decode()
         if hub not in ("", self.base):
             self.keep(hub)
@@ -229,7 +229,7 @@ class LaneSubscriber:
                 self.hubs[hub].ask_for_lane(topic)
 
     def say_rest(self, topic: LaneTopic) -> None:
-        """Say at the base which lanes come from elsewhere."""
+        """Tell the base which lanes to leave out."""
         self.gathered += len(topic.gathered)
         if self.base in self.hubs:
             self.hubs[self.base].own(topic.name, sorted(topic.gathered))
@@ -259,7 +259,7 @@ class LaneConnection(PushConnection):
                 self.ask_for_lane(topic)
 
     def ask_for_lane(self, topic: LaneTopic) -> None:
-        """Take this hub's lane from it; the base gives all that we do not know of yet, too."""
+        """Request the lane of this hub without other known streams. The hub also sends streams unknown here."""
         if self.hub.encode() in topic.at:
             self.own(topic.name, [stream for stream in topic.at if stream != self.hub.encode()])
 
@@ -268,7 +268,7 @@ class LaneConnection(PushConnection):
         if topic is not None and self.owner.hubs.get(self.hub) is self:
             getattr(self, f"on_{word}")(topic, *fields[1:])
 
-    # What the hub pushes.
+    # Pushes of the hub.
 
     def on_own(
         self, topic: LaneTopic, count: int, stream: bytes | None, epoch: int, n: int, *left_out: bytes
@@ -294,7 +294,7 @@ class LaneConnection(PushConnection):
         if self.hub == self.owner.base:
             topic.put(lane, self.hub, Item((epoch, n), is_start=True))
         else:
-            # The base says it, too: perhaps later, and what depends on the lane waits until then.
+            # The base announces the lane too, perhaps later. Items that depend on the lane wait until then.
             topic.named[lane, self.hub] = epoch
 
     def on_ended(self, topic: LaneTopic, lane: bytes, epoch: int, n: int) -> None:
@@ -309,12 +309,12 @@ class LaneConnection(PushConnection):
             topic.put(b"", self.hub, Item((epoch, at), former=(former, n)))
 
     def on_message(self, topic: LaneTopic, epoch: int, n: int, *payloads: bytes) -> None:
-        assert self.hub == self.owner.base, "the trunk was left out"
+        assert self.hub == self.owner.base, "the request left out the trunk"
         self.on_lmessage(topic, b"", epoch, n, *payloads)
 
     def on_lmessage(self, topic: LaneTopic, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
         if self.hub != self.owner.base and lane != self.hub.encode():
-            # One that we did not know of when we asked: the base gives it, too.
+            # A lane that was unknown at the time of the request: the base sends it too.
             return
         for number, payload in enumerate(payloads):
             topic.put(lane, self.hub, Item((epoch, n + number), payload))

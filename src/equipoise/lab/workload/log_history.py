@@ -1,4 +1,4 @@
-"""Ledgers and logs of a run: what their writers and readers were answered, and what they hold in the end."""
+"""Ledgers and logs of a run: the replies to their writers and readers, and their content at the end."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Got", "LedgerTrack", "LogTrack", "SubscriberTrack"]
+__all__ = ["DurableDelivery", "LedgerTrack", "LogTrack", "SubscriberTrack"]
 
 
 @dataclass(slots=True)
 class LedgerTrack:
-    """One ledger: what its writer appended and heard, and what was read back when everything was healed."""
+    """One ledger: the appends of its writer with their replies, and the entries read back after healing."""
 
     name: str
     ledger: int
     ack_quorum: int
-    # By entry: what was appended, and which of it was acknowledged.
+    # Appended entries by number, and the numbers of the acknowledged entries.
     appended: dict[int, bytes] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
-    # Its last entry, as each recovery found it.
+    # The numbers of the last entry that recoveries found.
     ends: set[int] = field(default_factory=set)
-    # By entry, what clients read back.
+    # By entry, the value that clients read back.
     found: dict[int, bytes] = field(default_factory=dict)
-    # By entry, on how many disks a valid copy lies; and how many copies a fault may have taken.
+    # By entry, the number of disks with a valid copy; and the number of copies that faults may have destroyed.
     copies: dict[int, int] = field(default_factory=dict)
     copies_lost_max: int = 0
     is_deleted: bool = False
-    # What went wrong while it was read back, in words.
+    # Errors of reading the ledger back, as text.
     problems: list[str] = field(default_factory=list)
 
 
-class Got(NamedTuple):
-    """One message that a durable subscriber got: which process of it, and what."""
+class DurableDelivery(NamedTuple):
+    """One delivery to a process of a durable subscriber."""
 
     subscriber: str
     life: int
@@ -43,14 +43,14 @@ class Got(NamedTuple):
 
 @dataclass(slots=True)
 class SubscriberTrack:
-    """What a durable subscriber, or all that share a group, got, in this order, and what was acknowledged."""
+    """Deliveries to a durable subscriber, or to all members of a group, in order, and its acknowledgements."""
 
     name: str
     is_shared: bool = False
-    got: list[Got] = field(default_factory=list)
-    # By id, how many messages had been got when it was known to be acknowledged.
+    got: list[DurableDelivery] = field(default_factory=list)
+    # By id, the number of deliveries at the time when the acknowledgement was confirmed.
     settled: dict[bytes, int] = field(default_factory=dict)
-    # By process, how many messages had been got, by all of them, when it was started.
+    # By process, the number of deliveries to all processes at the time when it started.
     born: dict[tuple[str, int], int] = field(default_factory=dict)
     gaps: list[int | None] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
@@ -66,36 +66,36 @@ class SubscriberTrack:
 
 @dataclass(slots=True)
 class LogTrack:
-    """One topic's log: what clients were answered, in the order of the answers, and what it held in the end."""
+    """One topic's log: the replies to clients in their order, and the content of the log at the end."""
 
     topic: str
-    # Client, number of its entry, and id, of each append that was acknowledged.
+    # Client, number of its entry, and id of each acknowledged append.
     acked: list[tuple[str, int, bytes]] = field(default_factory=list)
     uncertain: int = 0
-    # Of smart publishers, which send again what is not answered: the same and the position; and who was left in doubt.
+    # The same and the position for smart publishers, which resend unanswered messages; and their uncertain messages.
     receipts: list[tuple[str, int, bytes, int]] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    # Ids before which entries were to be trimmed, and whether that was acknowledged.
+    # Ids of trim requests, which delete the entries before the id, and whether each was acknowledged.
     trimmed: list[tuple[bytes, bool]] = field(default_factory=list)
-    # What each XRANGE showed, from the beginning on, and how many appends had been acknowledged when it was asked for.
+    # Results of XRANGE from the beginning, each with the number of appends acknowledged before the request.
     shown: list[tuple[int, list[bytes]]] = field(default_factory=list)
-    # The last id, as clients that only look were shown it, and how many appends had been acknowledged before.
+    # Last ids that read-only clients received, each with the number of appends acknowledged before the request.
     looks: list[tuple[int, bytes]] = field(default_factory=list)
-    # By reader, the id behind which it began, and what it got by XREAD, one entry after the other.
+    # By reader, the id behind which it began, and the entries it read with XREAD, in order.
     read: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = field(default_factory=dict)
-    # By subscriber to the channel of a durable topic, what it got, a list for each of its connections.
+    # By subscriber to the channel of a durable topic, the received values, one list per connection.
     heard: dict[str, list[list[bytes]]] = field(default_factory=dict)
-    # Owner, incarnation and epoch in the topic's node, each time they had changed.
+    # Owner, incarnation and epoch in the topic's node at each change.
     owners: list[tuple[str, int, int]] = field(default_factory=list)
-    # In the end: the epochs of its ledgers, and id and value of each entry.
+    # At the end: the epochs of its ledgers, and id and value of each entry.
     epochs: list[int] = field(default_factory=list)
     final: list[tuple[bytes, bytes]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    # Durable subscribers, or groups of them, by name; value and reason of what their dead-letter topic has in the end.
+    # Durable subscribers or groups by name; value and reason of each entry of the dead-letter topic at the end.
     subscribers: dict[str, SubscriberTrack] = field(default_factory=dict)
     dead: list[tuple[bytes, bytes]] = field(default_factory=list)
-    # What no subscriber can deal with; and whether entries are trimmed.
+    # Values that every subscriber rejects; and whether entries are trimmed once all subscribers have acknowledged them.
     poison: set[bytes] = field(default_factory=set)
     is_consumed: bool = False
-    # Clients of hubs of a release without logs, which send messages again that their home may have stored.
+    # Clients of hubs of a release without logs, which resend messages that their home may have stored.
     resent: set[str] = field(default_factory=set)

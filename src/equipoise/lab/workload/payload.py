@@ -2,8 +2,8 @@
 
     b"ann 17 ......"    the publisher, its sequence number on this topic, padding up to the wanted size
 
-A name holds no space, so a payload is split without looking at the padding. Where subscribers have filters it is a JSON
-object with the same facts and one that is made of them:
+A name contains no space, so decoding ignores the padding. For filter subscribers the payload is a JSON object with the
+same values and one derived value:
 
     {"publisher":"ann","number":17,"third":2,"padding":"..."}
 """
@@ -16,7 +16,7 @@ __all__ = ["attributes_of_message", "decode_payload", "encode_json", "encode_pay
 
 
 def encode_payload(publisher: str, sequence: int, size: int) -> bytes:
-    """At least `size` bytes, more only if the facts alone take more."""
+    """At least `size` bytes; more only if name and number need more."""
     return (b"%b %d " % (publisher.encode(), sequence)).ljust(size, b".")
 
 
@@ -31,7 +31,7 @@ def encode_json(publisher: str, sequence: int, size: int) -> bytes:
 
 
 def decode_payload(payload: bytes) -> tuple[str, int]:
-    """Raises ValueError for what no publisher of ours has written."""
+    """Raises ValueError for a payload of another format."""
     if payload.startswith(b"{"):
         facts = json.loads(payload)
         return str(facts["publisher"]), int(facts["number"])

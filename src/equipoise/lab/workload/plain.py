@@ -1,7 +1,7 @@
 """Drive a plain Redis subscriber: connect, subscribe, record messages, reconnect.
 
-It speaks RESP2 or RESP3 over a bare transport and pings now and then, as careful Redis clients do, since a
-subscriber that never sends anything would not notice that its hub has been replaced.
+It speaks RESP2 or RESP3 over a bare transport. It pings now and then, as careful Redis clients do, because a
+subscriber that never sends would not detect that its hub has been replaced.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ class PlainClient:
         self._connection: _Connection | None = None
         self._is_stalled = False
         self.unfinished = 0
-        # The hubs that it connects to, one after the other.
+        # The hubs that it connects to, in turn.
         self._hosts = cycle((place.host, *place.others) if client.is_wandering else (place.host,))
 
     async def run(self) -> None:
-        """Stay subscribed until the stage stops or the caller cancels."""
+        """Stay subscribed until the run stops or the caller cancels."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._keep())
             await self._stage.stop.wait()
             task.cancel()
 
     def stall(self) -> None:
-        """Leave the socket alone until `resume`."""
+        """Do not read the socket until `resume`."""
         self._is_stalled = True
         if self._connection is not None:
             self._connection.transport.pause_reading()
@@ -110,7 +110,7 @@ class PlainClient:
         return _Connection(self._loop, self.track, self._history.payloads, self._opening())
 
     def _opening(self) -> list[bytes]:
-        """The commands that a new connection begins with; the last one subscribes."""
+        """The first commands of a new connection; the last one subscribes."""
         user, track = self._client.user.encode(), self.track
         commands = []
         if self._client.dialect is Dialect.RESP3:
@@ -188,6 +188,6 @@ class _Connection(asyncio.Protocol):
             self._end(str(reply))
 
     def _end(self, reason: str) -> None:
-        """Refused or taken away: leave, and try again later on a new connection."""
+        """The subscription was rejected or ended: disconnect, and retry later on a new connection."""
         self._track.events.append(SubscriptionEnded(self._now(), reason))
         self.transport.abort()

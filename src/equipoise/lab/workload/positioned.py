@@ -1,7 +1,7 @@
-"""A subscriber that reads positions off the wire, lanes included, and checks the wire protocol.
+"""A subscriber that reads positions from the wire, lanes included, and checks the wire protocol.
 
-It stays with one hub, which merges for it. What the wire does not allow fails an assertion; what was missed by the
-positions is a gap in its track.
+It uses one hub, which merges the streams for it. A violation of the wire protocol fails an assertion; positions that
+it misses are gaps in its track.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Name = tuple[bytes, bytes]
 
 @dataclass
 class Cursors:
-    """Where the streams stand that one connection brings."""
+    """The positions of the streams of one connection."""
 
     at: dict[Name, Position] = field(default_factory=dict)
 
     def take(self, name: Name, epoch: int, n: int, count: int) -> tuple[int, int | None]:
-        """How many of these are known already, and how many were missed before them; None: an unknown number."""
+        """The number of known messages among these, and of missed messages before them; None: unknown."""
         known = self.at.get(name)
         self.at[name] = max((epoch, n + count - 1), known or (0, 0))
         if known is None or (epoch, n) <= known:
@@ -64,7 +64,7 @@ class PositionedSubscriber:
             task.cancel()
 
     def stall(self) -> None:
-        """Goes on reading: what it asserts is not about slow readers."""
+        """Keeps reading: its assertions do not concern slow readers."""
 
     def resume(self) -> None:
         pass
@@ -109,7 +109,7 @@ class PositionedConnection(PushConnection):
     def on_error(self, error: Exception) -> None:
         raise AssertionError(error)
 
-    # What the hub pushes.
+    # Pushes of the hub.
 
     def on_subscribe(self, topic: bytes, count: int, epoch: int, n: int) -> None:
         self.cursors.at[topic, b""] = (epoch, n)
@@ -123,7 +123,7 @@ class PositionedConnection(PushConnection):
 
     def on_lmessage(self, topic: bytes, lane: bytes, epoch: int, n: int, *payloads: bytes) -> None:
         known = self.cursors.at.get((topic, lane))
-        # In a later epoch: a hub has died that may have had messages for the lane.
+        # A later epoch: a hub died that may have had messages for the lane.
         assert known is not None and known[0] <= epoch, f"{lane!r} of {topic!r} in {epoch}, known {known}"
         self._take((topic, lane), epoch, n, payloads)
 
@@ -154,7 +154,7 @@ class PositionedConnection(PushConnection):
 
     def on_ended(self, topic: bytes, lane: bytes, epoch: int, n: int) -> None:
         known = self.cursors.at.pop((topic, lane))
-        # In a later epoch: a hub has died that may have had messages for the lane, and no message has come since.
+        # A later epoch: a hub died that may have had messages for the lane, and no message has arrived since.
         assert not epoch or (epoch, n) >= known, f"ended at {epoch, n}, stood at {known}"
         if not epoch or epoch > known[0]:
             self._miss(topic, None)
@@ -169,7 +169,7 @@ class PositionedConnection(PushConnection):
     def on_gap(self, pattern: bytes, topic: bytes | None) -> None:
         self._miss(topic, None)
 
-    # Inside.
+    # Internal.
 
     def _confirm(self) -> None:
         self._unconfirmed -= 1

@@ -1,8 +1,8 @@
 """Stock quotes and subscriptions to them, as in the evaluation of Cheung and Jacobsen (2006), with generated prices.
 
-The paper's prices are from Yahoo! Finance. These are random walks of daily prices, one for each company, which
-publishers repeat from the beginning when they are over. Subscriptions are drawn from the paper's six templates, with
-values that occur in the quotes.
+The paper's prices are from Yahoo! Finance. The prices here are random walks of daily prices, one per company, which
+publishers repeat when they reach the end. Subscriptions are drawn from the paper's six templates, with values that
+occur in the quotes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from equipoise.content.parsing import parse_filter
 
 __all__ = ["QUOTE_BYTES", "TEMPLATES", "QuotePublisher", "StockMarket"]
 
-# What a quote is on the wire: 8 attributes.
+# Size of a quote with 8 attributes on the wire.
 QUOTE_BYTES = 125
 DAYS = 250
-# Probability and form; s: symbol, x: a value of that attribute that occurs.
+# Probability and form of each template. The values occur in the quotes.
 TEMPLATES = (
     (0.20, "class = 'STOCK' and symbol = '{symbol}' and high > {high}"),
     (0.20, "class = 'STOCK' and symbol = '{symbol}' and low < {low}"),
@@ -27,12 +27,12 @@ TEMPLATES = (
     (0.05, "class = 'STOCK' and volume > {volume}"),
     (0.01, "class = 'STOCK'"),
 )
-# No quote has so much.
+# Above the volume of every quote.
 _VOLUME_NEVER = 10**12
 
 
 class QuotePublisher(NamedTuple):
-    """A company, its quotes of all days, and how often they are published."""
+    """A company, its quotes of all days, and its publish rate."""
 
     symbol: str
     quotes: tuple[dict[str, Any], ...]
@@ -40,7 +40,7 @@ class QuotePublisher(NamedTuple):
 
 
 class StockMarket:
-    """Made from one seed. `publishers` with rates between 0 and `rate_per_s_max`."""
+    """A market with `publishers` companies, whose rates are between 0 and `rate_per_s_max`."""
 
     def __init__(self, random: Random, *, publishers: int = 40, rate_per_s_max: float = 1.0) -> None:
         self._random = random
@@ -52,14 +52,14 @@ class StockMarket:
         ]
 
     def subscription(self, *, is_silent: bool) -> Filter:
-        """Drawn from the templates. `is_silent`: no quote matches it."""
+        """A filter drawn from the templates. `is_silent`: no quote matches it."""
         random = self._random
         company = random.choice(self.publishers)
         form = random.choices([form for _, form in TEMPLATES], [weight for weight, _ in TEMPLATES])[0]
         quote = random.choice(company.quotes)
         symbol, volume = company.symbol, quote["volume"]
         if is_silent:
-            # A company that is not quoted; what names no company asks for too much.
+            # A symbol without quotes; a filter without a symbol gets a volume that no quote reaches.
             symbol, volume = f"Z{random.randrange(40):03}", _VOLUME_NEVER + random.randrange(1_000)
             if "symbol" not in form:
                 form = TEMPLATES[4][1]

@@ -1,4 +1,4 @@
-"""A publisher that sends each message to another hub, with the position it must follow: EQ.AFTER."""
+"""A publisher that sends each message to another hub, with the position that the message depends on: EQ.AFTER."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RovingPublisher"]
 class RovingPublisher:
     """One publisher of a workload; `run` it as a task."""
 
-    # Whether it says nothing of where it was before: then the order must suffer.
+    # Whether it sends no dependency: an ablation that must violate the order.
     is_careless = False
 
     def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
@@ -43,7 +43,7 @@ class RovingPublisher:
             task.cancel()
 
     def stall(self) -> None:
-        """Only publishes: there is nothing to leave unread."""
+        """Nothing to do: the client only publishes."""
 
     def resume(self) -> None:
         pass

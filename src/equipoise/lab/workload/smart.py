@@ -1,7 +1,7 @@
 """Drive the Equipoise client by a description: publish, subscribe, record events.
 
-Nothing is sent twice: a message whose fate is uncertain is noted so and the next one has a new number. What the
-hub refuses is asked for again after a while, since rules change.
+No message is sent twice: an uncertain message is recorded as uncertain, and the next message has a new number. The
+client retries a rejected subscription after a while, because rules change.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from equipoise.lab.workload.stage import RunPhases
 
 __all__ = ["SmartClient"]
 
-# Refusals of the greeting: the bus is over and another one has to be made.
+# Rejected logins: the bus ends, and the client opens a new one.
 _LOGIN_CODES = ("WRONGPASS", "NOAUTH")
 
 
 class SmartClient:
-    """One smart client of a workload. `run` it as a task; all else may be called meanwhile."""
+    """One smart client of a workload. `run` it as a task; the other methods may be called meanwhile."""
 
     def __init__(self, client: Client, place: HubEndpoint, stage: RunPhases, history: History) -> None:
         self.name = client.name
@@ -45,22 +45,22 @@ class SmartClient:
         self._stage = stage
         self._history = history
         self._loop = asyncio.get_running_loop()
-        # There while the bus is believed to be of use.
+        # None while the client has no usable bus.
         self.bus: Bus | None = None
         self._buses = 0
         self._has_bus = asyncio.Event()
         self._is_bus_over = asyncio.Event()
         self._may_take = asyncio.Event()
         self._may_take.set()
-        # The subscriptions that are open, by the names of their tracks.
+        # Open subscriptions by the names of their tracks.
         self.subscriptions: dict[str, Subscription] = {}
         self._tracks = [self._new_track(number, s) for number, s in enumerate(client.subscribes)]
         history.users[client.name] = client.user
-        # Publishing that has not sent its last message yet.
+        # Streams that have not sent their last message.
         self.unfinished = len(client.publishes)
 
     async def run(self) -> None:
-        """Do all that the description says, until the stage stops or the caller cancels."""
+        """Publish and subscribe as described, until the run stops or the caller cancels."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._keep_bus())]
             for track, subscribing in zip(self._tracks, self._client.subscribes, strict=True):
@@ -72,7 +72,7 @@ class SmartClient:
                 task.cancel()
 
     def stall(self) -> None:
-        """Take no messages until `resume`; the connection is served on."""
+        """Take no messages until `resume`; the connection stays active."""
         self._may_take.clear()
 
     def resume(self) -> None:
@@ -101,7 +101,7 @@ class SmartClient:
                     self._has_bus.set()
                     await self._is_bus_over.wait()
             except EquipoiseError:
-                # Refused, not there in time, or a last failure on leaving; each is noted where it matters.
+                # Rejected, timed out, or failed on close. The calls that matter record their own errors.
                 pass
             finally:
                 self._has_bus.clear()
@@ -211,14 +211,14 @@ class SmartClient:
         try:
             await bus.flush()
         except EquipoiseError as error:
-            # It tells of the first failure only: any of them may be meant.
+            # The error states the first failure only, so any message of the burst may have failed.
             self._look_at(error)
         else:
             for sent in under_way:
                 sent.outcome = PublishOutcome.ACKNOWLEDGED
 
     async def _mark(self, publishing: PublishedStream) -> None:
-        """Send to each topic until the hub has acknowledged one, then go on for those who come back later."""
+        """Publish to each topic until one message is acknowledged, then continue for clients that reconnect later."""
         unmarked = dict.fromkeys(publishing.topics)
         while not self._stage.stop.is_set():
             for topic in publishing.topics:
@@ -237,7 +237,7 @@ class SmartClient:
         return encode(self.name, sequence, size), sent
 
     def _draw_topics(self, topics: tuple[str, ...], begun: int, count: int) -> list[str]:
-        """The topics of a burst: in turn, or all the same, since a hub treats runs of one topic as one."""
+        """The topics of a burst: in turn, or one topic, because a hub processes a run of one topic at once."""
         if self._place.rng.random() < 0.5:
             return [topics[begun % len(topics)]] * count
         return [topics[number % len(topics)] for number in range(begun, begun + count)]

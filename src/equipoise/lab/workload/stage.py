@@ -1,8 +1,8 @@
 """Announce the phases of a run to its clients.
 
     begin      all clients are connected: publishers start
-    conclude   the time is over and nothing goes wrong any more: publishers send to each topic, again
-               and again, what every subscriber must receive
+    conclude   all faults have ended: publishers send to each topic, again and again, messages that
+               every subscriber must receive
     stop       the run is over
 
 The runner sets the events, in this order.

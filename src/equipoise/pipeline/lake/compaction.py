@@ -1,9 +1,9 @@
 """Compact the lake: merge small files, delete replaced ones, expire old ones.
 
-A file a second is what a lake gets; a reader wants few and large ones. Merging is a job of Spark's like any other: the
-driver chooses groups of files, workers read and write them.
+The pipeline adds a file per second; readers need few and large ones. Merging is an ordinary Spark job: the driver
+chooses groups of files, workers read and write them.
 
-Always true: a merge holds the same records as the files that it replaces, and readers see either those or it.
+Always true: a merged file holds the same records as the files that it replaces, and readers see either those or it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GROUPS_PER_CORE = 3
 
 
 class Kept(NamedTuple):
-    """What one round did."""
+    """The result of one round."""
 
     merged: int
     deleted: int
@@ -52,15 +52,15 @@ def keep(
     clock: Callable[[], float] = time.time,
     tell: Callable[[int], None] = lambda _: None,
 ) -> Kept:
-    """One round. `is_all`: merge every hour that has two small files, the present one too.
+    """One round. `is_all`: merge every hour with two small files, including the present one.
 
-    `tell` is called with the number of files that have been merged so far.
+    `tell` is called with the number of merged files so far.
     """
     now_s = clock()
     present = hour_folder(int(now_s * 1e6))
     chosen = groups(lake, settings, present_hour=present, is_all=is_all)
     context, folder, count = session.sparkContext, str(lake.folder), 0
-    # Some tasks for each core at a time, so that what is merged is in place, and reported, before the last is done.
+    # Some tasks for each core at a time, so that merged files are in place, and reported, before the last is done.
     step = _GROUPS_PER_CORE * context.defaultParallelism
     for first_group in range(0, len(chosen), step):
         jobs = [(folder, group) for group in chosen[first_group : first_group + step]]
@@ -80,7 +80,7 @@ def keep(
 def groups(
     lake: Lake, settings: KeepingSettings, *, present_hour: str, is_all: bool = False
 ) -> list[list[str]]:
-    """Which files to make one of, hour by hour; names relative to the lake."""
+    """The groups of files to merge, hour by hour; names relative to the lake."""
     found = []
     for hour in lake.hours():
         small = [path for path in lake.files([hour]) if path.stat().st_size < settings.file_bytes_max]
@@ -100,7 +100,7 @@ def merged(lake: Path, names: Sequence[str]) -> Merge:
         waiting: list[pa.Table] = []
         for each in names:
             waiting.append(pq.read_table(lake / each, schema=arrow_schema(), partitioning=None))
-            # Rows that are compressed together: many enough to shrink, few enough for a worker's memory.
+            # Rows that are compressed together: enough for good compression, few enough for a worker's memory.
             if sum(map(len, waiting)) >= 200_000:
                 writer.write_table(pa.concat_tables(waiting))
                 waiting = []
@@ -114,7 +114,7 @@ def _merge(job: tuple[str, list[str]]) -> Merge:
 
 
 def _split(paths: list[Path], bytes_max: int, folder: Path) -> list[list[str]]:
-    """So that each group makes a file of about the wanted size; a group of one is none."""
+    """Groups of about the wanted size; groups of one file are left out."""
     made: list[list[str]] = []
     size = bytes_max
     for path in paths:

@@ -1,24 +1,24 @@
 """The lake on disk: Parquet files by date and hour, each record exactly once.
 
-    records/date=2026-11-15/hour=12/*.parquet   what readers read
-    _staging/ID/                                what one task wrote, until it is committed
-    _batches/QUERY.json                         how far a query has come, and what it is about to do
-    _merges/ID.json                             files that one file has replaced
+    records/date=2026-11-15/hour=12/*.parquet   files for readers
+    _staging/ID/                                files of one task, until the commit
+    _batches/QUERY.json                         the progress of a query, and its pending renames
+    _merges/ID.json                             files that a merged file has replaced
 
-A batch becomes part of the lake in three steps: workers write files into `_staging`; the list of their final names is
-written down; the files are renamed. Spark runs a batch again if it crashed before the end, and by the list the second
-run knows whether there is anything left to do: without a list it begins anew, with one it finishes the renaming, and a
-batch that is done is passed over. So each record is there once, whatever the moment of the crash.
+A batch is committed to the lake in three steps: workers write files into `_staging`; the list of their final names is
+stored; the files are renamed. Spark repeats a batch after a crash, and the list shows the second run what is left to
+do: without a list it begins anew, with one it finishes the renames, and a finished batch is skipped. So each record is
+stored once, for a crash at any moment.
 
-A merge writes down what it replaces, and then renames one file: that is the commit. Until the replaced files are
-deleted, readers leave them out.
+A merge stores the list of replaced files, and then renames one file: that is the commit. Readers skip the replaced
+files until they are deleted.
 
-Always true: the files that `files` names hold each valid record of every finished batch exactly once; no file that a
-list still has to rename is deleted. The folder has to be one that all machines that run Spark can reach. A power cut
-may cost the seconds before it, as nothing is synced but the lists.
+Always true: the files in `files` hold each valid record of every finished batch exactly once; no file with a pending
+rename is deleted. All machines that run Spark need access to the folder. A power cut may lose the last seconds, as only
+the lists are synced.
 
-One process at a time changes a lake. The lock is the kernel's, on a file in the lake: it goes with the process that
-holds it, however that ends; readers need none. Over a network file system it may hold on one machine only.
+Only one process at a time changes a lake. The lock is the kernel's, on a file in the lake: it ends with the process
+that holds it, in every case; readers need none. On a network file system it may be valid on one machine only.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ __all__ = ["Lake", "Merge", "held"]
 log = logging.getLogger("equipoise.pipeline")
 
 _POLL_S = 0.05
-# Of what the holder says: enough for its number and name, whatever else is in the file.
+# Maximum of the holder's text: enough for its number and name.
 _WORDS_BYTES_MAX = 200
 
 
 @contextmanager
 def held(lake: Path, who: str, *, wait_s: float) -> Iterator[None]:
-    """Change the lake in this block. `who` is the name that others see, such as `equipoise pipeline`.
+    """Change the lake in this block. `who` is the name shown to others, such as `equipoise pipeline`.
 
-    Raises SettingsError if another process has it for longer than `wait_s`, or the folder cannot be used.
+    Raises SettingsError if another process holds it for longer than `wait_s`, or the folder cannot be used.
     """
     try:
         lake.mkdir(parents=True, exist_ok=True)
-        # Closed in every process that this one starts: it must not outlive us there.
+        # Closed in every child process: it must not outlive this process there.
         lock = os.open(lake / "_lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as problem:
         raise SettingsError(f"cannot use {lake}: {problem.strerror}") from problem
@@ -80,7 +80,7 @@ def _take(lock: int, lake: Path, deadline: float) -> None:
                 ) from problem
             time.sleep(_POLL_S)
         except OSError as problem:
-            # Some network file systems have no locks; the pipeline is worth more than the protection.
+            # Some network file systems have no locks; running without protection is better than not running.
             log.warning("%s cannot be locked (%s): let one process at a time use it", lake, problem.strerror)
             return
         else:
@@ -98,7 +98,7 @@ class _Move(msgspec.Struct, frozen=True):
 
 
 class _Progress(msgspec.Struct, frozen=True):
-    """One query's. `moves`: of `batch`, to be carried out unless it `is_done`."""
+    """The state of one query. `moves`: of `batch`, to be executed unless it `is_done`."""
 
     batch: int
     is_done: bool
@@ -111,16 +111,16 @@ class Merge(msgspec.Struct, frozen=True):
     staged: str
     final: str
     replaced: list[str]
-    # When it was written down, in seconds since 1970.
+    # When it was stored, in seconds since 1970.
     at_s: float
 
 
 class Lake:
-    """One folder. Several queries may write to it, each under a name of its own, in one process (`lake_lock`)."""
+    """One folder. Several queries may write to it, each under its own name, in one process (`lake_lock`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # For renames and deletions: a batch is committed in one thread while the lake is cleaned in another.
+        # For renames and deletions: one thread commits a batch while another cleans the lake.
         self._changing = threading.Lock()
 
     @property
@@ -134,7 +134,7 @@ class Lake:
     # --- batches
 
     def is_finished(self, query: str, batch: int) -> bool:
-        """Whether this batch needs nothing more; what an earlier run left half done is done now."""
+        """Whether this batch is complete; finishes an interrupted commit."""
         progress = self._progress(query)
         if progress is None or progress.batch < batch:
             return False
@@ -144,9 +144,9 @@ class Lake:
         return True
 
     def commit(self, query: str, batch: int, staged: Iterable[str]) -> list[str]:
-        """Make staged files, of this batch and all of it, part of the lake; returns their final names.
+        """Commit the staged files, which are all of this batch; returns their final names.
 
-        Raises PipelineError, and nothing has happened, if one of them is not there any more.
+        Raises PipelineError, without a change, if one of them does not exist any more.
         """
         moves = [
             _Move(name, _final(name, f"{query}-{batch:010d}-{at:03d}"))
@@ -154,7 +154,7 @@ class Lake:
         ]
         progress = _Progress(batch, False, moves)
         with self._changing:
-            # Once they are written down, a missing one could not be had again.
+            # Once the list is stored, a missing file could not be replaced.
             for move in moves:
                 if not (self.folder / move.staged).exists():
                     raise PipelineError(
@@ -178,7 +178,7 @@ class Lake:
     # --- merges
 
     def merge(self, merge: Merge, name: str) -> bool:
-        """Put one staged file in the place of several; not if one of them has been replaced or deleted meanwhile."""
+        """Replace several files by a staged one; not if one of them was replaced or deleted meanwhile."""
         path = self._merges / f"{name}.json"
         with self._changing:
             present = {str(each.relative_to(self.folder)) for each in self.files([_hour(merge.final)])}
@@ -189,15 +189,16 @@ class Lake:
         return True
 
     def clean(self, *, before_s: float) -> int:
-        """Delete files that were replaced before this time, and what crashes left; returns how many replaced ones.
+        """Delete files that were replaced before this time, and leftovers of crashes; returns the number of replaced
+        ones.
 
-        Readers list files and read them soon after: leave replaced ones some minutes.
+        Readers list files and read them soon after: keep replaced ones for some minutes.
         """
         with self._changing:
             deleted = self._delete_replaced(before_s)
             kept = self._to_be_renamed()
             for folder in self.staging.glob("*"):
-                # As a whole: a writer into it has changed something of it lately, be it a folder without a file.
+                # As a whole: a task that still writes into it has recently changed it or a folder in it.
                 if folder.name not in kept and _changed_s(folder) < before_s:
                     shutil.rmtree(folder, ignore_errors=True)
         return deleted
@@ -220,7 +221,7 @@ class Lake:
         merges = sorted(self._all_merges(), key=lambda each: each[1].at_s)
         hiding = {merge.final for _, merge in merges}
         for path, merge in merges:
-            # A file that hides others, though hidden itself, has to outlast them.
+            # A replacing file that was replaced itself has to be deleted after the files that it replaced.
             if merge.at_s >= before_s or not hiding.isdisjoint(merge.replaced):
                 continue
             if (self.folder / merge.final).exists():
@@ -232,7 +233,7 @@ class Lake:
         return deleted
 
     def _to_be_renamed(self) -> set[str]:
-        """Folders of the staging that a list speaks of: of batches that are not done, and of merges."""
+        """Folders of the staging in a stored list: of unfinished batches, and of merges."""
         names = [merge.staged for _, merge in self._all_merges()]
         for path in (self.folder / "_batches").glob("*.json"):
             progress = _read(path, _Progress)
@@ -247,14 +248,14 @@ class Lake:
         return sorted(str(path.relative_to(self.records)) for path in self.records.glob("date=*/hour=*"))
 
     def files(self, hours: Iterable[str] | None = None) -> list[Path]:
-        """The files to read, of these hours or of all; none is replaced by another of them."""
+        """The files to read, of these hours or of all; none replaces another of them."""
         hidden: set[str] = set()
         listed = {
             str(path.relative_to(self.folder)): path
             for hour in (self.hours() if hours is None else hours)
             for path in sorted((self.records / hour).glob("*.parquet"))
         }
-        # After the listing: of a merge that comes meanwhile neither the file is listed nor what it replaces left out.
+        # After the listing: a merge in between neither adds its file to the list nor removes replaced ones from it.
         for _, merge in self._all_merges():
             if merge.final in listed:
                 hidden.update(merge.replaced)
@@ -269,7 +270,7 @@ class Lake:
         return [(path, merge) for path, merge in found if merge is not None]
 
     def _rename(self, staged: str, final: str) -> None:
-        """Once: a file that is not in the staging any more has been renamed before."""
+        """Once: a file that is not in the staging any more was renamed before."""
         target = self.folder / final
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -293,7 +294,7 @@ def _hour(name: str) -> str:
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:
-    """All of it or nothing, and on the disk before it is acted upon."""
+    """Atomic, and on the disk before it is used."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.draft")
     with draft.open("wb") as file:
@@ -313,7 +314,7 @@ def _read(path: Path, kind: type[Kept]) -> Kept | None:
 
 
 def _changed_s(folder: Path) -> float:
-    """When anything in it changed last, in seconds since 1970."""
+    """The time of the last change in it, in seconds since 1970."""
     newest = 0.0
     for path in (folder, *folder.rglob("*")):
         try:
@@ -324,7 +325,7 @@ def _changed_s(folder: Path) -> float:
 
 
 def _remove_empty(folder: Path, top: Path) -> None:
-    """The folder and those above it, below `top`, up to one that holds something."""
+    """Remove the folder and its empty parents below `top`."""
     while folder != top:
         try:
             folder.rmdir()

@@ -1,7 +1,7 @@
 """Profiles of topics and hubs over a period of history. DataFrame to DataFrame.
 
-Quantiles come from counts in logarithmic buckets, four to each doubling, since Spark's own take longer than everything
-else together (docs/internals/pipeline.md); a quantile is the upper edge of its bucket, so at most a fifth too high.
+Quantiles come from counts in logarithmic buckets, four to each doubling, since Spark's own take longer than all other
+steps together (docs/internals/pipeline.md); a quantile is the upper edge of its bucket, so at most a fifth too high.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def quantiles(
 
 
 def topic_profiles(records: DataFrame) -> DataFrame:
-    """One row per topic: how much, how evenly, to how many, through how many hubs."""
+    """One row per topic: traffic, its variation, subscribers and hubs."""
     topics = records.where(F.col("kind") == RecordKind.TOPIC.value).withColumn(
         "window_s", F.col("window_us") / _US
     )
@@ -71,7 +71,7 @@ def topic_profiles(records: DataFrame) -> DataFrame:
 
 
 def hub_profiles(records: DataFrame) -> DataFrame:
-    """One row per hub: for how long, how busy, how late."""
+    """One row per hub: time, load and lag."""
     hubs = records.where(F.col("kind") == RecordKind.HUB.value)
     weight_s = F.col("window_us") / _US
     sums = hubs.groupBy("hub").agg(

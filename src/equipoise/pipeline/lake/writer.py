@@ -1,7 +1,7 @@
 """Write records as Parquet in Spark's workers, and report the files to the driver.
 
-Arrow's writer takes a twentieth of what Spark's own takes for the forty columns of telemetry. Files go into the lake's
-staging under names of their own: a task that Spark runs twice leaves one too many there, and nothing in the lake.
+Arrow's writer takes a twentieth of the time of Spark's for the forty columns of telemetry. Files are written into the
+lake's staging under unique names: a task that Spark runs twice leaves an unused file there, and none in the lake.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 def written(records: Iterable[pa.RecordBatch], lake: Path) -> list[Written]:
-    """The valid ones of judged records, in one file for each hour."""
+    """Write the valid ones of judged records, one file for each hour."""
     folder = f"_staging/{uuid.uuid4().hex}"
     writers: dict[str, pq.ParquetWriter] = {}
     counts: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def written(records: Iterable[pa.RecordBatch], lake: Path) -> list[Written]:
 
 
 def open_parquet(path: Path) -> pq.ParquetWriter:
-    # Names repeat in every window; numbers hardly do.
+    # Names repeat in every window; numbers rarely do.
     return pq.ParquetWriter(
         path,
         arrow_schema(),

@@ -1,10 +1,10 @@
 """Fetch ranges of telemetry from hubs, piece by piece, as rows of packed records.
 
-All hubs are asked at once, with none waiting for another. A hub that answered last time is waited for; one that did not
-is asked again in the background, and counts as silent until it answers: a hub that hangs costs one time-out, once.
+All hubs are queried concurrently. The reader waits for a hub that replied last time; any other hub is queried in the
+background, and counts as silent until it replies: a hub that hangs costs one time-out, once.
 
-Always true: at most one question is under way to each hub; every record of a range is given once, or counted once as
-one that could not be had; all of it ends within the time given, and about one more answer.
+Always true: each hub has at most one request in flight; every record of a range is returned once, or counted once as
+missing; all of it ends within the time limit plus about one reply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Heads", "fetched"]
 
 log = logging.getLogger("equipoise.pipeline")
 
-# Questions under way at once; a hub answers in a millisecond.
+# Concurrent requests; a hub replies within a millisecond.
 _THREADS_MAX = 16
 
 
@@ -35,12 +35,12 @@ class _Hub:
     connection: HubConnection
     asking: Future[Piece] | None = None
     is_silent: bool = False
-    # Its last answer that was not taken yet.
+    # Its last reply that was not taken yet.
     found: list[Piece] = field(default_factory=list)
 
 
 class Heads:
-    """Owned by one reader; not for several threads. `connect` makes a connection: tests give their own."""
+    """Owned by one reader; not thread-safe. `connect` opens a connection: tests replace it."""
 
     def __init__(self, *, timeout_s: float, connect: Callable[[Door], HubConnection] = HubConnection) -> None:
         self._timeout_s = timeout_s
@@ -49,7 +49,7 @@ class Heads:
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="equipoise-heads")
 
     def ask(self, doors: dict[str, Door]) -> dict[str, Piece | None]:
-        """An answer of each hub, with no records in it; None of those that did not answer in time."""
+        """The reply of each hub, without records; None for those that did not reply in time."""
         self._forget_all_but(doors)
         for name, door in doors.items():
             hub = self._hubs.setdefault(name, _Hub(self._connect(door)))
@@ -84,13 +84,13 @@ class Heads:
         hub.is_silent = True
 
     def _forget_all_but(self, doors: dict[str, Door]) -> None:
-        """Of hubs that have gone or moved. A thread that waits for one ends when its time is up."""
+        """Close connections of hubs that were removed or moved. A waiting thread ends at its time-out."""
         for name in [n for n, hub in self._hubs.items() if doors.get(n) != hub.connection.door]:
             self._hubs.pop(name).connection.close()
 
 
 def _ask_latest(connection: HubConnection) -> Piece:
-    """No hub has an incarnation of 0, so none sends records. A connection may have gone stale: try once more."""
+    """No hub has an incarnation of 0, so none sends records. A connection may be stale: retry once."""
     try:
         return connection.ask(0, 0, 0)
     except DisconnectedError as problem:
@@ -99,11 +99,11 @@ def _ask_latest(connection: HubConnection) -> Piece:
         return connection.ask(0, 0, 0)
 
 
-# Between two attempts to reach a hub that has just answered the driver.
+# Delay between attempts to reach a hub that has just replied to the driver.
 _RETRY_S = 0.1
-# A hub that has died does not come back with what it had.
+# A dead hub has lost its records.
 _REFUSED_S = 1.0
-# Workers are used again for later batches: a login costs the hub 50 ms. Exactly the connections of this process.
+# Workers are reused for later batches: a login costs the hub 50 ms. Exactly the connections of this process.
 _connections: dict[Door, HubConnection] = {}
 
 
@@ -115,7 +115,7 @@ def fetched(
     timeout_s: float,
     connect: Callable[[Door], HubConnection] = HubConnection,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the range, in order, and rows that stand for what is missing."""
+    """Rows of the range, in order, and rows for missing records."""
     if span.unanswered:
         yield missing(Rejection.UNANSWERED, span.hub, span.incarnation, span.unanswered)
     if span.start >= span.end:
@@ -152,7 +152,9 @@ def _pieces(
 
 
 def _ask(span: Range, connection: HubConnection, at: int, bytes_max: int, deadline: float) -> Piece:
-    """Try until the time is up: the connection may be old, the hub busy. Where no process listens, not for long."""
+    """Retry until the time is up: the connection may be stale, the hub busy. Without a listening process, not for
+    long.
+    """
     began_at = time.monotonic()
     while True:
         try:

@@ -1,7 +1,7 @@
 """A blocking connection to one hub.
 
 Spark's workers are processes that do one thing at a time, so this blocks: a socket, requests, their replies. Every wait
-has an end, and replies are never let grow beyond what was asked for.
+has a time-out, and the size of a reply is bounded by its request.
 
 Always true: after an error the connection is closed, and the next request opens another.
 """
@@ -22,33 +22,33 @@ from equipoise.resp.replies import spell
 __all__ = ["Door", "HubConnection", "Piece"]
 
 _CHUNK_BYTES = 256 * 1024
-# A reply is what was asked for, or one record that is larger, and its frame.
+# A reply has the requested size, or one record that is larger, and its frame.
 _SLACK_BYTES = 4 * 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """What a hub answers: consecutive records of one incarnation."""
+    """A reply of a hub: consecutive records of one incarnation."""
 
     incarnation: int
-    # The number of the first record that was looked at: more than was asked for if older ones have fallen out.
+    # The number of the first record read: higher than requested if older ones were dropped.
     first: int
-    # The number behind the last record that was looked at: where to go on.
+    # The number after the last record read: the next one to request.
     next: int
     # An Arrow IPC stream.
     stream: bytes
-    # The number behind the last record that there is.
+    # The number after the last existing record.
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """How to get into a hub: where, as whom, and how long to wait for a word."""
+    """Access to a hub: address, login, and time-out."""
 
     host: str
     port: int
     user: str = ""
     secret: str = ""
-    # Authority of the hub's certificate; empty: no TLS.
+    # CA of the hub's certificate; empty: no TLS.
     tls_ca: str = ""
     timeout_s: float = 2.0
 
@@ -64,13 +64,14 @@ class HubConnection:
         self.door = door
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
-        # Why the hub did not take our login, if so. A hub without users refuses the login and answers all the same.
+        # Why the hub rejected the login, if it did. A hub without users rejects it, but serves requests.
         self._unknown: RefusedError | None = None
 
     def ask(self, incarnation: int, sequence: int, bytes_max: int) -> Piece:
-        """Records of the incarnation from `sequence` on; none if the hub is in another, which it then tells.
+        """Records of the incarnation from `sequence` on; none if the hub has another one, which the reply has then.
 
-        Raises DisconnectedError if the hub does not answer in time, RefusedError if it refuses, ProtocolError if what
+        Raises DisconnectedError if the hub does not reply in time, RefusedError if it refuses, ProtocolError if the
+        reply is invalid.
         it says makes no sense.
         """
         words = [b"EQ.TELEMETRY", b"%d" % incarnation, b"%d" % sequence, b"%d" % bytes_max]
@@ -81,9 +82,9 @@ class HubConnection:
         return _piece(reply)
 
     def call(self, requests: Sequence[Sequence[bytes]], replies_bytes_max: int) -> list[object]:
-        """The replies to some commands, sent at once; to one that is refused a RefusedError.
+        """The replies to some commands, sent at once; a RefusedError in place of a refused one's.
 
-        Raises DisconnectedError if the hub does not answer all of them in time, ProtocolError if it says too much.
+        Raises DisconnectedError if the hub does not reply to all of them in time, ProtocolError if it sends too much.
         """
         try:
             return self._exchange(b"".join(map(spell, requests)), len(requests), replies_bytes_max)

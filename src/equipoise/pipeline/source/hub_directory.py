@@ -1,10 +1,10 @@
 """The hubs and the controller's address, followed in the store by a separate thread.
 
-Spark calls and wants an answer; the store tells of changes in its own time. So a thread with a loop follows the store
-and keeps what it heard last, and callers get that at once. While the store is away the last state stands: a store
-that does not answer makes no hub dead.
+Spark's calls are synchronous; the store reports changes asynchronously. So a thread with a loop follows the store and
+keeps the last state, which callers get at once. While the store is unavailable the last state is used: that makes no
+hub dead.
 
-A list given by hand, `name=host:port,name=host:port`, needs no thread.
+A configured list, `name=host:port,name=host:port`, needs no thread.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ log = logging.getLogger("equipoise.pipeline")
 _LISTED = re.compile(
     r"(?P<name>[A-Za-z0-9._-]{1,64})=(?P<host>\[[0-9a-fA-F:.%]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})"
 )
-# Between two attempts to open the store.
+# Delay between attempts to open the store.
 _RETRY_S = 1.0
 _CLOSE_TIMEOUT_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class HubEntry:
-    """What is known of a hub without asking it."""
+    """The known state of a hub, without a request to it."""
 
     name: str
     host: str
@@ -47,11 +47,11 @@ class HubEntry:
 
 class HubDirectory(Protocol):
     def hubs(self, timeout_s: float) -> Mapping[str, HubEntry] | None:
-        """All hubs there are, dead ones too; None if they are not known within this time."""
+        """All hubs, including dead ones; None if they are not known within this time."""
         ...
 
     def intake(self) -> LeaderFacts | None:
-        """The leading controller; None if none is known."""
+        """The leading controller; None if unknown."""
         ...
 
     def close(self) -> None: ...
@@ -67,7 +67,7 @@ def open_directory(where: str, region: str = "default") -> HubDirectory:
 
 
 class ListedHubs:
-    """Hubs given by hand. They always count as alive."""
+    """Configured hubs. They always count as alive."""
 
     def __init__(self, text: str) -> None:
         self._hubs = {}
@@ -90,7 +90,7 @@ class ListedHubs:
 
 
 class StoreDirectory:
-    """What the store said last. Start a thread with the first question, so that it may be made before a fork."""
+    """The last state of the store. The first call starts the thread, so that it may be created before a fork."""
 
     def __init__(self, url: str, region: str = "default") -> None:
         self._url = url

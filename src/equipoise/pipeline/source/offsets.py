@@ -2,8 +2,8 @@
 
     {"h1": [incarnation, next, since, unanswered], ...}
 
-Always true: from two such states alone it follows which records lie between them, so a batch that is run again after a
-crash asks for the same ones.
+Always true: two such states determine the records between them, so a batch that is repeated after a crash requests the
+same ones.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from equipoise.pipeline.source.hub_connection import Piece
 __all__ = ["Mark", "Offsets", "Range", "advanced", "decode", "encode", "ranges", "shared_out"]
 
 
-# Hubs that are remembered: ten times as many as a large system has, in 50 kB of checkpoint.
+# Hubs that are kept: ten times as many as a large system has, in 50 kB of checkpoint.
 MARKS_MAX = 1_000
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
     """One hub."""
 
-    # 0 while nothing of the hub has been read.
+    # 0 before the first record of the hub.
     incarnation: int = 0
     # The number of the next record to read.
     next: int = 0
-    # The number this incarnation was begun at: the oldest there was when it was met.
+    # The first number of this incarnation: that of its oldest record at the first request.
     since: int = 0
-    # How often it did not answer when asked; only grows.
+    # How often it did not reply; only increases.
     unanswered: int = 0
 
 
@@ -39,7 +39,7 @@ Offsets = dict[str, Mark]
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
-    """What one hub contributes to a batch: records `start` to `end` of an incarnation."""
+    """The part of one hub in a batch: records `start` to `end` of an incarnation."""
 
     hub: str
     incarnation: int
@@ -63,10 +63,10 @@ def advanced(
     known: Collection[str],
     rows_max: int | None,
 ) -> Offsets:
-    """The next state: as far as hubs reach, within `rows_max` records over all of them.
+    """The next state: up to the hubs' heads, within `rows_max` records in all.
 
-    `heads` are the hubs that were asked. A hub that was not asked stays where it was, known or not: a store that was
-    emptied must not make us read everything again. Only when there are too many are unknown ones forgotten.
+    `heads` are those of the queried hubs. A hub that was not queried keeps its position, known or not: otherwise an
+    emptied store would make the pipeline read everything again. Unknown ones are dropped only if there are too many.
     """
     begun = {hub: _met(start.get(hub, Mark()), piece) for hub, piece in heads.items()}
     wanted = {hub: max(0, piece.end - begun[hub].next) for hub, piece in heads.items() if piece is not None}
@@ -79,7 +79,7 @@ def advanced(
 
 
 def ranges(start: Offsets, end: Offsets) -> list[Range]:
-    """What lies between two states, hub by hub; hubs without anything are left out."""
+    """The records between two states, by hub; hubs without any are left out."""
     found = []
     for hub, mark in sorted(end.items()):
         before = start.get(hub, Mark())
@@ -95,7 +95,7 @@ def ranges(start: Offsets, end: Offsets) -> list[Range]:
 
 
 def _met(mark: Mark, piece: Piece | None) -> Mark:
-    """The mark once the hub has, or has not, answered; an incarnation that is new begins with what it still has."""
+    """The mark after a reply, or without one; a new incarnation begins with the records that it still has."""
     if piece is None:
         return msgspec.structs.replace(mark, unanswered=mark.unanswered + 1)
     if piece.incarnation == mark.incarnation:
@@ -104,7 +104,7 @@ def _met(mark: Mark, piece: Piece | None) -> Mark:
 
 
 def shared_out(wanted: dict[str, int], rows_max: int | None) -> dict[str, int]:
-    """Equal shares; what a hub does not need of its share goes to the others."""
+    """Equal shares; the unused part of a hub's share goes to the others."""
     if rows_max is None:
         return wanted
     granted, left = {}, rows_max

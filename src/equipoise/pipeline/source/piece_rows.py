@@ -1,10 +1,10 @@
-"""Rows of the pipeline: pieces of records as hubs sent them, still packed.
+"""Rows of the pipeline: pieces of records as sent by hubs, still packed.
 
-A row of Spark costs the JVM some 10 µs when it has the forty columns of telemetry; packed, as the Arrow stream that the
-hub made, some thousand records are one row of bytes. They are unpacked where Arrow is at home, in Python workers.
+A row of Spark with the forty columns of telemetry costs the JVM some 10 µs; packed, as the Arrow stream of the hub,
+some thousand records are one row of bytes. Python workers unpack them, with Arrow.
 
-Always true: a row whose `rejected` is null holds records `first` to `next` of a hub's life, as the hub sent them, and
-`records` is how many that may be; any other row stands for `records` records that could not be had, and holds none.
+Always true: a row whose `rejected` is null holds records `first` to `next` of a hub's incarnation, as sent by the hub,
+and `records` is their maximum number; any other row stands for `records` missing records, and holds none.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ __all__ = ["PIECES_SCHEMA", "Rejected", "Rejection", "missing", "piece_row", "st
 
 
 class Rejection(StrEnum):
-    """Why a record does not count. The value is what the column `rejected` holds."""
+    """Why a record is rejected. The value is that of the column `rejected`."""
 
-    # The hub had forgotten it, or had restarted, before it was read.
+    # The hub had dropped it, or had restarted, before it was read.
     LOST = "lost"
-    # Not a record, but a question that a hub did not answer in time.
+    # Not a record, but a request without a reply in time.
     UNANSWERED = "unanswered"
-    # It does not say what it must, or comes in bytes that are not Arrow's.
+    # It lacks required fields, or its bytes are not Arrow's.
     MALFORMED = "malformed"
-    # It claims to be of another hub or life than the one it was read from.
+    # Its hub or incarnation is not the one from which it was read.
     MISATTRIBUTED = "misattributed"
     UNKNOWN_HUB = "unknown hub"
     DUPLICATE = "duplicate"
     NOT_FINITE = "not finite"
     NEGATIVE = "negative"
-    # More than any hub can do.
+    # More than any hub is capable of.
     IMPOSSIBLE = "impossible"
-    # Its window ends later than it can.
+    # Its window ends too late.
     FUTURE = "future"
-    # The window of the view had passed when it came. It is kept in the lake.
+    # It arrived after its window of the view. It is kept in the lake.
     LATE = "late"
 
 
-# How many records, by hub and reason.
+# Numbers of records, by hub and reason.
 Rejected = Counter[tuple[str, str]]
 
 PIECES_SCHEMA = pa.schema(
@@ -57,12 +57,12 @@ PIECES_SCHEMA = pa.schema(
         pa.field("records", pa.int64()),
     ]
 )
-# Columns of small numbers shrink to a fifth, in less time than it takes to copy them once more.
+# Columns of small numbers shrink to a fifth, in less time than another copy takes.
 _CODEC = "lz4"
 
 
 def piece_row(hub: str, incarnation: int, first: int, following: int, stream: bytes) -> pa.RecordBatch:
-    """Of the Arrow stream that a hub sent."""
+    """From the Arrow stream of a hub."""
     packed = pa.compress(stream, codec=_CODEC, asbytes=True)
     return _row([hub, incarnation, first, following, packed, len(stream), None, following - first])
 

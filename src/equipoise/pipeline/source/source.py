@@ -1,13 +1,13 @@
 """Telemetry as a stream of Spark: one partition per hub, offsets per hub, replayable.
 
-Spark asks how far the hubs reach, writes that down, and has workers read what lies between the last two such
-states. Whatever it asks for again after a crash it gets again, as long as the hub lives and has not forgotten it.
+Spark requests the hubs' heads, stores them, and lets workers read the records between two such states. A range that is
+requested again after a crash has the same records, while the hub lives and has not dropped them.
 
-A row is a piece of some thousand records, packed as the hub sent them; `source.unpack` unpacks it. Records
-that could not be fetched are a row too, so that each is counted once.
+A row is a piece of some thousand records, packed as sent by the hub; `source.unpack` unpacks it. Missing records are a
+row, too, so that each is counted once.
 
-Always true: a record is given once per range that contains it; a hub that does not answer costs its own records and
-a bounded time.
+Always true: a record is returned once per range that contains it; a hub that does not reply costs only its own records
+and a bounded time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from equipoise.pipeline.source.piece_rows import PIECES_SCHEMA
 __all__ = ["FORMAT", "TelemetrySource", "telemetry_pieces"]
 
 FORMAT = "equipoise-telemetry"
-# For the store's first word after a restart: without it, what was to be read then is lost.
+# For the store's first reply after a restart: without it, the records to read are lost.
 _FIRST_WORD_S = 20.0
 
 
@@ -61,12 +61,12 @@ class TelemetrySource(DataSource):
 
 
 class HubPartition(InputPartition):
-    """What one task reads."""
+    """The range of one task."""
 
     def __init__(self, span: Range, door: Door | None) -> None:
         super().__init__(None)
         self.span = span
-        # None: where the hub is is not known any more.
+        # None: the hub's address is not known any more.
         self.door = door
 
 
@@ -77,7 +77,7 @@ class TelemetryReader(DataSourceStreamReader):
         self._settings = settings
         self._directory = open_directory(settings.hubs, settings.region)
         self._heads = Heads(timeout_s=settings.timeout_s)
-        # Where hubs were when they were seen last, for ranges of a batch that is run again.
+        # The last known addresses of hubs, for ranges of a repeated batch.
         self._seen: dict[str, HubEntry] = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name

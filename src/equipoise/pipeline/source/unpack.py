@@ -1,6 +1,6 @@
 """Unpack pieces into validated records. Pure.
 
-Always true: each record of a piece is given once, judged, or counted once as rejected with the whole piece.
+Always true: each record of a piece is returned once, judged, or counted once as rejected with the whole piece.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def unpacked(
 ) -> tuple[list[pa.RecordBatch], Rejected]:
     """The records of some rows of pieces, with `rejected` as a column; and the counts of all rejections.
 
-    One batch for each run of pieces of one hub's life: whatever is done to a batch costs the same for each of its fifty
-    columns, be they of a hundred records or of ten thousand.
+    One batch for each run of pieces of one incarnation: an operation on a batch has a fixed cost for each of its fifty
+    columns, with a hundred records or with ten thousand.
     """
     found: list[pa.RecordBatch] = []
     rejected: Rejected = Counter()
@@ -50,7 +50,7 @@ def unpacked(
 
 
 def _records(piece: Mapping[str, Any]) -> pa.RecordBatch:
-    """In the columns of the schema. A piece may reach beyond the range that it was asked for."""
+    """In the columns of the schema. A piece may exceed the requested range."""
     with pa.ipc.open_stream(stream_of(piece)) as stream:
         table = stream.read_all()
     sequence = table.column("sequence")
@@ -63,7 +63,7 @@ def _records(piece: Mapping[str, Any]) -> pa.RecordBatch:
 
 
 def _merged(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """All of them as one; an empty one of none."""
+    """All of them as one; an empty one for none."""
     if not batches:
         return pa.RecordBatch.from_pylist([], schema or arrow_schema())
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

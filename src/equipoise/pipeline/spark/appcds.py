@@ -1,10 +1,10 @@
 """Build the archive of Spark's classes once, in the background: later starts take half the time.
 
-The JVM writes the classes it has loaded when it ends, which takes ten seconds, so no pipeline could stop quickly that
-did it itself. A process of the lowest priority runs a small query of our kind instead, while the pipeline that started
-it goes on, and dies with that.
+The JVM writes its loaded classes when it ends, which takes ten seconds, so a pipeline that did this itself could not
+stop quickly. Instead, a process of the lowest priority runs a small similar query while the pipeline that started it
+runs, and ends with it.
 
-Always true: an archive under its final name is whole; one process at a time makes it.
+Always true: an archive under its final name is complete; one process at a time makes it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from equipoise.processes import spawn
 
 __all__ = ["start_training", "train"]
 
-# Of all that runs here, this can wait.
+# The lowest priority: all else is more urgent.
 _NICENESS = 19
 _QUERY_TIMEOUT_S = 60.0
 
 
 def start_training(cache: Path | None) -> subprocess.Popen[bytes] | None:
-    """Begin, if there is no archive yet; the process, for a caller that wants to end it sooner."""
+    """Start, if there is no archive yet; returns the process, for a caller that has to end it sooner."""
     home = prepare_home(cache or cache_folder())
     if home.archive.exists():
         return None
@@ -39,7 +39,7 @@ def start_training(cache: Path | None) -> subprocess.Popen[bytes] | None:
 
 
 def train(cache: Path) -> bool:
-    """Make the archive; whether there is one now. Another process may be at it."""
+    """Make the archive; return whether it exists now. Another process may be making it."""
     home = prepare_home(cache)
     with home.lock.open("w") as lock:
         try:
@@ -61,7 +61,7 @@ def train(cache: Path) -> bool:
 
 
 def _exercise(driver: SparkDriver) -> None:
-    """Load what a pipeline loads: a stream in batches, and our workers on pieces that hold nothing."""
+    """Load the classes of a pipeline: a stream in batches, and our workers on empty pieces."""
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -1,8 +1,8 @@
-"""Start a Spark session within seconds, and stop it in order.
+"""Start a Spark session within seconds, and stop it gracefully.
 
-The settings are for a small driver that runs a small query every second: few shuffle partitions, no adaptive planning,
-no user interface, a checkpoint that is written without the detours for remote file systems. `local[*]` needs nothing
-else; with `spark://…` the same driver uses the executors of a cluster, on which this package is installed.
+The settings are for a small driver with a small query every second: few shuffle partitions, no adaptive planning, no
+user interface, a checkpoint without the code for remote file systems. `local[*]` needs nothing else; with `spark://…`
+the same driver uses the executors of a cluster, on which this package is installed.
 
 Always true: one session per process; when `stop` returns, the JVM and its Python workers are gone.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkDriver", "address_towards"]
 
-# A JVM ends within a second, unless it has an archive to write, which takes ten and on a busy machine a minute.
+# A JVM ends within a second, unless it writes an archive, which takes ten and on a busy machine a minute.
 _STOP_TIMEOUT_S = 5.0
 _ARCHIVE_TIMEOUT_S = 120.0
 
 
 class SparkDriver:
-    """The session of this process and the JVM behind it."""
+    """The session of this process and its JVM."""
 
     def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes], stop_timeout_s: float) -> None:
         self.session = session
@@ -52,7 +52,7 @@ class SparkDriver:
         conf = SparkConf().setAll(list(configuration(settings, home, archive_to).items()))
         gateway: Any = None
         try:
-            # In a group of its own: an interrupt typed at the terminal is for us to pass on, in order.
+            # In a group of its own: the pipeline handles an interrupt from the terminal, and stops Spark in order.
             gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]  # PySpark's.
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         except (PySparkException, Py4JError) as problem:
@@ -67,7 +67,7 @@ class SparkDriver:
         return self.jvm.poll() is None
 
     def stop(self) -> None:
-        """Whatever runs is cut off: stop queries first. May be called twice, and after the JVM has died."""
+        """Running work is aborted: stop queries first. May be called twice, and after the JVM has died."""
         from py4j.protocol import Py4JError
 
         gateway = type(self.session.sparkContext)._gateway
@@ -77,11 +77,11 @@ class SparkDriver:
             if self.is_alive:
                 self.session.stop()
         except (Py4JError, OSError):
-            pass  # The JVM went meanwhile.
+            pass  # The JVM ended meanwhile.
         self._end_jvm(gateway)
 
     def _end_jvm(self, gateway: Any) -> None:
-        """Let go of the pipe that it watches, and wait. Forget the gateway, so that a next session has a JVM."""
+        """Close the pipe that it watches, and wait. Drop the gateway, so that a next session has a JVM."""
         from pyspark import SparkContext
 
         gateway.shutdown()
@@ -97,12 +97,12 @@ class SparkDriver:
 
 
 def address_towards(master: str) -> str:
-    """The address of this machine at which executors of that master reach it: loopback unless it is elsewhere."""
+    """The address of this machine at which executors of that master reach it: loopback unless it is remote."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     if not master.startswith("spark://") or not port.isdecimal():
         return "127.0.0.1"
     try:
-        # Connecting a datagram socket sends nothing: the kernel chooses the route, and with it our address.
+        # Connecting a datagram socket sends nothing: the kernel chooses the route, and with it the local address.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, int(port)))
             return str(probe.getsockname()[0])
@@ -122,7 +122,7 @@ def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path |
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        # Both plan anew in every batch what never changes from one to the next.
+        # Both plan anew in every batch, although the plan never changes.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.session.timeZone": "UTC",
@@ -136,7 +136,7 @@ def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path |
         # Without a checksum file beside each file.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.minBatchesToRetain": "10",
-        # A trigger that falls behind is no news: the status line tells it.
+        # A late trigger needs no warning: the status line shows it.
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.cleaner.periodicGC.interval": "5min",
     }
@@ -144,7 +144,7 @@ def configuration(settings: SessionSettings, home: SparkHome, archive_to: Path |
 
 def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | None) -> list[str]:
     options = [
-        # An archive that does not fit is passed over without a word.
+        # An archive that does not fit is skipped silently.
         "-Xlog:disable",
         "-Xlog:all=error:stderr",
         # One collector thread: the other core is for hubs.
@@ -159,12 +159,12 @@ def java_options(settings: SessionSettings, home: SparkHome, archive_to: Path | 
 
 
 def _prepare_environment(home: SparkHome) -> None:
-    """PySpark takes these from nowhere else. The Python of the workers is the one that runs this."""
-    # A JVM that another program has started is not ours to use, or to end.
+    """PySpark takes these only from the environment. The workers run the Python of this process."""
+    # A JVM started by another program must not be used, or ended, here.
     os.environ.pop("PYSPARK_GATEWAY_PORT", None)
     os.environ["SPARK_HOME"] = str(home.home)
     os.environ["JAVA_HOME"] = str(home.java_home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # Spark asks for the machine's name in DNS otherwise, which may take seconds.
+    # Otherwise Spark looks up the machine's name in DNS, which may take seconds.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

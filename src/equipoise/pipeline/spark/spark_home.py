@@ -1,11 +1,11 @@
 """Files that Spark needs before it starts: a thin home, a logger configuration, an archive of classes.
 
-Two of them save most of the start-up time. A home with links to PySpark's `jars` and `bin` and nothing else keeps
-Python workers from importing a zipped copy of PySpark in place of the installed one. An archive of loaded classes
-(AppCDS) spares the JVM from reading and verifying some fifteen thousand; `training` makes it.
+Two of them save most of the start-up time. A home with only links to PySpark's `jars` and `bin` keeps Python workers
+from importing a zipped copy of PySpark in place of the installed one. With an archive of loaded classes (AppCDS) the
+JVM need not read and verify some fifteen thousand; `training` makes it.
 
-Always true: an archive under its final name is whole, and was made by this Java from these jars; whatever is missing
-costs time and nothing else.
+Always true: an archive under its final name is complete, and was made by this Java from these jars; a missing file
+only costs time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from equipoise.store.embedded.zookeeper_process import find_java
 
 __all__ = ["SparkHome", "cache_folder", "prepare_home", "require_spark"]
 
-# Spark speaks when it fails; of its normal life our own lines tell.
+# Spark logs errors only; the pipeline logs its normal operation.
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -45,7 +45,7 @@ class SparkHome:
     """A folder of the cache, made for one Java and one PySpark."""
 
     folder: Path
-    # The `java` that Spark shall use.
+    # The `java` for Spark.
     java: Path
 
     @property
@@ -71,7 +71,7 @@ class SparkHome:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: EQUIPOISE_CACHE, or the user's usual folder for it."""
+    """The cache folder: EQUIPOISE_CACHE, or the user's usual one."""
     own = os.environ.get("EQUIPOISE_CACHE")
     if own:
         return Path(own)
@@ -80,7 +80,7 @@ def cache_folder() -> Path:
 
 
 def require_spark() -> tuple[Path, Path]:
-    """Where PySpark and Java are. Raises PipelineError that says what is missing and how to get it."""
+    """Find PySpark and Java. Raises PipelineError with the missing part and how to install it."""
     found = find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         raise PipelineError("PySpark is not installed: pip install 'equipoise[pipeline]'")
@@ -92,7 +92,7 @@ def require_spark() -> tuple[Path, Path]:
 
 
 def prepare_home(cache: Path) -> SparkHome:
-    """Make what is missing. Raises PipelineError without PySpark, a Java that is new enough, or a place to write."""
+    """Make the missing files. Raises PipelineError without PySpark, a recent Java, or a writable folder."""
     spark, java = require_spark()
     made = SparkHome(cache / "spark" / _fingerprint(spark, java), java)
     try:
@@ -108,7 +108,7 @@ def prepare_home(cache: Path) -> SparkHome:
 
 
 def _fingerprint(spark: Path, java: Path) -> str:
-    """Of everything an archive depends on: another Java or other jars get a folder of their own."""
+    """A hash of an archive's dependencies: another Java or other jars get a folder of their own."""
     try:
         release = version("pyspark")
     except PackageNotFoundError:

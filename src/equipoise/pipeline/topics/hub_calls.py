@@ -1,6 +1,6 @@
-"""Commands on logs, sent to any hub that answers, and retried while a topic changes its owner.
+"""Commands on logs, sent to any hub that replies, and retried while a topic changes its owner.
 
-Every hub serves every log, so one connection suffices; if it breaks, the next hub is asked.
+Every hub serves every log, so one connection suffices; if it breaks, the next hub is used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from equipoise.pipeline.topics.positions import LogSteps, spelled, to_id
 
 __all__ = ["Entry", "HubCalls", "doors_of", "is_passing", "open_hubs"]
 
-# Between two attempts.
+# Delay between two attempts.
 _RETRY_S = 0.1
-# Of one reply: a page of entries is at most 8 MiB, one entry at most 4.
+# Limit of one reply: a page of entries is at most 8 MiB, one entry at most 4.
 _REPLY_BYTES_MAX = 16 * 1024 * 1024
-# Entries asked for at once.
+# Entries per request.
 _PAGE = 5_000
-# Of one answer, before the next hub is asked.
+# Time-out of one reply, before the next hub is used.
 _ANSWER_S = 10.0
 
 # An id, and fields and values in turn.
@@ -31,7 +31,7 @@ Entry = tuple[bytes, list[bytes]]
 
 
 def is_passing(refusal: RefusedError) -> bool:
-    """Whether the command may be taken if it is sent again."""
+    """Whether a repeated command may succeed."""
     return refusal.code in ("TRYAGAIN", "UNCERTAIN", "LOADING")
 
 
@@ -45,7 +45,7 @@ def open_hubs(access: HubAccess) -> HubDirectory:
 
 
 def doors_of(hubs: HubDirectory, access: HubAccess) -> list[Door]:
-    """Of all hubs that are alive. Raises DisconnectedError if they cannot be known."""
+    """The addresses of all live hubs. Raises DisconnectedError if they are unknown."""
     known = hubs.hubs(access.timeout_s)
     if not known:
         raise DisconnectedError(f"no hub is known at {access.hubs} within {access.timeout_s:g} s")
@@ -58,19 +58,19 @@ def doors_of(hubs: HubDirectory, access: HubAccess) -> list[Door]:
 
 
 class HubCalls:
-    """Owned by one reader or task. `doors` are asked for again when a connection breaks."""
+    """Owned by one reader or task. `doors` is called again when a connection breaks."""
 
     def __init__(self, doors: Callable[[], Sequence[Door]], timeout_s: float) -> None:
         self._doors = doors
         self._timeout_s = timeout_s
         self._connection: HubConnection | None = None
-        # Connections that broke so far: the next hub is another.
+        # Connections that broke so far: they determine the next hub.
         self._turn = 0
 
     def call(self, requests: Sequence[Sequence[bytes]]) -> list[object]:
-        """The replies to some commands; to one that is refused a RefusedError. Raises DisconnectedError.
+        """The replies to some commands; a RefusedError in place of a refused one's. Raises DisconnectedError.
 
-        Once: a connection that breaks leaves open what was done. The next call uses another connection.
+        Without retries: after a broken connection the outcome is unknown. The next call uses another connection.
         """
         if self._connection is None:
             doors = self._doors()
@@ -85,7 +85,7 @@ class HubCalls:
             raise
 
     def ask(self, *words: bytes) -> object:
-        """The reply to a command that changes nothing, asked again until it is answered or the time is up.
+        """The reply to a read-only command, retried until there is a reply or the time is up.
 
         Raises RefusedError, DisconnectedError.
         """
@@ -107,10 +107,10 @@ class HubCalls:
         if connection is not None:
             connection.close()
 
-    # What is asked of logs.
+    # Commands on logs.
 
     def names(self, pattern: str) -> list[str]:
-        """Topics that match, and have or had a log; those whose names are no text are left out."""
+        """Topics that match, and have or had a log; without those whose names are not text."""
         found: list[str] = []
         cursor = b"0"
         while True:

@@ -1,9 +1,9 @@
 """The entries of a batch: offsets in logs and ranges between them. Pure.
 
-A mark is the id of an entry and how many entries had been added to the log up to it. Ids say what to read, the numbers
-how much that must be: entries that were trimmed or deleted before they were read are noticed by count.
+A mark is the id of an entry and the number of entries added to the log up to it. Ids determine what to read, the
+numbers how much that must be: entries that were trimmed or deleted before they were read are detected by count.
 
-Always true: two states alone say which entries a batch has, so a batch that is repeated has the same ones.
+Always true: two states determine the entries of a batch, so a repeated batch has the same ones.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = [
 
 
 class LogMark(NamedTuple):
-    """How far a log has been read."""
+    """The position of a reader in a log."""
 
     at: EntryId
     n: int
-    # The number at which reading it began.
+    # The number at which reading began.
     since: int
-    # How often it was begun anew because the log had been deleted.
+    # How often it began anew because the log had been deleted.
     life: int = 0
 
 
@@ -45,7 +45,7 @@ Marks = dict[str, LogMark]
 
 
 class LogSteps(NamedTuple):
-    """What EQ.STEPS answers of the entries behind an id."""
+    """The reply of EQ.STEPS about the entries after an id."""
 
     added: int
     last: EntryId
@@ -54,7 +54,7 @@ class LogSteps(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """What one task reads of a log: entries behind `after`, up to `until`."""
+    """The range of one task in a log: entries after `after`, up to `until`."""
 
     topic: str
     after: EntryId
@@ -81,13 +81,13 @@ def to_id(text: str) -> EntryId:
 
 
 def first_mark(found: LogSteps, life: int = 0) -> LogMark:
-    """Before all entries of a log; `found` is of what is behind the least id."""
+    """The mark before all entries of a log; `found`: the steps after the least id."""
     n = found.added - found.behind
     return LogMark(ID_MIN, n, n, life)
 
 
 def mark_behind(mark: LogMark, found: LogSteps, taken: int) -> LogMark:
-    """The mark so many entries further; `found` is of what is behind the mark, with the id of that entry."""
+    """The mark this many entries further; `found`: the steps after the mark, with the id of that entry."""
     if taken >= found.behind:
         return mark._replace(at=max(mark.at, found.last), n=found.added)
     n = found.added - found.behind + taken
@@ -95,21 +95,21 @@ def mark_behind(mark: LogMark, found: LogSteps, taken: int) -> LogMark:
 
 
 def missing(mark: LogMark, found: LogSteps) -> int | None:
-    """How many entries behind the mark are gone; None: the whole log was deleted, and this is another."""
+    """The number of missing entries after the mark; None: the whole log was deleted, and this is another."""
     gone = found.added - mark.n - found.behind
-    # More behind the mark than were added since: they were added to another log.
+    # More entries after the mark than were added since: they were added to another log.
     return None if gone < 0 or found.last < mark.at else gone
 
 
 def begun(start: LogMark | None, end: LogMark) -> LogMark:
-    """Where a range begins that ends at `end`: at the first entry if the log is new, or has been begun anew."""
+    """The beginning of a range that ends at `end`: the first entry if the log is new, or has begun anew."""
     if start is None or start.life != end.life:
         return LogMark(ID_MIN, end.since, end.since, end.life)
     return start
 
 
 def divided(topic: str, start: LogMark, end: LogMark, step: int, ids: tuple[EntryId, ...]) -> list[LogRange]:
-    """What lies between two marks, divided at the ids of every `step`-th entry."""
+    """The ranges between two marks, divided at the ids of every `step`-th entry."""
     inside = [at for at in ids if start.at < at < end.at]
     bounds = [start.at, *inside, end.at]
     counts = [step] * len(inside) + [end.n - start.n - step * len(inside)]

@@ -29,11 +29,11 @@ _MS_MAX = 253_402_300_799_999
 
 
 def row_batch(topic: str, entries: Sequence[tuple[bytes, list[bytes]]]) -> pa.RecordBatch:
-    """`payload` is the value of a field of this name if it is the only one: a message that was published."""
+    """`payload` is the value of a field of this name if it is the only one: a published message."""
     ids = [at.decode() for at, _ in entries]
     times = [min(int(at.partition("-")[0]), _MS_MAX) * 1_000 for at in ids]
     payloads = [words[1] if len(words) == 2 and words[0] == _PAYLOAD else None for _, words in entries]
-    # A field that is there twice has its last value.
+    # A repeated field has its last value.
     fields = [
         list(dict(zip(map(_text, words[::2]), words[1::2], strict=True)).items()) for _, words in entries
     ]
@@ -47,7 +47,7 @@ def _text(name: bytes) -> str:
 
 
 class OutgoingRow(NamedTuple):
-    """A row as it is added to a log. `id` is empty where rows are told apart by number."""
+    """A row as an entry for a log. `id` is empty if rows are identified by number."""
 
     topic: bytes
     id: bytes

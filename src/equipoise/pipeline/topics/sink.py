@@ -1,11 +1,11 @@
-"""Write Spark rows as log entries, each once, however often a task or batch runs.
+"""Write Spark rows as log entries, each once, for any number of runs of a task or batch.
 
-By default a row is known by its query, its partition, its batch, and its number among the rows for its topic: the log
-remembers how far each partition has come (`SEQUENCE`), which costs one number. That holds for batches that have the
-same rows in the same order when they are repeated. Rows of others need an id of their own (`idColumn`), of which the
-log remembers the latest (`IDMP`).
+By default a row is identified by its query, its partition, its batch, and its number among the rows for its topic: the
+log keeps the progress of each partition (`SEQUENCE`), which costs one number. That requires that a repeated batch has
+the same rows in the same order. Other rows need an id of their own (`idColumn`), of which the log keeps the latest
+(`IDMP`).
 
-Always true: `write` returns once every row is in its log, committed; what is not confirmed is sent again.
+Always true: `write` returns once every row is in its log, committed; unconfirmed rows are sent again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from equipoise.pipeline.topics.rows import outgoing
 
 __all__ = ["TopicBatchWriter", "TopicStreamWriter"]
 
-# Rows sent at once.
+# Rows per request.
 _ROWS_MAX = 500
 _BYTES_MAX = 1024 * 1024
 _RETRY_S = 0.1
-# Ids of rows are remembered by this many names, each with up to IDMP-MAXSIZE ids: 2.5 million rows, for a day.
+# Ids of rows are divided among this many producers, each with up to IDMP-MAXSIZE ids: 2.5 million rows, for a day.
 _SHARDS = 256
 _IDS_MAX, _IDS_DURATION_S = 10_000, 86_400
 _QUERY_KEY, _BATCH_KEY = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -61,11 +61,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         """Every row is committed already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """What was added stays: the batch is repeated, and adds the rest."""
+        """Added entries stay: the batch is repeated, and adds the rest."""
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
-    """As above. A job that is started again is another job; a task that is repeated is the same."""
+    """As above. A restarted job is another job; a repeated task is the same."""
 
     def __init__(self, settings: TopicWriteSettings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ class _Sender:
         self._run = b"%d" % run
         # Rows so far, by topic.
         self._numbers: Counter[bytes] = Counter()
-        # Topics whose logs remember enough ids.
+        # Topics whose logs keep enough ids.
         self._prepared: set[bytes] = set()
 
     def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -120,7 +120,7 @@ class _Sender:
             self._calls.close()
 
     def _name(self, topic: bytes, row_id: bytes) -> Words:
-        """How the log knows the row again."""
+        """The words that identify the row in the log."""
         if row_id:
             self._prepare(topic)
             return [b"IDMP", f"{self._query}/{zlib.crc32(row_id) % _SHARDS}".encode(), row_id]
@@ -129,14 +129,14 @@ class _Sender:
         return [b"SEQUENCE", self._producer, self._run, b"%d" % number]
 
     def _prepare(self, topic: bytes) -> None:
-        """Have the log remember as many ids as it can. Where it does already this changes nothing."""
+        """Set the log's number of kept ids to its maximum. No effect if it is set."""
         if topic not in self._prepared:
             self._prepared.add(topic)
             duration, size = b"%d" % _IDS_DURATION_S, b"%d" % _IDS_MAX
             self._send([[b"XCFGSET", topic, b"IDMP-DURATION", duration, b"IDMP-MAXSIZE", size, b"MKSTREAM"]])
 
     def _send(self, requests: Sequence[Words]) -> None:
-        """Until each is confirmed. Raises RefusedError, DisconnectedError."""
+        """Send until each row is confirmed. Raises RefusedError, DisconnectedError."""
         deadline = time.monotonic() + self._settings.timeout_s
         waiting = list(requests)
         while waiting:
@@ -153,12 +153,12 @@ class _Sender:
 
 
 def _unconfirmed(requests: Sequence[Words], replies: Sequence[object], *, is_late: bool) -> list[Words]:
-    """What is to be sent again. Raises the refusal of a row that another attempt does not help."""
+    """The rows to send again. Raises the refusal of a row for which a retry is useless."""
     again: list[Words] = []
     for request, reply in zip(requests, replies, strict=True):
         if not isinstance(reply, RefusedError):
             continue
-        # Behind one that was not taken, the next of the same partition leave a gap.
+        # After a refused row, the next rows of the partition leave a gap.
         is_gap = bool(again) and reply.code == "OUTOFORDER"
         if is_late or not (is_gap or is_passing(reply)):
             raise reply

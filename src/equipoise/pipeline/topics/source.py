@@ -1,10 +1,9 @@
 """Topics with a log as Spark streams and tables: offsets are positions, ranges are tasks.
 
-Spark asks how far the logs reach, writes that down, and has tasks read what lies between the last two such states. A
-batch that is run again after a crash has the same entries, unless they were trimmed or deleted, which is noticed by
-their number.
+Spark requests the ends of the logs, stores them, and lets tasks read the entries between two such states. A batch that
+is repeated after a crash has the same entries, unless they were trimmed or deleted, which their number reveals.
 
-Always true: an entry is given once per range that contains it; a task reads a range through any hub that answers.
+Always true: an entry is returned once per range that contains it; a task reads a range through any hub that replies.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ __all__ = ["TopicSource"]
 
 log = logging.getLogger("equipoise.pipeline")
 
-# How long the topics that match a pattern are taken as known.
+# How long the list of topics that match a pattern is valid.
 _NAMES_S = 5.0
 _EARLIEST, _LATEST = "earliest", "latest"
 
@@ -82,7 +81,7 @@ class TopicSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task reads, and where hubs were when it was planned."""
+    """The range of one task, and the hubs' addresses when it was planned."""
 
     def __init__(self, span: LogRange, doors: list[Door]) -> None:
         super().__init__(None)
@@ -91,7 +90,7 @@ class RangePartition(InputPartition):
 
 
 class LogPlanner:
-    """Asks logs how far they reach. Owned by a reader, on the driver."""
+    """Reads the ends of logs. Owned by a reader, on the driver."""
 
     def __init__(self, settings: TopicReadSettings) -> None:
         settings.check()
@@ -113,11 +112,11 @@ class LogPlanner:
         return self._names
 
     def begin(self, offsets: str) -> Marks:
-        """The marks of a query that begins."""
+        """The first marks of a query."""
         return {topic: self.mark(topic, offsets) for topic in self.topics()}
 
     def mark(self, topic: str, offsets: str, *, is_end: bool = False) -> LogMark:
-        """The place that a word or an id stands for; entries from an id on, or up to it at the end."""
+        """The mark of a word or an id; entries from an id on, or up to it at the end."""
         first = self.calls.steps(topic)
         if offsets == _EARLIEST:
             return first_mark(first)
@@ -130,7 +129,9 @@ class LogPlanner:
         return LogMark(at, n, n)
 
     def behind(self, topic: str, mark: LogMark | None) -> tuple[LogMark, LogSteps]:
-        """Where to go on in a log, and what is behind. Raises LedgerError for entries that are gone, if asked to."""
+        """The mark to continue from, and the steps after it. Raises LedgerError for missing entries, if so
+        configured.
+        """
         if mark is None:
             found = self.calls.steps(topic)
             return first_mark(found), found
@@ -207,11 +208,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, settings: TopicReadSettings) -> None:
         self._settings = settings
         self._planner = LogPlanner(settings)
-        # Of a query that reads what there is now and ends: how far that reaches.
+        # The end of a query that reads the present entries and ends.
         self._target: Marks | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        # Without topics yet, those that appear are read from their beginning.
+        # Without topics yet, new ones are read from their beginning.
         return encode(self._planner.begin(self._settings.starting_offsets or _LATEST))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -257,7 +258,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class TopicBatchReader(DataSourceReader):
-    """A table of what the logs hold."""
+    """A table of the logs' entries."""
 
     def __init__(self, settings: TopicReadSettings) -> None:
         self._settings = settings
@@ -267,7 +268,7 @@ class TopicBatchReader(DataSourceReader):
         try:
             start = planner.begin(settings.starting_offsets or _EARLIEST)
             end = {topic: planner.mark(topic, settings.ending_offsets, is_end=True) for topic in start}
-            # One look at each log would have given them one beginning.
+            # A single request per log gives it one beginning.
             end = {topic: mark._replace(since=start[topic].since) for topic, mark in end.items()}
             return planner.partitions(start, end)
         finally:

@@ -1,7 +1,7 @@
-"""One connection of a store: requests in, answers out, no retries.
+"""One connection of a store: requests and replies, no retries.
 
-A channel belongs to one session and ends for good when its connection does; patience, doubt and sessions are the
-business of `connected`.
+A channel belongs to one session and ends when its connection does; `connected` handles time-outs, uncertain outcomes
+and sessions.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["ChannelGoneError", "StoreChannel"]
 
 
 class ChannelGoneError(Exception):
-    """The connection went. The request may or may not have been carried out. Never leaves this folder."""
+    """The connection is lost. The request may or may not have been executed. Never leaves this folder."""
 
 
 class StoreChannel(Protocol):
-    """Every method raises ChannelGoneError, SessionLostError if the server knows the session has ended, and what the
-    contract names for it."""
+    """Every method raises ChannelGoneError, SessionLostError if the server knows that the session has ended, and the
+    errors of its contract."""
 
     @property
     def session(self) -> int: ...
@@ -36,7 +36,7 @@ class StoreChannel(Protocol):
     async def children(self, path: str) -> tuple[str, ...]: ...
 
     async def arm(self, path: str, kind: WatchKind) -> None:
-        """Watch for the next change, once. Changes after this has returned are not missed."""
+        """Watch for the next change, once. No change after this has returned is missed."""
         ...
 
     async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:

@@ -1,10 +1,10 @@
-"""A memory tree with persistent nodes: every change is in a file before it is answered.
+"""A memory tree with persistent nodes: every change is in a file before its reply.
 
-For a lone hub, which is a region of one: no ZooKeeper, no Java. A change is one frame: length, checksum, MessagePack. A
-frame that is cut short or damaged at the end of the file was never answered, and is cut. At every start the file is
-written anew without what has been overtaken, so it grows with the changes of one life only.
+For a single hub, which is a region of its own: no ZooKeeper, no Java. A change is one frame: length, checksum,
+MessagePack. A frame that is truncated or damaged at the end of the file had no reply, and is cut off. Every start
+rewrites the file without outdated changes, so it grows only with the changes of one run.
 
-The changes of such a hub are few (a topic's log is opened, a spec is set), so each is synced on its own, in the loop.
+Such a hub makes few changes (it opens a topic's log, an operator sets a spec), so each is synced alone, in the loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _Change(msgspec.Struct, frozen=True, array_like=True):
-    """A node as it is now; `is_deleted`: it is no more."""
+    """The present state of a node; `is_deleted`: the node does not exist."""
 
     node: Node
     is_deleted: bool = False
@@ -39,10 +39,10 @@ _decoder = msgspec.msgpack.Decoder(_Change)
 
 
 class JournalledTree(MemoryTree):
-    """Owns its file. What the disk has no room for is refused. A failed sync ends it: every later change is refused."""
+    """Owns its file. Rejects a change if the disk is full. After a failed sync it rejects all changes."""
 
     def __init__(self, clock: Callable[[], float], disk: Disk) -> None:
-        """Raises DamagedError for a file that is damaged before its end."""
+        """Raises DamagedError if the file is damaged before its end."""
         super().__init__(clock)
         self._failure: StoreError | None = None
         if _NAME in disk.names():
@@ -77,11 +77,11 @@ class JournalledTree(MemoryTree):
             raise self._failure
 
     def _write(self, change: _Change, undo: Callable[[], None]) -> None:
-        """Raises StoreError: what is not in the file is not in the tree either."""
+        """Raises StoreError: a change that is not in the file is not in the tree either."""
         try:
             self._file.append(_framed(change))
         except DiskFullError as problem:
-            # Nothing of it is in the file. Who watches the node looks again, and finds it as it was.
+            # The file has no part of it. A watcher of the node reads again, and finds it unchanged.
             undo()
             raise StoreError(f"{problem}: free space on it") from problem
         except DiskFailedError as problem:
@@ -109,7 +109,7 @@ class JournalledTree(MemoryTree):
                 self.restore(change.node)
 
     def _rewrite(self, disk: Disk) -> File:
-        """The file with what there is now, in the place of the former one at once."""
+        """Replaces the file atomically by one with the present nodes."""
         if _NEXT in disk.names():
             disk.remove(_NEXT)
         file = disk.open(_NEXT)
@@ -128,7 +128,7 @@ def _framed(change: _Change) -> bytes:
 
 
 def _bodies(data: bytes) -> Iterator[bytes]:
-    """The whole frames, up to the first that is cut short or torn. Raises DamagedError if valid frames follow it."""
+    """The whole frames, up to the first truncated or damaged one. Raises DamagedError if valid frames follow it."""
     at = 0
     while at + _FRAME.size <= len(data):
         size, checksum = _FRAME.unpack_from(data, at)

@@ -1,6 +1,6 @@
 """A store in this process, for tests and for a cluster in one process.
 
-The session lives until the store is closed or the tree ends it; nothing can be cut here. `remote` is for that.
+The session lives until the store is closed or the tree ends it; it cannot be disconnected. `remote` is for that.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKin
 
 __all__ = ["MemoryStore", "shared_tree"]
 
-# Trees by name, for each loop: what runs on another loop is another world.
+# Trees by name, for each loop: stores on different loops are separate.
 _trees: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, MemoryTree]] = WeakKeyDictionary()
 
 
 def shared_tree(name: str) -> MemoryTree:
-    """The tree that all of this loop's `memory:NAME` stores share."""
+    """The tree that all `memory:NAME` stores of this loop share."""
     loop = asyncio.get_running_loop()
     return _trees.setdefault(loop, {}).setdefault(name, MemoryTree(loop.time))
 
 
 class MemoryStore(ConnectedStore):
-    """A session of its own on a tree that several stores share."""
+    """A session on a tree that several stores share."""
 
     def __init__(self, tree: MemoryTree, settings: StoreSettings | None = None) -> None:
         super().__init__(settings or StoreSettings())
@@ -45,7 +45,7 @@ class MemoryStore(ConnectedStore):
             self.tree.end_session(self._open_channel.session)
 
     def _drop(self, channel: StoreChannel) -> None:
-        """Never called: pings are always answered."""
+        """Never called: pings always get replies."""
 
     def _forget_session(self) -> None:
         if not self._is_closed:
@@ -60,7 +60,7 @@ class MemoryStore(ConnectedStore):
 
 
 class _TreeChannel:
-    """Straight calls, each after a turn of the loop, so that concurrent requests interleave as over a network."""
+    """Direct calls, each after a turn of the loop, so that concurrent requests interleave as over a network."""
 
     def __init__(self, tree: MemoryTree, store: MemoryStore) -> None:
         self._tree = tree

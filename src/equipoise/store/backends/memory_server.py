@@ -1,8 +1,8 @@
-"""Serve a memory tree to remote stores, so that tests can cut hubs off from it.
+"""Serve a memory tree to remote stores, so that tests can disconnect hubs from it.
 
-Always true: a session has at most one connection, the last one that said Hello for it, and a request on any other
-is not carried out; a session that is not heard of for its time-out ends. The tree outlives the server: stopped and
-started again it gives every session its whole time anew, as ZooKeeper does.
+Always true: a session has at most one connection, the last one that sent Hello for it, and requests on any other are
+not executed; a session ends if the server receives nothing from it for its time-out. The tree outlives the server: a
+restarted server gives every session its full time-out again, as ZooKeeper does.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from equipoise.store.contract import WatchKind, check_data, check_path
 
 __all__ = ["MemoryStoreServer"]
 
-# A client that does not read: two of the largest replies wait, then it is cut off.
+# A client that does not read: with two of the largest replies queued it is disconnected.
 OUTPUT_BYTES_MAX = 2 * memory_wire.REPLY_BYTES_MAX
-# Sessions as short as ZooKeeper's two ticks of 50 ms at least, and no longer than an hour.
+# Sessions are at least as short as ZooKeeper's two ticks of 50 ms, and at most an hour.
 TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.1, 3600.0
 
 
 class MemoryStoreServer:
-    """Start, and stop, on one loop. `tree` may be shared with stores in this process."""
+    """Start and stop on one loop. `tree` may be shared with stores in this process."""
 
     def __init__(self, tree: MemoryTree, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.tree = tree
         self.host = host
-        # The port in use once started.
+        # The port in use after the start.
         self.port = port
         self._server: asyncio.Server | None = None
         self._expiry: asyncio.Task[None] | None = None
@@ -44,7 +44,7 @@ class MemoryStoreServer:
         self._expiry = asyncio.create_task(self._expire())
 
     async def stop(self) -> None:
-        """Stop as a crash does: connections are reset, sessions and nodes stay in the tree."""
+        """Stop as in a crash: connections are reset, sessions and nodes stay in the tree."""
         if self._server is None or self._expiry is None:
             return
         self._server.close()
@@ -55,7 +55,7 @@ class MemoryStoreServer:
         self._server = None
 
     def on_opened(self) -> None:
-        """There is a new session: it may be the next to expire."""
+        """A new session may be the next to expire."""
         self._opened.set()
 
     async def _expire(self) -> None:
@@ -71,7 +71,7 @@ class MemoryStoreServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One client. It owns the session it said Hello for until another connection does."""
+    """One client. It owns the session of its Hello until another connection does."""
 
     def __init__(self, server: MemoryStoreServer) -> None:
         self._server = server
@@ -108,7 +108,7 @@ class _Connection(asyncio.Protocol):
         self._send(memory_wire.Changed(path, kind))
 
     def ended(self) -> None:
-        """The client learns it with its next Hello."""
+        """The client gets the error with its next Hello."""
         self._session = 0
         if self._transport is not None:
             self._transport.close()

@@ -3,10 +3,10 @@
 Always true:
     every node but the root has its parent, and no ephemeral node has children;
     an ephemeral node's owner is a live session;
-    a watch that was armed gets the first change after it, once, and then forgotten;
-    a session that has ended is refused for good.
+    an armed watch gets the first change after it, once, and is then removed;
+    a session that has ended is rejected permanently.
 
-Who calls `expire_due`, and how a session's owner is reached, is left to others.
+The server calls `expire_due` and connects sessions with their owners.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["MemoryTree", "SessionOwner"]
 
 
 class SessionOwner(Protocol):
-    """The owner of a session's connection. Both calls come from inside a call to the tree: do not call back."""
+    """The owner of a session's connection. The tree calls both methods from within a call: do not call back."""
 
     def changed(self, path: str, kind: WatchKind) -> None: ...
 
     def ended(self) -> None:
-        """The session is over, by time or by the tree's `end_session`."""
+        """The session has ended, by time-out or by the tree's `end_session`."""
         ...
 
 
@@ -51,16 +51,16 @@ class _Record:
 @dataclass(slots=True)
 class _Session:
     timeout_s: float
-    heard_at: float
+    received_at: float
     # None while there is no connection.
     owner: SessionOwner | None
     ephemerals: dict[str, None] = field(default_factory=dict)
-    # What it has armed on its present connection.
+    # Watches armed on the present connection.
     watches: dict[tuple[WatchKind, str], None] = field(default_factory=dict)
 
 
 class MemoryTree:
-    """Changes only through its methods; every one that writes is one step of its history."""
+    """Changes only through its methods; every writing method is one step of its history."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -78,24 +78,24 @@ class MemoryTree:
         return self._last_session
 
     def attach(self, session: int, owner: SessionOwner | None) -> None:
-        """Give the session a new connection, or none. What it watched over the old one is forgotten."""
+        """Set the connection of the session, or None. Watches of the former connection are removed."""
         found = self._live(session)
         self._forget_watches(session, found)
         found.owner = owner
         if owner is not None:
-            found.heard_at = self._clock()
+            found.received_at = self._clock()
 
     def touch(self, session: int) -> None:
-        """The session has been heard of."""
-        self._live(session).heard_at = self._clock()
+        """The client of the session has sent something."""
+        self._live(session).received_at = self._clock()
 
     def touch_all(self) -> None:
-        """No client could be heard until now: a server that starts gives every session its whole time again."""
+        """The server has started: every session gets its full time-out again, since no client could reach it."""
         for session in self._sessions.values():
-            session.heard_at = self._clock()
+            session.received_at = self._clock()
 
     def end_session(self, session: int) -> None:
-        """End it and delete its ephemeral nodes. Nothing happens if it has ended before."""
+        """End it and delete its ephemeral nodes. No effect if it has ended before."""
         found = self._sessions.pop(session, None)
         if found is None:
             return
@@ -108,12 +108,12 @@ class MemoryTree:
     def expire_due(self) -> None:
         now = self._clock()
         for number, session in list(self._sessions.items()):
-            if session.heard_at + session.timeout_s <= now:
+            if session.received_at + session.timeout_s <= now:
                 self.end_session(number)
 
     def next_expiry(self) -> float | None:
-        """When the next session ends if it is not heard of."""
-        return min((found.heard_at + found.timeout_s for found in self._sessions.values()), default=None)
+        """When the next session ends if its client sends nothing."""
+        return min((found.received_at + found.timeout_s for found in self._sessions.values()), default=None)
 
     def is_live(self, session: int) -> bool:
         return session in self._sessions
@@ -166,11 +166,11 @@ class MemoryTree:
         return tuple(sorted(self._find(path).children))
 
     def arm(self, session: int, path: str, kind: WatchKind) -> None:
-        """Tell the session's owner of the next change. The node need not be there."""
+        """Notify the session's owner of the next change. The node need not exist."""
         self._live(session).watches[kind, path] = None
         self._watchers.setdefault((kind, path), {})[session] = None
 
-    # What outlives a process.
+    # Nodes of a journal.
 
     def persistent(self) -> Iterator[Node]:
         """All nodes but the root and the ephemeral ones, parents first."""
@@ -179,7 +179,7 @@ class MemoryTree:
                 yield Node(path, found.data, found.version, found.created_id)
 
     def restore(self, node: Node) -> None:
-        """Make a persistent node as it was, or set it so; its parent is there."""
+        """Create or set a persistent node as recorded; its parent exists."""
         found = self._nodes.get(node.path)
         if found is None:
             self._nodes[node.path] = _Record(node.data, node.created_id, 0, node.version)
@@ -192,7 +192,7 @@ class MemoryTree:
         """Delete a node that was restored."""
         self._remove(path)
 
-    # Inside.
+    # Internal.
 
     def _live(self, session: int) -> _Session:
         found = self._sessions.get(session)
@@ -221,7 +221,7 @@ class MemoryTree:
         self._tell_of_node(path)
 
     def _tell_of_node(self, path: str) -> None:
-        """It was made or deleted."""
+        """The node was created or deleted."""
         for kind in WatchKind:
             self._tell(path, kind)
         self._tell(parent_of(path), WatchKind.CHILDREN)

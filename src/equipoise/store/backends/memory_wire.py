@@ -1,8 +1,8 @@
 """The protocol between a remote memory store and its server: length-prefixed msgpack frames. Pure.
 
-The client speaks first, with Hello, and numbers its requests; every request but Hello is answered by Done or Failed
-with its number. Changed comes unasked. There is no authentication: it is for the simulator and for loopback, and
-ZooKeeper for everything else.
+The client begins with Hello, and numbers its requests; every request but Hello gets Done or Failed with its number.
+Changed is pushed. There is no authentication: the protocol is for the simulator and for loopback, ZooKeeper for all
+other uses.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "failure",
 ]
 
-# A node and its path, in UTF-8, with room to spare.
+# A node and its path, in UTF-8, with a reserve.
 REQUEST_BYTES_MAX = 2_000_000
 # 100,000 children with names of 160 bytes.
 REPLY_BYTES_MAX = 16_000_000
@@ -60,7 +60,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Hello(_Message, frozen=True):
-    # The session to go on with; 0 asks for a new one.
+    # The session to continue; 0 requests a new one.
     session: int
     timeout_s: float
 
@@ -112,7 +112,7 @@ class Bye(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    # 0: the session asked for has ended.
+    # 0: the requested session has ended.
     session: int
 
 
@@ -125,7 +125,7 @@ class Done(_Message, frozen=True):
 class Failed(_Message, frozen=True):
     n: int
     error: str
-    # The path a NodeError is about, the text of any other.
+    # The path of a NodeError, the text of any other.
     about: str
 
 
@@ -177,7 +177,7 @@ def failure(n: int, error: EquipoiseError) -> Failed:
 
 
 def error_of(failed: Failed) -> EquipoiseError:
-    """The error to raise where the request was made."""
+    """The error to raise for the request."""
     node_error = _NODE_ERRORS.get(failed.error)
     if node_error is not None:
         return node_error(failed.about)
@@ -185,14 +185,14 @@ def error_of(failed: Failed) -> EquipoiseError:
 
 
 class Frames:
-    """Cut a stream of bytes into the bodies of frames, however it was split on the way."""
+    """Split a stream of bytes into the bodies of frames, for any segmentation."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Raises ProtocolError once a frame is announced that is too long; nothing after it can be read."""
+        """Raises ProtocolError once a frame that is too long is announced; no later frame can be read."""
         buffer = self._buffer
         buffer += data
         start = 0

@@ -1,7 +1,7 @@
-"""A store whose nodes are in a `MemoryStoreServer`, over asyncio streams of any kind: real, TLS-less, or simulated.
+"""A store whose nodes are in a `MemoryStoreServer`, over asyncio streams: real ones without TLS, or simulated.
 
-The driver of `ConnectedStore` for it: connect, say Hello for the session there is, and do so again whenever the
-connection goes.
+The driver of `ConnectedStore` for it: connect, send Hello for the present session, and repeat that whenever the
+connection is lost.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from equipoise.store.contract import Answer, Node, Read, StoreSettings, WatchKin
 
 __all__ = ["RemoteMemoryStore"]
 
-# Tries per session time-out, when nothing can be reached: enough to use a session's last moments.
+# Attempts per session time-out while the server is unreachable: enough to use a session's last moments.
 _TRIES_PER_SESSION = 20
-# The part of a session that one try may take: a first packet that is lost is not to use up the rest of the session.
+# The part of a session that one attempt may take: a lost first packet must not use up the rest of the session.
 _TRY_RATIO = 0.2
 _GOODBYE_TIMEOUT_S = 1.0
 
@@ -38,12 +38,12 @@ Numbered = (
 
 
 class RemoteMemoryStore(ConnectedStore):
-    """One session over one connection at a time."""
+    """One session, over one connection at a time."""
 
     def __init__(self, host: str, port: int, settings: StoreSettings | None = None) -> None:
         super().__init__(settings or StoreSettings())
         self._address = (host, port)
-        # The session to go on with at the next connection; 0 for a new one.
+        # The session of the next Hello; 0 for a new one.
         self._resumed = 0
         self._wire: _WireChannel | None = None
         self._connector: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class RemoteMemoryStore(ConnectedStore):
                 async with asyncio.timeout(_GOODBYE_TIMEOUT_S):
                     await channel.leave()
             except (ChannelGoneError, TimeoutError):
-                pass  # The session ends by time instead.
+                pass  # The session ends by time-out instead.
         channel.abort()
 
     def _drop(self, channel: StoreChannel) -> None:
@@ -88,7 +88,7 @@ class RemoteMemoryStore(ConnectedStore):
                 self._on_suspended(channel)
 
     async def _connect(self) -> _WireChannel | None:
-        """A channel in use; None if the session there was has ended, and a new one is to be asked for."""
+        """A connected channel; None if the session has ended, and a new one has to be requested."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self.settings.session_timeout_s * _TRY_RATIO):
             _, channel = await loop.create_connection(lambda: _WireChannel(self), *self._address)
@@ -99,7 +99,7 @@ class RemoteMemoryStore(ConnectedStore):
                 channel.abort()
                 raise
         if self._resumed != resumed:
-            # Declared lost while the greeting was on its way: that session must not be used again.
+            # Declared lost during the Hello: that session must not be used again.
             channel.abort()
             return None
         if session == 0:
@@ -121,14 +121,14 @@ class _WireChannel(asyncio.Protocol):
     def __init__(self, store: RemoteMemoryStore) -> None:
         self._store = store
         self.session = 0
-        # Set once the connection is no more.
+        # Set once the connection is lost.
         self.gone = asyncio.Event()
         self._frames = memory_wire.Frames(memory_wire.REPLY_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        # Set once the greeting is answered, or never will be.
+        # Set once Hello has its reply, or never will.
         self._greeted = asyncio.Event()
         self._welcome: memory_wire.Welcome | None = None
-        # Requests that have not been answered, by number.
+        # Requests without a reply, by number.
         self._asked: dict[int, asyncio.Future[memory_wire.Done]] = {}
         self._last_n = 0
 
@@ -176,7 +176,7 @@ class _WireChannel(asyncio.Protocol):
     # Requests.
 
     async def greet(self, session: int, timeout_s: float) -> int:
-        """The session in use from now on; 0 if the one asked for has ended."""
+        """The session in use from now on; 0 if the requested one has ended."""
         self._send(memory_wire.Hello(session, timeout_s))
         await self._greeted.wait()
         if self._welcome is None:

@@ -1,7 +1,7 @@
 """Requests to a store over channels that reconnect: retries, and uncertain outcomes.
 
 The contract is `contract.Store`. Always true: a write is sent under one session only; if that ends, the write raises
-and is not sent again. How sessions are kept is in `session`.
+and is not sent again. `session` keeps sessions alive.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from equipoise.store.contract import Answer, Node, Read, Watch, WatchKind, ances
 __all__ = ["ConnectedStore"]
 
 T = TypeVar("T")
-# What a request does with a channel; the flag says that an earlier try may have been carried out.
+# A request on a channel; the flag says that an earlier attempt may have been executed.
 Attempt = Callable[[StoreChannel, bool], Awaitable[T]]
 
 
 class ConnectedStore(SessionKeeper):
-    """A store whose driver is still to be written: memory, remote and ZooKeeper are."""
+    """A store without its driver, which a subclass adds: memory, remote and ZooKeeper."""
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Node:
         check_path(path)
@@ -33,7 +33,7 @@ class ConnectedStore(SessionKeeper):
             try:
                 return await channel.create(path, data, ephemeral)
             except NodeExistsError:
-                # The first try may have succeeded though its reply was lost: look whose node this is.
+                # The first attempt may have succeeded though its reply was lost: check the owner of the node.
                 found = await channel.get(path) if in_doubt else None
                 owner = channel.session if ephemeral else 0
                 if found is None or (found.data, found.owner, found.version) != (data, owner, 0):
@@ -109,7 +109,7 @@ class ConnectedStore(SessionKeeper):
         return await self._read(lambda channel: channel.read(reads, watch))
 
     async def _read(self, ask: Callable[[StoreChannel], Awaitable[T]]) -> T:
-        """Try until there is an answer or no time left, over sessions."""
+        """Retry until there is a reply or the time is up, over sessions."""
         try:
             async with asyncio.timeout(self.settings.request_timeout_s):
                 while True:
@@ -122,9 +122,9 @@ class ConnectedStore(SessionKeeper):
             raise self._unavailable() from problem
 
     async def _write(self, attempt: Attempt[T]) -> T:
-        """Try until there is an answer or no time left, under the session in force when this was asked for.
+        """Retry until there is a reply or the time is up, under the session at the time of the call.
 
-        If there was none, under the first that comes.
+        Without one, under the first session from then on.
         """
         session, in_doubt = self._session, False
         try:
@@ -140,7 +140,7 @@ class ConnectedStore(SessionKeeper):
             raise self._unavailable() from problem
 
     async def _answer(self, channel: StoreChannel, attempt: Attempt[T], in_doubt: bool = False) -> T:
-        """Ask once, and learn from the answer how the session is."""
+        """Send the request once, and update the state of the session by the reply."""
         asked_at = asyncio.get_running_loop().time()
         try:
             answer = await attempt(channel, in_doubt)

@@ -1,16 +1,17 @@
 """Keep one session with a store alive across channels, and detect its end.
 
-A driver, the subclass, brings channels: it calls `_on_connected` with each new one, `_on_suspended` when one is gone
+A driver, the subclass, provides channels: it calls `_on_connected` with each new one, `_on_suspended` when one is lost
 and `_on_lost` when the server says that the session has ended.
 
 Always true:
     at most one channel is in use, and it belongs to `session`;
-    `_answered_at` is when the last answered request was sent, so the server ends the session no sooner than
-    `session_timeout_s` after it. That is when the guard here declares it lost.
+    `_answered_at` is the time at which the last request with a reply was sent, so the server ends the session no sooner
+    than `session_timeout_s` after it. At that time the guard here declares it lost.
 
-A watch is a flag, raised by whatever may have changed. Servers tell of a change once and forget (ZooKeeper's watches).
-`changed` therefore asks again before it returns, so that nothing falls between two reads; `changed_to` asks together
-with the reads, which come behind it. Without a connection nothing is heard; the store raises all flags when it is back.
+A watch is a flag, raised by any possible change. Servers report a change once and then drop the watch (ZooKeeper's
+watches). So `changed` arms it again before it returns, and no change between two reads is missed; `changed_to` arms it
+together with the reads, which follow it. Without a connection no change is reported; the store raises all flags when
+it reconnects.
 """
 
 from __future__ import annotations
@@ -78,27 +79,27 @@ class FlagWatch:
         return await self._told(lambda: self._read(reads(), Read(self.path, self.kind)))
 
     async def _told(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Wait for the flag and ask; again if the store does not answer in time."""
+        """Wait for the flag and arm the watch; repeat if the store does not reply in time."""
         while True:
             await self._flag.wait()
-            # Lowered before asking: what happens from here on raises it again.
+            # Lowered before arming: later changes raise it again.
             self._flag.clear()
             try:
                 return await ask()
             except StoreUnavailableError:
-                # The next try waits for the store, too.
+                # The next attempt waits for the store, too.
                 self._flag.set()
             except BaseException:
-                # The change has not been reported yet.
+                # The change has not been returned yet.
                 self._flag.set()
                 raise
 
 
 class Watches:
-    """All watches of a store, by what they look at."""
+    """All watches of a store, by kind and path."""
 
     def __init__(self) -> None:
-        # Dictionaries keep the order in which watches were made; a set would wake readers in any order.
+        # Dictionaries keep the order in which watches were made; a set would wake readers in random order.
         self._watches: dict[tuple[WatchKind, str], dict[FlagWatch, None]] = {}
 
     def make(self, path: str, kind: WatchKind, arm: Arm, read: ArmAndRead) -> FlagWatch:
@@ -131,15 +132,15 @@ _LEVELS = {
     SessionState.SUSPENDED: logging.WARNING,
     SessionState.LOST: logging.WARNING,
 }
-# Four beats in a session: one may be lost before a silent connection is given up at half time.
+# Four pings in a session: one may be lost before a silent connection is closed at half time.
 _BEATS_PER_SESSION = 4
 
 
 class SessionKeeper(ABC):
-    """Open with `open` or `async with`, close with `close`. Belongs to the loop it was opened on."""
+    """Open with `open` or `async with`, close with `close`. Belongs to the loop on which it was opened."""
 
-    # The part of the session time-out after which a silent connection is given up. A driver whose connection finds out
-    # by itself says 1.
+    # The part of the session time-out after which a silent connection is closed. A driver whose connection detects
+    # that by itself sets 1.
     _silence_ratio = 0.5
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -156,25 +157,25 @@ class SessionKeeper(ABC):
         self._keepers: list[asyncio.Task[None]] = []
         self._is_closed = False
 
-    # What a driver does.
+    # Methods of a driver.
 
     @abstractmethod
     def _start(self) -> None:
-        """Begin to bring channels, a first one and another whenever one is gone, until `_stop`."""
+        """Start to provide channels, a first one and another after each loss, until `_stop`."""
 
     @abstractmethod
     async def _stop(self, is_graceful: bool) -> None:
-        """Bring no more channels and let go of everything; gracefully, tell the server that the session ends."""
+        """Provide no more channels and release everything; gracefully: end the session at the server."""
 
     @abstractmethod
     def _drop(self, channel: StoreChannel) -> None:
-        """Give this connection up: it has been silent for too long."""
+        """Close this connection: it has been silent for too long."""
 
     @abstractmethod
     def _forget_session(self) -> None:
-        """The session is over: the next channel has to come with a new one. What is under way fails."""
+        """The session has ended: the next channel needs a new one. Requests in flight fail."""
 
-    # What a driver tells.
+    # Events of the driver.
 
     def _on_connected(self, channel: StoreChannel, asked_at: float) -> None:
         """`asked_at`: loop time at which the request was sent that opened or resumed the session."""
@@ -186,7 +187,7 @@ class SessionKeeper(ABC):
         self._answered_at = asked_at
         self._channel = channel
         self._move(SessionState.CONNECTED)
-        # Nothing was heard while there was no channel.
+        # Changes without a channel were not reported.
         self._watches.raise_all()
 
     def _on_suspended(self, channel: StoreChannel) -> None:
@@ -204,7 +205,7 @@ class SessionKeeper(ABC):
     def _on_changed(self, path: str, kind: WatchKind) -> None:
         self._watches.raise_flags(path, kind)
 
-    # The public side.
+    # Public methods.
 
     @property
     def session(self) -> int:
@@ -215,7 +216,7 @@ class SessionKeeper(ABC):
         return self._state
 
     async def open(self) -> Self:
-        """Connect. Raises StoreUnavailableError, and is closed, if that takes longer than a request may."""
+        """Connect. Raises StoreUnavailableError, and closes, if that takes longer than a request may."""
         self._start()
         self._keepers = [asyncio.create_task(self._beat()), asyncio.create_task(self._guard())]
         try:
@@ -242,7 +243,7 @@ class SessionKeeper(ABC):
             return
         self._is_closed = True
         is_graceful = self._channel is not None
-        # Wakes all who wait for a channel or a change.
+        # Wakes all that wait for a channel or a change.
         self._pass_turn()
         self._watches.raise_all()
         for keeper in self._keepers:
@@ -260,7 +261,7 @@ class SessionKeeper(ABC):
 
         return end
 
-    # Inside.
+    # Internal.
 
     def _move(self, state: SessionState) -> None:
         self._pass_turn()
@@ -277,7 +278,7 @@ class SessionKeeper(ABC):
         self._turn = asyncio.Event()
 
     async def _wait_for_channel(self, session: int = 0) -> StoreChannel:
-        """A channel of this session, or of any if it is 0. Raises SessionLostError as soon as there can be none."""
+        """A channel of this session, or of any if it is 0. Raises SessionLostError as soon as that is impossible."""
         while True:
             if self._is_closed:
                 raise ClosedError("the store is closed")
@@ -288,7 +289,7 @@ class SessionKeeper(ABC):
             await self._turn.wait()
 
     async def _beat(self) -> None:
-        """Keep the session alive, and know that it is."""
+        """Keep the session alive by pings."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.settings.session_timeout_s / _BEATS_PER_SESSION)
@@ -304,12 +305,12 @@ class SessionKeeper(ABC):
             except SessionLostError:
                 self._on_ended(channel)
             except TimeoutError:
-                pass  # The guard has dealt with it.
+                pass  # The guard handles it.
             else:
                 self._on_answered(channel, asked_at)
 
     async def _guard(self) -> None:
-        """Give up a connection that is silent, and then the session."""
+        """Close a silent connection, and later declare the session lost."""
         loop = asyncio.get_running_loop()
         timeout_s = self.settings.session_timeout_s
         while True:

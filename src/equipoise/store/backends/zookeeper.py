@@ -1,14 +1,13 @@
 """A store in ZooKeeper, through kazoo.
 
-Kazoo runs in threads of its own. They are bridged here and nowhere else: a request is handed over at once, its result
-and every event come back by `call_soon_threadsafe`.
+Kazoo has threads of its own. Only this module bridges them: a request is passed to kazoo at once; its result and every
+event return by `call_soon_threadsafe`.
 
-One kazoo client is one session. Kazoo reconnects by itself within a session; when the session is over, by the server's
-word or by our own clock, the client is retired and another one started, so that nothing of the old session can come
-back.
+One kazoo client is one session. Kazoo reconnects within a session; when the session has ended, by the server or by the
+local clock, the client is stopped and another one started, so that no event of the old session can arrive.
 
-ZooKeeper grants time-outs of 2 to 20 of its ticks and kazoo does not tell what was granted: ask for one that it grants,
-or the owner of a node may hear of its loss late.
+ZooKeeper grants time-outs of 2 to 20 of its ticks, and kazoo does not return the granted one: configure a time-out in
+that range, or the owner of a node may detect its loss late.
 """
 
 from __future__ import annotations
@@ -43,35 +42,35 @@ from equipoise.store.zookeeper_url import ZooKeeperAddress
 __all__ = ["ZooKeeperStore"]
 
 log = logging.getLogger("equipoise.store.backends.zookeeper")
-# Kazoo warns of every broken connection, an orderly goodbye among them; what matters of it is reported as a state.
+# Kazoo logs a warning for every lost connection, even after a graceful close; relevant events are reported as states.
 _kazoo_log = logging.getLogger("equipoise.store.backends.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
-# From a first try at once to one a second: what an ensemble that elects a leader can stand from every hub.
+# From an immediate first attempt to one a second: a load that an ensemble in an election can stand from every hub.
 _RECONNECTION = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
-# How long a client that has no session yet may take to get one before another is tried, and how much longer that one
-# may. A server that has opened its port a moment too early loses the first words, and kazoo would wait for an answer as
-# long as for the end of a session.
+# How long a client may take to get its first session before another is tried, and the factor for the next one. A
+# server that opens its port too early loses the first packets, and kazoo would wait for a reply as long as for the end
+# of a session.
 _FIRST_TRY_S = 1.0
 _NEXT_TRY_FACTOR = 8.0
-# How long `close` waits for ZooKeeper to confirm the end of the session.
+# How long `close` waits for ZooKeeper's confirmation of the session's end.
 _GOODBYE_TIMEOUT_S = 5.0
 _ANY_VERSION = -1
 
 
 class ZooKeeperStore(ConnectedStore):
-    """Nodes under the address's root, which is made if it is not there."""
+    """Nodes under the address's root, which is created if necessary."""
 
-    # Kazoo finds out by itself, at two thirds.
+    # Kazoo detects that by itself, at two thirds.
     _silence_ratio = 1.0
 
     def __init__(self, address: ZooKeeperAddress, *, settings: StoreSettings | None = None) -> None:
         super().__init__(settings or StoreSettings())
         self._address = address
-        # Credentials and certificates as they were last read.
+        # Credentials and certificates of the last read.
         self._options: dict[str, Any] | None = None
         self._client: Any = None
-        # The one brought last; in use, suspended or about to be greeted.
+        # The last provided channel; in use, suspended or about to be opened.
         self._kazoo_channel: _KazooChannel | None = None
         self._greeting: asyncio.Task[None] | None = None
         # Set while there is no session.
@@ -87,19 +86,19 @@ class ZooKeeperStore(ConnectedStore):
             logger=_kazoo_log,
         )
 
-        def hear(state: str) -> None:
+        def on_state(state: str) -> None:
             """In kazoo's thread. The id is read here, where it belongs to this state."""
             session = client.client_id[0] if state == KazooState.CONNECTED else 0
             _call_from_thread(loop, lambda: self._hear(client, state, session))
 
-        client.add_listener(hear)
+        client.add_listener(on_state)
         self._client = client
         self._be_patient()
         self._impatience = loop.call_later(patience_s, self._try_another, client, patience_s)
         client.start_async()
 
     def _client_options(self) -> dict[str, Any]:
-        """Read anew for each session. A file that cannot be read now was read before, or there is no store."""
+        """Read anew for each session. If a file cannot be read now, the earlier content is used."""
         try:
             self._options = self._address.client_options()
         except SettingsError as problem:
@@ -129,10 +128,10 @@ class ZooKeeperStore(ConnectedStore):
                 try:
                     await asyncio.wait_for(retired.wait(), _GOODBYE_TIMEOUT_S)
                 except TimeoutError:
-                    pass  # The session ends by time instead.
+                    pass  # The session ends by time-out instead.
 
     def _drop(self, channel: StoreChannel) -> None:
-        """Kazoo's business."""
+        """Kazoo closes it by itself."""
 
     def _forget_session(self) -> None:
         if self._kazoo_channel is not None:
@@ -151,7 +150,7 @@ class ZooKeeperStore(ConnectedStore):
     def _hear(self, client: Any, state: str, session: int) -> None:
         if client is not self._client:
             return
-        # From the first word on the session is kazoo's to keep.
+        # From its first connection on, kazoo keeps the session.
         self._be_patient()
         if state == KazooState.CONNECTED:
             channel = _KazooChannel(self, client, session)
@@ -164,14 +163,14 @@ class ZooKeeperStore(ConnectedStore):
             self._on_lost()
 
     async def _greet(self, channel: _KazooChannel) -> None:
-        """See that the root is there before the channel is used."""
+        """Create the root before the channel is used."""
         asked_at = asyncio.get_running_loop().time()
         try:
             await channel.ensure_root()
         except (ChannelGoneError, SessionLostError):
-            return  # Kazoo tells of the next connection, or of the end.
+            return  # Kazoo reports the next connection, or the end.
         except StoreError as problem:
-            # The root may be there though this user may not make it; each request says what is denied.
+            # The root may exist though this user may not create it; each request reports what is denied.
             log.error("%s", problem)
         if channel is self._kazoo_channel:
             self._on_connected(channel, asked_at)
@@ -181,7 +180,7 @@ class ZooKeeperStore(ConnectedStore):
 
 
 class _KazooChannel:
-    """One connection of a kazoo client, as long as kazoo keeps it."""
+    """One connection of a kazoo client, as long as it lasts."""
 
     def __init__(self, store: ZooKeeperStore, client: Any, session: int) -> None:
         self.session = session
@@ -190,11 +189,11 @@ class _KazooChannel:
         self._loop = asyncio.get_running_loop()
         self._asked: set[asyncio.Future[Any]] = set()
         self._is_gone = False
-        # Kazoo keeps a set of callbacks per path: one object for each of ours keeps it from growing.
+        # Kazoo keeps a set of callbacks per path: one object per watch keeps it from growing.
         self._callbacks: dict[tuple[WatchKind, str], Callable[[object], None]] = {}
 
     def give_up(self) -> None:
-        """The connection is gone, or must not matter any more: fail all requests in flight."""
+        """The connection is lost, or must not be used any more: fail all requests in flight."""
         self._is_gone = True
         for future in self._asked:
             if not future.done():
@@ -239,18 +238,18 @@ class _KazooChannel:
                 await self._ask(path, lambda: self._client.get_children_async(path, watch=callback))
                 return
             except NoNodeError:
-                # ZooKeeper watches the children of nodes that are there; until then, watch it come.
+                # ZooKeeper watches the children of existing nodes only; until the node exists, watch for its creation.
                 if await self._ask(path, lambda: self._client.exists_async(path, watch=callback)) is None:
                     return
 
     async def read(self, reads: Sequence[Read], watch: Read | None = None) -> tuple[Answer, ...]:
-        """ZooKeeper carries out the requests of a session in their order."""
+        """ZooKeeper executes the requests of a session in order."""
         asked = list[asyncio.Future[Any]]()
         if watch is not None and watch.kind is WatchKind.DATA:
             path, callback = watch.path, self._callback(watch.path, watch.kind)
             asked.append(self._begin(path, lambda: self._client.exists_async(path, watch=callback)))
         elif watch is not None:
-            # To watch the children of a node that is not there takes a second request after the first one's answer.
+            # To watch the children of a missing node takes a second request after the reply to the first.
             await self.arm(watch.path, watch.kind)
         armed = len(asked)
         asked += [self._begin_read(read) for read in reads]
@@ -267,11 +266,11 @@ class _KazooChannel:
         return self._begin(path, lambda: client.get_children_async(path))
 
     def _callback(self, path: str, kind: WatchKind) -> Callable[[object], None]:
-        def tell(_: object) -> None:
+        def on_event(_: object) -> None:
             """In kazoo's thread."""
             _call_from_thread(self._loop, lambda: self._told(path, kind))
 
-        return self._callbacks.setdefault((kind, path), tell)
+        return self._callbacks.setdefault((kind, path), on_event)
 
     def _told(self, path: str, kind: WatchKind) -> None:
         self._callbacks.pop((kind, path), None)
@@ -281,7 +280,7 @@ class _KazooChannel:
         return await self._begin(path, request)
 
     def _begin(self, path: str, request: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Hand a request over; what is begun later is sent later."""
+        """Pass a request to kazoo; requests are sent in the order of calls."""
         if self._is_gone:
             raise ChannelGoneError
         result = request()
@@ -303,7 +302,7 @@ def _settle(future: asyncio.Future[Any], path: str, result: Any) -> None:
 
 
 def _translated(path: str, problem: BaseException) -> Exception:
-    """What a kazoo error is called here."""
+    """The contract's error for a kazoo error."""
     node_errors: dict[type[BaseException], type[EquipoiseError]] = {
         kazoo.NodeExistsError: NodeExistsError,
         kazoo.NoNodeError: NoNodeError,
@@ -355,7 +354,7 @@ def _call_from_thread(loop: asyncio.AbstractEventLoop, function: Callable[[], No
 
 
 def _retire(client: Any) -> asyncio.Event:
-    """Stop a client in a thread, as that waits for its threads; the event is set when it is done."""
+    """Stop a client in a thread, as that waits for its threads; sets the event when it is done."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -364,7 +363,7 @@ def _retire(client: Any) -> asyncio.Event:
             client.stop()
             client.close()
         except Exception as problem:
-            # Its threads are stuck in a connection that does not answer, and end with it.
+            # Its threads wait for a connection that does not respond, and end with it.
             log.debug("a kazoo client did not stop: %s", problem)
         _call_from_thread(loop, done.set)
 

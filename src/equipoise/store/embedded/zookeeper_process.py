@@ -1,11 +1,11 @@
 """Run a real ZooKeeper from the jars that PySpark ships, as a child of this process.
 
 Always true: the child ends with this process, even if that is killed (on Linux, by the kernel's parent-death signal);
-a directory is used by one server at a time, which a lock on it ensures that the child holds as long as it lives;
+a directory is used by one server at a time: the child holds a lock on it while it lives;
 `start` returns once the server answers.
 
-One node keeps nothing safe from the loss of its disk: it is for trying out, for tests and for small systems. An
-ensemble is run by its own operators, and given as zk://host,host,host.
+A single node does not survive the loss of its disk: it is for trials, for tests and for small systems. The operators of
+an ensemble run it, and its address is zk://host,host,host.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 JAVA_VERSION_MIN = 17
-# What ZooKeeper needs of PySpark's jars: itself, its logging, its metrics and its compression.
+# ZooKeeper's dependencies among PySpark's jars: itself, logging, metrics and compression.
 JARS = (
     "zookeeper",
     "zookeeper-jute",
@@ -53,14 +53,14 @@ JARS = (
 
 
 def locate_java() -> str | None:
-    """The path of the Java that would be used, whatever its version; None if there is none."""
+    """The path of Java, of any version; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     return java or shutil.which("java")
 
 
 def java_version(java: str) -> int | None:
-    """Its major version, as it says; None if it says nothing of the kind."""
+    """Its major version, by its own output; None if the output has none."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ def java_version(java: str) -> int | None:
 
 
 def find_java() -> str:
-    """The path of a Java that is new enough. Raises StoreUnavailableError."""
+    """The path of a Java of the required version. Raises StoreUnavailableError."""
     java = locate_java()
     if java is None:
         raise StoreUnavailableError(
@@ -85,7 +85,7 @@ def find_java() -> str:
 
 
 def find_jars() -> list[Path]:
-    """PySpark's jars that make a ZooKeeper. Raises StoreUnavailableError."""
+    """The jars in PySpark that ZooKeeper needs. Raises StoreUnavailableError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise StoreUnavailableError(
@@ -102,14 +102,14 @@ def find_jars() -> list[Path]:
 
 
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# A tree of 100,000 entries takes a tenth of it. C1 alone and one collector thread: it starts in half the time.
+# A tree of 100,000 entries takes a tenth of it. With C1 alone and one collector thread it starts in half the time.
 _JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOG_LINES_SHOWN = 5
 _ANSWER_BYTES_MAX = 4096
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the server keeps its state and how long it may take."""
+    """The server's directory, address and time-outs."""
 
     directory: Annotated[Path, Meta(description="Folder for state, log and lock; created if missing.")]
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
@@ -132,14 +132,14 @@ class EmbeddedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class EmbeddedZooKeeper:
-    """One server process. Start it from a thread that lives as long as it shall: the kernel ends it with that."""
+    """One server process. Start it from a thread that lives as long as the server: the kernel ends both together."""
 
     def __init__(self, settings: EmbeddedSettings) -> None:
         self.settings = settings
-        # The port in use once started.
+        # The port in use after the start.
         self.port = settings.port
         self._process: subprocess.Popen[bytes] | None = None
-        # Where this life's part of the log begins: the file is kept from one life to the next.
+        # Where this run's part of the log begins: the file is kept from run to run.
         self._log_from = 0
 
     @property
@@ -177,7 +177,7 @@ class EmbeddedZooKeeper:
             self._log_from = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._process = _spawn(java, jars, config, self.log_path, lock)
         finally:
-            # The child has it now.
+            # The child holds the lock now.
             os.close(lock)
         try:
             await self._wait_until_it_answers()
@@ -186,7 +186,7 @@ class EmbeddedZooKeeper:
             raise
 
     async def stop(self) -> None:
-        """Ask it to end, insist after a while. May be called twice."""
+        """Terminate it, and kill it after a while. May be called twice."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -197,17 +197,17 @@ class EmbeddedZooKeeper:
         except TimeoutError:
             process.kill()
         finally:
-            # At once after a kill; and if we are cancelled there is no orphan either.
+            # Immediate after a kill; and a cancelled call leaves no orphan either.
             if process.poll() is None:
                 process.kill()
             process.wait()
 
     async def is_well(self, timeout_s: float = 1.0) -> bool:
-        """Whether it answers within this time."""
+        """Whether it replies within this time."""
         return await _is_ok(self.settings.host, self.port, timeout_s)
 
     async def wait(self) -> int:
-        """Wait for its end and return its status; negative if by a signal. Only after a `start` that succeeded."""
+        """Wait for its end and return its status; negative if by a signal. Only after a successful `start`."""
         assert self._process is not None, "not started"
         return await _ended(self._process)
 
@@ -221,7 +221,7 @@ class EmbeddedZooKeeper:
         await self.stop()
 
     def last_words(self) -> str:
-        """The end of its log, as far as it is of this life."""
+        """The end of its log, of this run only."""
         lines = log_since(self.log_path, self._log_from).splitlines()
         return " / ".join(line.strip() for line in lines[-_LOG_LINES_SHOWN:])
 
@@ -232,7 +232,7 @@ class EmbeddedZooKeeper:
                 f"dataDir={(self.settings.directory / 'data').resolve()}",
                 f"clientPort={self.port}",
                 f"clientPortAddress={self.settings.host}",
-                # Sessions of any useful length, whatever the tick.
+                # Sessions of any useful length, for any tick.
                 "maxSessionTimeout=60000",
                 # All hubs may be on one machine.
                 "maxClientCnxns=0",
@@ -265,7 +265,7 @@ def _spawn(java: str, jars: list[Path], config: Path, log_path: Path, lock: int)
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> int:
-    # The loop's own watcher of children is another one under uvloop, and needs the main thread.
+    # uvloop has another child watcher, which needs the main thread.
     while (status := process.poll()) is None:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     return status
@@ -276,7 +276,7 @@ async def _is_ok(host: str, port: int, timeout_s: float) -> bool:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)
             try:
-                # Not ruok, which is answered before there is a database: who connects then waits for ten seconds.
+                # Not ruok, which replies before there is a database: a client that connects then waits for ten seconds.
                 writer.write(b"srvr")
                 return (await reader.read(_ANSWER_BYTES_MAX)).startswith(b"Zookeeper version")
             finally:

@@ -1,7 +1,7 @@
 """Store values that exceed one node: compressed, in parts, with a checksum.
 
-A blob is written whole before anything refers to it, and never changed. A reference names it, its size and its
-checksum: bytes that do not match it are refused.
+A blob is written completely before any reference to it, and never changed. A reference has its name, size and checksum:
+other bytes are rejected.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from equipoise.store.executor import HEAVY_BYTES, offload
 __all__ = ["BlobRef", "delete_blob", "read_blob", "write_blob"]
 
 PART_BYTES_MAX = 900_000
-# What a reader is ready to unpack: 100,000 entries take 3 MB, a plan of a million topics 40 MB.
+# The largest size that a reader unpacks: 100,000 entries take 3 MB, a plan of a million topics 40 MB.
 BLOB_BYTES_MAX = 256 * 1024 * 1024
-# Parts in flight: ZooKeeper answers one connection in order, so a few hide the way there and back.
+# Parts in flight: ZooKeeper replies in order on one connection, so a few hide the round trip.
 _PARTS_AT_ONCE = 4
-# The fastest level: names compress eightfold at it already.
+# The fastest level: names compress eightfold at it.
 _LEVEL = 1
 
 
@@ -39,7 +39,7 @@ class BlobRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def write_blob(store: Store, folder: str, name: str, data: bytes) -> BlobRef:
-    """`name` is one that was never used. On failure some parts may be left, to which nothing refers."""
+    """`name` has never been used. A failure may leave parts, to which nothing refers."""
     packed = await offload(len(data) > HEAVY_BYTES, zlib.compress, data, _LEVEL)
     parts = [packed[start : start + PART_BYTES_MAX] for start in range(0, len(packed), PART_BYTES_MAX)]
     await store.create(f"{folder}/{name}")
@@ -50,7 +50,7 @@ async def write_blob(store: Store, folder: str, name: str, data: bytes) -> BlobR
 
 
 async def read_blob(store: Store, folder: str, ref: BlobRef) -> bytes:
-    """Raises DamagedError unless every byte is as it was written."""
+    """Raises DamagedError unless every byte is as written."""
     path = f"{folder}/{ref.name}"
     if not 0 <= ref.size <= BLOB_BYTES_MAX:
         raise DamagedError(path, f"its reference announces {ref.size} bytes")
@@ -59,7 +59,7 @@ async def read_blob(store: Store, folder: str, ref: BlobRef) -> bytes:
     try:
         async with aclosing(_parts(store, folder, ref)) as parts:
             async for part in parts:
-                # Never more than announced: a few bytes of zlib can stand for gigabytes.
+                # At most the announced size: a few bytes of zlib can expand to gigabytes.
                 left = ref.size - len(data) + 1
                 data += await offload(len(part) > HEAVY_BYTES, unpack.decompress, part, left)
                 if len(data) > ref.size:
@@ -72,7 +72,7 @@ async def read_blob(store: Store, folder: str, ref: BlobRef) -> bytes:
 
 
 async def _parts(store: Store, folder: str, ref: BlobRef) -> AsyncGenerator[bytes, None]:
-    """Some in one round trip. Raises DamagedError if one is missing."""
+    """Several in one round trip. Raises DamagedError if one is missing."""
     for first in range(0, ref.parts, _PARTS_AT_ONCE):
         numbers = range(first, min(first + _PARTS_AT_ONCE, ref.parts))
         nodes = await store.read([Read(_part(folder, ref.name, n)) for n in numbers])
@@ -83,7 +83,7 @@ async def _parts(store: Store, folder: str, ref: BlobRef) -> AsyncGenerator[byte
 
 
 async def delete_blob(store: Store, folder: str, name: str) -> None:
-    """Parts first. Another process may be doing the same."""
+    """Parts first. Another process may delete them at the same time."""
     path = f"{folder}/{name}"
     try:
         for part in await store.children(path):

@@ -26,7 +26,7 @@ _READ_ONLY = "readonly"
 
 
 class BookiesStore:
-    """Register a bookie, and see all of them."""
+    """Register a bookie, and list all bookies."""
 
     def __init__(self, store: Store, tree: Tree | None = None) -> None:
         self._store = store
@@ -38,7 +38,9 @@ class BookiesStore:
     # --- registration
 
     async def register(self, facts: BookieFacts) -> None:
-        """Make the bookie's ephemeral node say this, in the present session, and no other node of it."""
+        """Create or update the bookie's ephemeral node in the present session, and delete its node in the other
+        folder.
+        """
         data = encode_facts(facts)
         here, there = self._path(facts), self._path(replace(facts, is_read_only=not facts.is_read_only))
         while True:
@@ -51,7 +53,7 @@ class BookiesStore:
             if found is not None and found.owner == self._store.session:
                 await self._store.set(here, data, version=None)
                 break
-            # Left by a session that has not expired yet: the directory's lock says that no other process has it.
+            # A session that has not expired yet left it: the directory's lock excludes another process.
             with suppress(NoNodeError):
                 await self._store.delete(here)
         with suppress(NoNodeError):
@@ -65,10 +67,10 @@ class BookiesStore:
     def _path(self, facts: BookieFacts) -> str:
         return f"{self._read_only if facts.is_read_only else self._available}/{facts.name}"
 
-    # --- looking
+    # --- listing
 
     def watch_available(self) -> Watch:
-        """Tells when a bookie comes or goes."""
+        """Watches for bookies that register or disappear."""
         return self._store.watch(self._available, WatchKind.CHILDREN)
 
     def watch_read_only(self) -> Watch:
@@ -90,7 +92,7 @@ class BookiesStore:
         return found
 
     async def registered_id(self, name: str) -> int | None:
-        """What tells one registration of a bookie from the next; None if it is not registered."""
+        """Distinguishes one registration of a bookie from the next; None if it is not registered."""
         for parent in (self._available, self._read_only):
             node = await self._store.find(f"{parent}/{name}")
             if node is not None:
@@ -98,10 +100,10 @@ class BookiesStore:
         return None
 
     async def _with_identity(self, facts: BookieFacts) -> BookieFacts:
-        """A bookie of Java's says nothing of its directory: its cookie stands for that.
+        """The directory of a Java bookie, which does not publish it: its cookie stands for it.
 
         Java's bookies start only if the cookie and the files on their disks agree. An emptied one under the same name
-        has a cookie made anew.
+        has a new cookie.
         """
         node = await self._store.find(f"{self._cookies}/{facts.name}")
         return facts if node is None else replace(facts, directory=f"cookie-{node.created_id}")
@@ -114,7 +116,7 @@ class BookiesStore:
         return None if node is None else decode_cookie(path, node.data)
 
     async def cookies(self) -> tuple[str, ...]:
-        """The names of all bookies that count as part of the cluster, alive or not."""
+        """The names of all bookies in the cluster, alive or not."""
         try:
             return await self._store.children(self._cookies)
         except NoNodeError:
@@ -125,7 +127,7 @@ class BookiesStore:
         await self._store.create(f"{self._cookies}/{cookie.bookie}", encode_cookie(cookie))
 
     async def forget(self, name: str) -> None:
-        """A bookie that will not come back no longer counts. Raises NoNodeError."""
+        """Remove a bookie that will not return from the cluster. Raises NoNodeError."""
         await self._store.delete(f"{self._cookies}/{name}")
         await self.set_draining(name, is_draining=False)
 

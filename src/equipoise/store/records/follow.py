@@ -14,10 +14,10 @@ __all__ = ["follow"]
 async def follow(
     store: Store, folder: str, *kinds: WatchKind, timeout_s: float | None = None
 ) -> AsyncGenerator[None, None]:
-    """Yield at once, and then whenever the folder's children or, in the ways of `kinds`, one of them may have changed.
+    """Yield at once, and then whenever the folder's children, or by `kinds` the content of one, may have changed.
 
-    Changes that come together are one: read after each. `kinds` is DATA unless given. `timeout_s` yields at least
-    that often. Goes on when the store has been away; close it (`aclosing`) when done.
+    Several changes may be one event: read after each. `kinds` is DATA by default. `timeout_s` is the longest interval
+    between events. Continues after a loss of the store; close it (`aclosing`) when done.
     """
     news = asyncio.Event()
     watchers: dict[str, list[asyncio.Task[None]]] = {}
@@ -33,7 +33,7 @@ async def follow(
             except TimeoutError:
                 pass
             news.clear()
-            # A watcher ends only because the store is closed: say so to the follower.
+            # A watcher ends only because the store is closed: raise that in the follower.
             if top.done():
                 top.result()
     finally:
@@ -50,7 +50,7 @@ async def _adjust(
     watchers: dict[str, list[asyncio.Task[None]]],
     news: asyncio.Event,
 ) -> None:
-    """Watch exactly the children there are. If the store does not answer, the next attempt does."""
+    """Watch exactly the present children. If the store does not reply, the next attempt follows."""
     try:
         names = set(await store.children(folder))
     except NoNodeError:
@@ -74,7 +74,7 @@ async def _adjust(
 def _watching(
     store: Store, path: str, kind: WatchKind, news: asyncio.Event
 ) -> tuple[asyncio.Task[None], asyncio.Event]:
-    """A task that raises `news` at every change, and what is set once it watches, or the store is away."""
+    """A task that raises `news` at every change, and an event: the watch is armed, or the store is unavailable."""
     entered = asyncio.Event()
 
     async def watch() -> None:
@@ -85,7 +85,7 @@ def _watching(
                     while await watching.changed():
                         news.set()
             except StoreUnavailableError:
-                # Told once the store is back, together with what may have changed.
+                # Reported once the store is back, together with possible changes.
                 news.set()
             finally:
                 entered.set()

@@ -1,13 +1,14 @@
 """The hubs of a region and their liveness.
 
-A hub has two nodes, Hedwig's: one with its facts, which stays, and below it `alive`, ephemeral, with its facts and its
-load. That everything is in the one node which makes it alive matters: no reader sees a hub half announced.
+A hub has two nodes, as in Hedwig: a persistent one with its facts, and below it `alive`, ephemeral, with its facts and
+its load. The node that makes it alive has all of its data, so no reader sees a hub with half of it.
 
-A session may end while its hub lives. The hub then takes its own `alive` over into its next session, and holds
-`alive-next` meanwhile: a reader in between finds one of the two.
+A session may end while its hub lives. The hub then replaces its own `alive` in its next session, and holds `alive-next`
+meanwhile: a reader finds at least one of the two.
 
-Always true: of two processes under one name at most one holds `alive`. The second waits for the session of the first to
-end, unless it can prove that the first process has ended: then it deletes the first one's `alive` and takes its place.
+Always true: of two processes under one name at most one holds `alive`. The second waits for the end of the first one's
+session, unless it can prove that the first process has ended: then it deletes the first one's `alive` and creates its
+own.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ from equipoise.store.tree import ALIVE, ALIVE_NEXT, Tree
 
 __all__ = ["HubAlive", "HubFacts", "HubSeen", "HubsStore", "RegionStore"]
 
-# A hub changes from one of its two nodes to the other while they are read; hardly more than once.
+# A hub replaces one of its two nodes by the other while they are read; rarely more than once.
 _LOOKS_MAX = 5
 
 
 class RegionStore:
-    """Which region a store holds. The first hub makes the node, and hubs remember it: a store in which it is missing
-    was emptied, and one in which it differs holds another history of plans, users and hubs."""
+    """The identity of the region in a store. The first hub creates the node, and hubs remember the identity: without it
+    the store was emptied; with another one it has another history of plans, users and hubs."""
 
     def __init__(self, store: Store, tree: Tree) -> None:
         self._store = store
         self._tree = tree
 
     async def identity(self) -> str | None:
-        """None if no hub was ever here, or the store was emptied."""
+        """None before the first hub, or in an emptied store."""
         node = await self._store.find(self._tree.identity)
         return None if node is None else node.data.decode("utf-8", "replace")
 
     async def claim(self, identity: str) -> str:
-        """Give the region this identity unless it has one; the one it has."""
+        """Give the region this identity unless it has one; return the one in force."""
         await self._store.ensure(self._tree.root)
         try:
             await self._store.create(self._tree.identity, identity.encode())
@@ -63,7 +64,7 @@ class RegionStore:
 
 
 class HubsStore:
-    """Announce a hub, and see the others."""
+    """Announce a hub, and read the others."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class HubsStore:
         self._store = store
         self._tree = tree or Tree()
         self._is_gone = is_gone
-        # The hubs there were when they were looked at last, and which of their nodes counted.
+        # The hubs of the last read, and which of their nodes counted.
         self._guesses: dict[str, str] = {}
 
     async def announce(
@@ -89,10 +90,10 @@ class HubsStore:
         specs_version: int = 0,
         patience_s: float = 30.0,
     ) -> Node:
-        """Come alive in the present session; call again after every LOST. Returns the `alive` node.
+        """Become alive in the present session; call again after every LOST. Returns the `alive` node.
 
-        `since_id` is the creation id of this life's first node, if there was one. Waits for another process of this
-        name to end; raises NodeExistsError if it does not within `patience_s`.
+        `since_id` is the creation id of this run's first node, if there was one. Waits for the end of another process
+        of this name; raises NodeExistsError if it does not end within `patience_s`.
         """
         await self._store.ensure(self._tree.hub(facts.hub))
         alive = HubAlive(
@@ -103,7 +104,7 @@ class HubsStore:
             specs_version=specs_version,
         )
         node = await self._claim(alive, patience_s)
-        # After the claim: a hub that is still alive under this name keeps its facts until then.
+        # After the claim: another hub of this name keeps its facts until then.
         await self._store.set(self._tree.hub(facts.hub), msgspec.msgpack.encode(facts), version=None)
         return node
 
@@ -118,7 +119,7 @@ class HubsStore:
         unreachable: Sequence[tuple[str, int]] = (),
         edge: EdgeReport | None = None,
     ) -> None:
-        """Report the current load and specs, and which hubs it cannot reach. Raises NoNodeError if it is not alive."""
+        """Report the current load and specs, and unreachable hubs. Raises NoNodeError if it is not alive."""
         alive = HubAlive(
             facts=facts,
             load_ratio=load_ratio,
@@ -131,13 +132,13 @@ class HubsStore:
         await self._store.set(self._tree.alive(facts.hub), msgspec.msgpack.encode(alive), version=None)
 
     async def withdraw(self, hub: str) -> None:
-        """Be dead, at once and on purpose."""
+        """Delete the own `alive` nodes: the hub counts as dead at once."""
         await self._delete(self._tree.alive(hub))
 
     async def delete_ended(self, hub: str, incarnation: int) -> bool:
-        """Delete the `alive` of this life if its process is known to have ended; whether that was done here.
+        """Delete the `alive` of this run if its process is known to have ended; return whether this call deleted it.
 
-        A process that takes its place at the same moment may lose its new node, notices that and makes it again.
+        A process that replaces its node at the same moment may lose the new one; it notices and creates it again.
         """
         for path in (self._tree.alive(hub), self._tree.alive_next(hub)):
             found = await self._store.find(path)
@@ -154,16 +155,16 @@ class HubsStore:
         await self._delete(self._tree.hub(hub))
 
     async def load(self) -> dict[str, HubSeen]:
-        """All hubs there are, by name, in one round trip if they are as they were. Raises DamagedError."""
+        """All hubs by name, in one round trip if nodes have not changed. Raises DamagedError."""
         look = self.glance()
         return await self.conclude(look, await self._store.read(look.reads))
 
     def glance(self) -> HubLook:
-        """For a caller that reads the hubs together with something else: `conclude` with the answers to its reads."""
+        """For a caller that reads the hubs together with other data: `conclude` with the results of its reads."""
         return HubLook(self._tree, self._guesses)
 
     async def conclude(self, look: HubLook, answers: Sequence[Answer]) -> dict[str, HubSeen]:
-        """As `load`; a hub that is not as guessed is read now. Raises DamagedError."""
+        """As `load`; a hub that differs from the guess is read now. Raises DamagedError."""
         found, others = look.conclude(answers)
         found.update(zip(others, await asyncio.gather(*map(self.look, others)), strict=True))
         seen = {hub: one for hub, one in sorted(found.items()) if one is not None}
@@ -175,7 +176,7 @@ class HubsStore:
         path = self._tree.hub(hub)
         try:
             for _ in range(_LOOKS_MAX):
-                # The list is read at one moment: a hub that is alive has one of the two in it.
+                # The list is read at one moment: a live hub has one of the two in it.
                 names = await self._store.children(path)
                 for name in (ALIVE, ALIVE_NEXT):
                     node = await self._store.find(f"{path}/{name}") if name in names else None
@@ -188,9 +189,9 @@ class HubsStore:
             return None
 
     async def watch(self) -> AsyncGenerator[Mapping[str, HubSeen], None]:
-        """All hubs, and again whenever one comes, dies or begins another life; not when only its load changes.
+        """All hubs, and again whenever one joins, dies or begins another run; not when only its load changes.
 
-        Goes on when the store has been away: a store that does not answer makes no hub dead.
+        Continues after a loss of the store: an unavailable store makes no hub dead.
         """
         async with aclosing(self.changes()) as changes:
             async for _ in changes:
@@ -200,7 +201,7 @@ class HubsStore:
                     continue
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """As `watch`, for a caller that does its own reads."""
+        """As `watch`, for a caller that reads by itself."""
         return follow(self._store, self._tree.hubs, WatchKind.CHILDREN)
 
     # Claiming a name.
@@ -229,17 +230,17 @@ class HubsStore:
                     return node
 
     async def _make_room(self, found: Node, alive: HubAlive) -> bool:
-        """Delete an `alive` of ours, or of a process that has ended, to take its place; whether it was one."""
+        """Delete an own `alive`, or that of an ended process, to replace it; return whether it was one of these."""
         facts = decode_alive(found).facts
         is_own_session = found.owner == self._store.session
         is_own_life = facts.incarnation == alive.facts.incarnation
         if is_own_session and is_own_life:
             return False
         if not is_own_session and not is_own_life and not self._is_gone(facts.process):
-            # Another process's that may live: wait for its session to end.
+            # It belongs to another process that may live: wait for its session to end.
             return False
         if is_own_life:
-            # Left by our last session: no reader may find nothing while it is replaced.
+            # Left by the last own session: readers must find a node while it is replaced.
             await self._stand_in(alive)
         await self._delete(found.path, version=found.version)
         return True
@@ -251,12 +252,12 @@ class HubsStore:
         except NodeExistsError:
             found = await self._store.find(path)
             if found is not None and found.owner != self._store.session:
-                # Of a session before the last, which has not ended yet either.
+                # Of a session before the last, which has not expired yet either.
                 await self._delete(path)
                 await self._store.create(path, msgspec.msgpack.encode(alive), ephemeral=True)
 
     async def _delete(self, path: str, *, version: int | None = None, is_own: bool = False) -> None:
-        """Delete a node if it is there; with `is_own` only if it is this session's."""
+        """Delete a node if it exists; with `is_own` only if it belongs to this session."""
         if is_own:
             found = await self._store.find(path)
             if found is None or found.owner != self._store.session:

@@ -1,7 +1,7 @@
 """The leader node of controllers: ephemeral, created by the first.
 
-Two controllers may both think that they lead, for as long as news takes; no harm is done, since a plan is committed on
-the version right before it by one writer only.
+Two controllers may both consider themselves leader for a short time; that is harmless, since each version of the plan
+is committed by one writer only, on the version right before it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["LeaderFacts", "LeaderStore"]
 
 
 class LeaderFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller says of itself. A newer program's fields are passed over."""
+    """The data of a controller. Unknown fields of a newer program are ignored."""
 
     name: str
     site: str = ""
-    # Where the pipeline sends the view: host:port.
+    # The address for the pipeline's views: host:port.
     intake: str = ""
-    # Where people look: http://host:port. Empty: it serves no pages.
+    # The address of its dashboard: http://host:port. Empty: none.
     http: str = ""
 
 
@@ -32,14 +32,14 @@ _facts = msgspec.msgpack.Decoder(LeaderFacts)
 
 
 class LeaderStore:
-    """Lead, or see who does."""
+    """Lead, or read the leader."""
 
     def __init__(self, store: Store, tree: Tree | None = None) -> None:
         self._store = store
         self._tree = tree or Tree()
 
     async def claim(self, facts: LeaderFacts) -> bool:
-        """Try to lead in the present session; whether this controller does now."""
+        """Try to lead in the present session; return whether this controller leads now."""
         path, data = self._tree.leader, msgspec.msgpack.encode(facts)
         await self._store.ensure(self._tree.root)
         try:
@@ -50,7 +50,7 @@ class LeaderStore:
         return True
 
     async def resign(self) -> None:
-        """Lead no longer, at once; nothing happens if another does."""
+        """Stop leading; no effect if another controller leads."""
         found = await self._store.find(self._tree.leader)
         if found is not None and found.owner == self._store.session:
             try:
@@ -63,7 +63,7 @@ class LeaderStore:
         return self._decode(await self._store.find(self._tree.leader))
 
     async def watch(self) -> AsyncGenerator[LeaderFacts | None, None]:
-        """Who leads, at once and at every change; goes on when the store has been away."""
+        """The leader, at once and at every change; continues after a loss of the store."""
         async with self._store.watch(self._tree.leader) as watch:
             while True:
                 try:

@@ -1,6 +1,6 @@
 """Ledgers in the store: nodes in BookKeeper's layout, and the id counter.
 
-Deleting a ledger's node deletes the ledger: every bookie drops it at its next collection.
+Deleting a ledger's node deletes the ledger: every bookie drops it at its next garbage collection.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from equipoise.store.tree import Tree
 
 __all__ = ["FIRST_LEDGER", "LedgersStore"]
 
-# Above all that Java clients would count to in the same tree.
+# Greater than all ids that Java clients would assign in the same tree.
 FIRST_LEDGER = 1 << 48
 # Ids that one change of the counter reserves. A hub that opens a thousand logs at once would otherwise compete with
-# itself for each of them. Ids that a process leaves unused are passed over for good.
+# itself for each of them. Unused ids of a process are never assigned.
 _IDS_AT_ONCE = 64
 _DIGITS = re.compile(r"[0-9]{2,4}")
 _LEAF = re.compile(r"L[0-9]{4}")
@@ -52,9 +52,9 @@ class LedgersStore:
         self._reserving = asyncio.Lock()
 
     async def prepare(self, instance: str) -> str:
-        """Make what a cluster of bookies needs, as far as it is not there. The cluster's identity.
+        """Create the nodes of a cluster of bookies unless they exist. Returns the cluster's identity.
 
-        `instance` is a new UUID, used by who comes first. Raises DamagedError for another layout.
+        `instance` is a new UUID, used if this call creates them. Raises DamagedError for another layout.
         """
         root = self._tree.ledgers
         await self._store.ensure(f"{root}/available/readonly")
@@ -75,7 +75,7 @@ class LedgersStore:
         return None if node is None else node.data.decode(errors="replace")
 
     async def new_id(self) -> int:
-        """An id that no ledger has had, not even a deleted one."""
+        """An id that no ledger has had, including deleted ones."""
         async with self._reserving:
             if not self._reserved:
                 last = await self._count(_IDS_AT_ONCE)
@@ -83,7 +83,7 @@ class LedgersStore:
             return self._reserved.popleft()
 
     async def _count(self, ids: int) -> int:
-        """Raise the counter, which is the last id that was reserved, by so many; its new value."""
+        """Add this number to the counter, which is the last reserved id; return its new value."""
         path = self._tree.ledger_ids
         while True:
             node = await self._store.find(path)
@@ -105,13 +105,13 @@ class LedgersStore:
         return int(data)
 
     async def create(self, metadata: LedgerMetadata) -> int:
-        """Make the ledger's node; its version. Its token tells it from another's where a reply was lost."""
+        """Create the ledger's node; return its version. The token identifies the creator if a reply was lost."""
         path = self._path(metadata.ledger)
         try:
             while True:
                 with suppress(NoNodeError):
                     return (await self._store.create(path, encode_metadata(metadata))).version
-                # The first in its folder, which may go again: another process deletes the last ledger in it.
+                # The first in its folder, which may be deleted again: another process deletes its last ledger.
                 await self._store.ensure(path.rpartition("/")[0])
         except NodeExistsError:
             found, version = await self.load(metadata.ledger)
@@ -140,7 +140,7 @@ class LedgersStore:
         return await self._store.find(self._path(ledger)) is not None
 
     async def delete(self, ledger: int) -> None:
-        """Delete the node, and folders of the layout that are empty then."""
+        """Delete the node, and then empty folders of the layout."""
         path = self._path(ledger)
         with suppress(NoNodeError):
             await self._store.delete(path)

@@ -1,10 +1,10 @@
 """The plan in the store: a log of changes, snapshots, and a hint of its end.
 
-`log/VERSION` is made if it is not there, and that is the commit: two controllers cannot both make a version. What is
-too large for a node goes into a blob first. A snapshot is a whole plan in a blob; its node is made last, so a snapshot
-that is half written does not exist. The head is set after the commit and may lag.
+Creating `log/VERSION` is the commit: two controllers cannot both create a version. A change that is too large for a
+node goes into a blob first. A snapshot is a whole plan in a blob; its node is created last, so an unfinished snapshot
+does not exist. The head is set after the commit and may lag.
 
-This file reads and writes these; in which order, and what to do when one is damaged, is decided in `plans`.
+This file reads and writes these nodes; `plans` decides in which order, and handles damaged ones.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from equipoise.store.tree import Tree, number_of, version_name
 
 __all__ = ["Committed", "PlanLog", "head_in"]
 
-# A change this long, packed, is kept in the log's own node; longer ones would slow down every reader of the log.
+# A packed change up to this size is stored in the log's own node; longer ones would slow down every reader of the log.
 INLINE_BYTES_MAX = 200_000
-# Unpacked size of an inline change, as a bound for the reader: names pack eightfold, sometimes better.
+# Limit of an unpacked inline change for readers: names compress eightfold, sometimes better.
 _INLINE_UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-# Changes read in one round trip: a hub that starts far from the store has up to a hundred to read. All at their largest
-# take 3 MB.
+# Changes read in one round trip: a hub that starts far from the store reads up to a hundred. At their largest they take
+# 3 MB.
 _CHANGES_AT_ONCE = 16
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """A change that is part of history."""
+    """A committed change."""
 
     change: PlanChange
     # By the committer's clock, in seconds since 1970.
     at_s: float
     writer: str
-    # What it took in the store.
+    # Its size in the store.
     stored_bytes: int
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
     """A node of the log. Exactly one of `packed` and `blob` holds the change."""
 
-    # Unique for each try to commit: a writer that finds its own bytes in the log after a disconnect has won.
+    # Unique for each attempt to commit: a writer that finds its own bytes in the log after a disconnection has won.
     token: str
     writer: str
     at_s: float
@@ -72,17 +72,17 @@ _snapshots = msgspec.msgpack.Decoder(_Snapshot)
 
 
 class PlanLog:
-    """The nodes of one region's plan, as seen through one store."""
+    """The nodes of one region's plan."""
 
     def __init__(self, store: Store, tree: Tree) -> None:
         self._store = store
         self._tree = tree
         self._tokens = 0
-        # The version read last, and its creation id: a follower of the plan asks for it next.
+        # The version read last, and its creation id: a follower of the plan needs it next.
         self._read = (0, 0)
 
     async def prepare(self) -> None:
-        # What was read before may be of a store that has been emptied since.
+        # Earlier reads may be of a store that was emptied since.
         self._read = (0, 0)
         for path in (self._tree.log, self._tree.snapshots, self._tree.plan_blobs):
             await self._store.ensure(path)
@@ -90,7 +90,7 @@ class PlanLog:
     # Changes.
 
     async def append(self, change: PlanChange, *, writer: str, at_s: float) -> int:
-        """Commit; return the bytes it took. Raises PlanRaceError if the version is there already."""
+        """Commit; return the size in bytes. Raises PlanRaceError if the version exists already."""
         token, is_heavy = self._token(), len(change.entries) > HEAVY_ENTRIES
         data = await offload(is_heavy, encode_change, change)
         packed: bytes | None = await offload(is_heavy, zlib.compress, data, 1)
@@ -109,18 +109,18 @@ class PlanLog:
         return taken
 
     async def read(self, version: int) -> Committed | None:
-        """The change that made this version; None if it is not there. Raises DamagedError."""
+        """The change that made this version; None if it does not exist. Raises DamagedError."""
         node = await self._store.find(self._tree.change(version))
         return None if node is None else await self.decode(version, node)
 
     async def nodes(self, versions: range) -> list[Node]:
-        """These changes, undecoded: as many as go into one round trip, up to the first that is not there."""
+        """These changes, undecoded: as many as fit into one round trip, up to the first that does not exist."""
         versions = versions[:_CHANGES_AT_ONCE]
         nodes = await self._store.read([Read(self._tree.change(at)) for at in versions])
         return [node for node in takewhile(bool, nodes) if isinstance(node, Node)]
 
     async def decode(self, version: int, node: Node) -> Committed:
-        """The change that a node of the log holds. Raises DamagedError."""
+        """The change in a node of the log. Raises DamagedError."""
         path = node.path
         try:
             record = _records.decode(node.data)
@@ -134,16 +134,16 @@ class PlanLog:
         return Committed(change, record.at_s, record.writer, len(node.data))
 
     async def created_id(self, version: int) -> int | None:
-        """The creation id of the commit, among all creations in the store; None if it is not there.
+        """The creation id of the commit, unique in the store; None if it does not exist.
 
-        It never changes: of the version read last the store is not asked again, which may be far away.
+        It never changes: that of the version read last is cached, since the store may be far away.
         """
         if self._read[0] == version:
             return self._read[1]
         change, snapshot = await self._store.read(
             [Read(self._tree.change(version)), Read(self._tree.snapshot(version))]
         )
-        # A plan that was put back whole has no change.
+        # A plan that was restored as a whole has no change.
         node = change or snapshot
         return node.created_id if isinstance(node, Node) else None
 
@@ -157,7 +157,7 @@ class PlanLog:
         return data
 
     async def last_known(self) -> int:
-        """The latest version that the log or the head tells of; 0 if there is none."""
+        """The latest version by the log and the head; 0 if there is none."""
         names, head = await self._store.read(
             [Read(self._tree.log, WatchKind.CHILDREN), Read(self._tree.head)]
         )
@@ -165,7 +165,7 @@ class PlanLog:
         return max(listed[-1] if listed else 0, head_in(head))
 
     async def versions(self) -> list[int]:
-        """Those whose change is still there, ascending."""
+        """Versions whose change still exists, ascending."""
         return await self._numbers(self._tree.log)
 
     # Snapshots.
@@ -184,7 +184,7 @@ class PlanLog:
             await delete_blob(self._store, self._tree.plan_blobs, name)
 
     async def read_snapshot(self, version: int) -> Plan | None:
-        """None if it is not there. Raises DamagedError."""
+        """None if it does not exist. Raises DamagedError."""
         path = self._tree.snapshot(version)
         node = await self._store.find(path)
         if node is None:
@@ -202,7 +202,7 @@ class PlanLog:
     # The head.
 
     async def raise_head(self, version: int) -> None:
-        """Never lowered; another writer that raises it at the same time is as good."""
+        """Never lowered; another writer may raise it at the same time."""
         node = await self._store.find(self._tree.head)
         data = version_name(version).encode()
         try:
@@ -218,7 +218,7 @@ class PlanLog:
     async def trim(self, *, log_floor: int, snapshot_floor: int) -> None:
         """Delete changes up to `log_floor`, snapshots below `snapshot_floor`, and the blobs of both.
 
-        What is below the floors is committed, so a writer that still writes a blob for it has lost its race.
+        Versions below the floors are committed, so a writer that still writes a blob for one has lost its race.
         """
         for version in await self.versions():
             if version <= log_floor:
@@ -250,7 +250,7 @@ class PlanLog:
 
 
 def _numbers_in(names: Iterable[str]) -> list[int]:
-    """The versions that nodes are named after, ascending."""
+    """The versions in the names of nodes, ascending."""
     return sorted(number for name in names if (number := number_of(name)) is not None)
 
 

@@ -2,12 +2,13 @@
 
 Always true:
     a version is committed by one writer, on the version right before it;
-    a reader sees versions grow, never go back; it may skip some if it was away, never apply them out of order;
-    a snapshot that is damaged or lacks parts is passed over for an older one and the log after it. If nothing that
-    can be read leads to the latest version, DamagedError is raised and nothing is deleted: keep the plan you have.
+    a reader sees versions increase, never decrease; after an interruption it may skip some, never apply them out of
+    order;
+    a damaged or incomplete snapshot is skipped for an older one and the log after it. If no readable data leads to the
+    latest version, DamagedError is raised and nothing is deleted: the caller keeps its plan.
 
-A follower of the plan has the next one a single round trip after the store has reported that it is there, and
-may read something else in that same round trip, as it is after the plan was committed.
+A follower of the plan has the next one a single round trip after the store has reported it, and may read other data in
+the same round trip, as of after the commit.
 
 History is kept for the last `history_versions_max` versions, and always as far back as the second latest snapshot.
 """
@@ -34,7 +35,7 @@ __all__ = ["Committed", "PlanSettings", "PlanStore"]
 
 log = logging.getLogger("equipoise.store.records.plans")
 
-# The log may be trimmed under a reader; that it happens again and again while it reads means something else is wrong.
+# The log may be trimmed while it is read; repeated trimming during one read means another problem.
 _LOADS_MAX = 5
 
 
@@ -64,7 +65,7 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PlanStore:
-    """One region's plan. Several may write; each holds the last plan it has seen and starts from it."""
+    """One region's plan. Several may write; each holds the last plan it has read and starts from it."""
 
     def __init__(
         self,
@@ -75,22 +76,22 @@ class PlanStore:
         settings: PlanSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`writer` is who commits here, for the history."""
+        """`writer` is the name of this writer in the history."""
         self._store = store
         self._tree = tree or Tree()
         self._log = PlanLog(store, self._tree)
         self._writer = writer
         self._settings = settings or PlanSettings()
         self._clock = clock
-        # The latest plan seen. Version 0 stands for none.
+        # The latest plan read. Version 0: none.
         self._plan = Plan()
-        # What a reader has to apply after the latest snapshot there is.
+        # The size of the changes after the latest snapshot, which a reader has to apply.
         self._snapshot_version = 0
         self._bytes_since_snapshot = 0
 
     @property
     def plan(self) -> Plan:
-        """The latest plan seen, without asking the store."""
+        """The latest plan read, without a request to the store."""
         return self._plan
 
     async def load(self) -> Plan:
@@ -100,7 +101,7 @@ class PlanStore:
             try:
                 plan, is_latest = await self._load_once()
             except DamagedError as error:
-                # A blob that was trimmed away between two reads looks the same.
+                # A blob that was trimmed between two reads gives the same error.
                 problem = error
                 continue
             self._plan = max(self._plan, plan, key=lambda known: known.version)
@@ -111,9 +112,9 @@ class PlanStore:
         )
 
     async def commit(self, change: PlanChange) -> Plan:
-        """Make the next version. Raises PlanRaceError if that is taken, PlanError if the change does not fit.
+        """Commit the next version. Raises PlanRaceError if it exists, PlanError if the change does not fit.
 
-        StoreUnavailableError and SessionLostError leave open whether it was committed: load, and look.
+        After StoreUnavailableError and SessionLostError the commit is uncertain: load the plan to find out.
         """
         if self._plan.version != change.version - 1:
             await self.load()
@@ -130,16 +131,16 @@ class PlanStore:
             await self._log.raise_head(plan.version)
             await self._compact_if_due(plan)
         except StoreError as error:
-            # The commit stands. Head and snapshot are conveniences that the next commit sees to.
+            # The plan is committed. The next commit updates head and snapshot.
             log.warning(
                 "plan version %d is committed, but old versions were not removed: %s", plan.version, error
             )
         return plan
 
     async def watch(self, plan: Plan | None = None) -> AsyncGenerator[Plan, None]:
-        """Every later plan, in order, for ever; without `plan`, the present one first.
+        """Every later plan, in order, without end; without `plan`, the present one first.
 
-        Goes on when the store has been away. Raises DamagedError if a change cannot be read: keep the last plan.
+        Continues after a loss of the store. Raises DamagedError if a change cannot be read: keep the last plan.
         """
         async with aclosing(self.follow(plan)) as plans:
             async for following, _ in plans:
@@ -148,9 +149,9 @@ class PlanStore:
     async def follow(
         self, plan: Plan | None = None, *, beside: Callable[[], Sequence[Read]] = tuple
     ) -> AsyncGenerator[tuple[Plan, Sequence[Answer] | None], None]:
-        """As `watch`, with the answers to `beside`: what is to be read in the same round trip, after the plan.
+        """As `watch`, with the results of `beside`: reads in the same round trip, after the plan.
 
-        They are None where the plan was not come by in one round trip: then read after it.
+        The results are None if the plan did not arrive in one round trip: then read after it.
         """
         if plan is None:
             plan = await self.load()
@@ -172,7 +173,7 @@ class PlanStore:
         return found
 
     async def at(self, version: int) -> Plan:
-        """An earlier plan, as far back as history reaches. Raises PlanError beyond that, and DamagedError."""
+        """An earlier plan within the history. Raises PlanError beyond it, and DamagedError."""
         latest = await self.load()
         if not 0 <= version <= latest.version:
             raise PlanError(f"there is no version {version}: the latest is {latest.version}")
@@ -188,18 +189,18 @@ class PlanStore:
         return plan
 
     async def created_id(self, version: int) -> int | None:
-        """When a version was committed, among all creations in the store; None if it is not known any more.
+        """The creation id of a version's commit, unique in the store; None if it is no longer known.
 
-        Always known of the latest version.
+        Always known for the latest version.
         """
         return await self._log.created_id(version)
 
     async def last_known(self) -> int:
-        """The latest version that the store tells of; 0 if there is none."""
+        """The latest version in the store; 0 if there is none."""
         return await self._log.last_known()
 
     async def put_back(self, plan: Plan) -> None:
-        """Write a plan whole, with its version, into a store that has lost it. A later plan there stays the latest."""
+        """Write a whole plan with its version into a store that has lost it. A later plan there stays the latest."""
         await self._log.prepare()
         await self._log.write_snapshot(plan)
         await self._log.raise_head(plan.version)
@@ -207,7 +208,7 @@ class PlanStore:
     # Reading.
 
     async def _load_once(self) -> tuple[Plan, bool]:
-        """What snapshots and log give, and whether the log ends there."""
+        """The plan by snapshots and log, and whether it is at the end of the log."""
         plan = await self._latest_snapshot()
         self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
         while (last := await self._log.last_known()) > plan.version:
@@ -220,7 +221,7 @@ class PlanStore:
         return plan, True
 
     async def _latest_snapshot(self, version_max: int | None = None) -> Plan:
-        """The latest one that can be read, up to a version; an empty plan if there is none."""
+        """The latest readable one up to a version; an empty plan if there is none."""
         for version in reversed(await self._log.snapshot_versions()):
             if version_max is not None and version > version_max:
                 continue
@@ -236,7 +237,7 @@ class PlanStore:
     async def _wait_for_next(
         self, plan: Plan, beside: Callable[[], Sequence[Read]]
     ) -> tuple[Plan, Sequence[Answer] | None] | None:
-        """The next plan and what was read beside it; None if the store went away and has to be asked again."""
+        """The next plan and the results beside it; None after a loss of the store, which needs another request."""
         path = self._tree.change(plan.version + 1)
         try:
             async with self._store.watch(path) as watch:
@@ -247,7 +248,7 @@ class PlanStore:
                     if isinstance(node, Node):
                         return (await self._after(plan, node))[0], answers
                     if head_in(head) > plan.version:
-                        # Trimmed while we were away: go on from a snapshot.
+                        # Trimmed during an interruption: continue from a snapshot.
                         latest = await self.load()
                         if latest.version > plan.version:
                             return latest, None
@@ -256,10 +257,10 @@ class PlanStore:
             return None
 
     async def _after(self, plan: Plan, node: Node) -> tuple[Plan, int]:
-        """The plan after this one and the bytes its change takes, which a node holds. Raises DamagedError."""
+        """The plan after this one, and the size of its change in a node. Raises DamagedError."""
         committed = await self._log.decode(plan.version + 1, node)
         stored_bytes, is_heavy = committed.stored_bytes, _is_heavy(plan, committed.change)
-        # Handed over for good: to free a change of 100,000 entries takes as long as to apply it.
+        # Passed on without another reference: to free a change of 100,000 entries takes as long as to apply it.
         handed = [committed.change]
         del committed
         try:
@@ -280,7 +281,7 @@ class PlanStore:
         self._snapshot_version, self._bytes_since_snapshot = plan.version, 0
         kept = (await self._log.snapshot_versions())[-2:]
         if len(kept) == 2:
-            # The second latest snapshot and the log after it are what saves us if the latest is damaged.
+            # If the latest snapshot is damaged, the second latest and the log after it are needed.
             floor = min(kept[0], plan.version - settings.history_versions_max)
             await self._log.trim(log_floor=floor, snapshot_floor=kept[0])
 
@@ -291,5 +292,5 @@ def _is_heavy(plan: Plan, change: PlanChange) -> bool:
 
 
 def _applied(plan: Plan, handed: list[PlanChange]) -> Plan:
-    """Apply the one change that is handed over, and forget it here."""
+    """Apply the only change in the list, and remove it."""
     return apply(plan, handed.pop())

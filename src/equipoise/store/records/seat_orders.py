@@ -1,7 +1,7 @@
-"""Publisher orders found from arrivals: the latest of each topic.
+"""Orders of publishers, computed from arrivals: the latest of each topic.
 
-A plan's entry names the number of the order by which its publishers are dealt. Hubs read the order when the plan says
-so; one that is newer than the plan says serves as well.
+A plan's entry has the number of the order by which its publishers are assigned. Hubs read the order when the number
+changes; a newer order than the plan's may be used, too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _decoder = msgspec.msgpack.Decoder(SeatOrder)
 
 
 class SeatOrders:
-    """Read and keep the orders of one region."""
+    """Read and store the orders of one region."""
 
     def __init__(self, store: Store, tree: Tree) -> None:
         self._store = store
         self._tree = tree
 
     async def load(self, topic: bytes) -> SeatOrder | None:
-        """None: there is none, or none that can be read."""
+        """None: there is none, or it cannot be read."""
         return self._read(topic, await self._store.find(self._tree.seat_order(topic)))
 
     async def keep(self, topic: bytes, key: bytes, publishers: Iterable[int]) -> SeatOrder:
-        """Keep an order in place of the topic's last one. Raises StoreError if another writer is faster."""
+        """Store an order in place of the topic's last one. Raises StoreError if another writer is faster."""
         path = self._tree.seat_order(topic)
         node = await self._store.find(path)
         before = self._read(topic, node)

@@ -1,7 +1,7 @@
-"""Hubs wanted by the controller beyond those run by hand; provisioners read them.
+"""Hubs requested by the controller beyond those run by operators; provisioners read them.
 
-A controller that started hubs itself would take them along when it dies. So it only says what it wants; `equipoise up`,
-or any agent of the user's, makes it so.
+If a controller started hubs itself, they would end with it. So it only stores its request; `equipoise up`, or an agent
+of the operator, starts and stops the hubs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from equipoise.store.tree import Tree
 
 __all__ = ["ServersStore", "WantedServer"]
 
-# Two controllers at once are rare and brief.
+# Two controllers at the same time are rare and brief.
 _RACES_MAX = 5
 
 
 class WantedServer(msgspec.Struct, frozen=True, kw_only=True):
-    """One hub that shall run."""
+    """One hub that should run."""
 
     hub: str
     site: str = ""
@@ -44,7 +44,7 @@ class ServersStore:
     async def change(
         self, *, add: Iterable[WantedServer] = (), remove: Iterable[str] = ()
     ) -> Mapping[str, WantedServer]:
-        """Add and remove; the list as it is then. Raises BadVersionError if others keep changing it."""
+        """Add and remove; return the new list. Raises BadVersionError if other writers keep changing it."""
         added, removed = list(add), set(remove)
         for attempt in range(_RACES_MAX):
             wanted, version = await self._read()
@@ -64,7 +64,7 @@ class ServersStore:
         raise AssertionError("the last attempt returns or raises")
 
     async def watch(self) -> AsyncGenerator[Mapping[str, WantedServer], None]:
-        """The list, at once and at every change; goes on when the store has been away."""
+        """The list, at once and at every change; continues after a loss of the store."""
         async with self._store.watch(self._tree.servers) as watch:
             while True:
                 try:

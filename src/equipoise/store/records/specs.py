@@ -1,9 +1,9 @@
 """The topic specs of a region, in the store: one node per pattern.
 
-The specs version counts the changes: 0 while there was none, then 1, 2, 3. It is the content of the folder's own node,
-which is raised after each change and read before the specs are. So specs that were read with a version have every
-change up to it, and perhaps later ones. A plan carries the specs version it was made under, so a hub that gets a plan
-knows whether its specs are too old.
+The specs version counts the changes: 0 before the first, then 1, 2, 3. It is the content of the folder's own node,
+which is raised after each change and read before the specs. So specs read with a version have every change up to it,
+and perhaps later ones. A plan carries the specs version of its time, so a hub that gets a plan knows whether its specs
+are too old.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["SpecsStore", "StoredSpecs"]
 
 log = logging.getLogger("equipoise.store.records.specs")
 
-# People change specs; a writer that loses this often has another problem.
+# Operators change specs; a writer that loses this race often has another problem.
 _RACES_MAX = 20
 
 
@@ -47,11 +47,11 @@ class SpecsStore:
         self._tree = tree or Tree()
 
     async def load(self) -> Specs:
-        """All specs. One that cannot be read is passed over, and logged: the others still hold."""
+        """All specs. One that cannot be read is skipped, and logged: the others apply."""
         return (await self.load_with_version()).specs
 
     async def load_with_version(self) -> StoredSpecs:
-        """All specs, and the version up to which no change is missing in them."""
+        """All specs, and a version up to which they have every change."""
         folder = self._tree.specs
         node, names = await self._store.read([Read(folder), Read(folder, WatchKind.CHILDREN)])
         if not isinstance(node, Node) or not isinstance(names, tuple):
@@ -72,9 +72,9 @@ class SpecsStore:
         await self.change(spec.pattern, lambda _: spec)
 
     async def put_back(self, known: StoredSpecs) -> None:
-        """Store specs with their own version, in place of older ones that the store has come back with."""
+        """Store specs with their own version, in a store that has returned with older ones."""
         present = await self.load_with_version()
-        # A change may be known though it was not counted yet.
+        # A change may be known before it is counted.
         if present.version >= known.version and (present.version or len(present.specs)):
             return
         patterns = {spec.pattern for spec in known.specs}
@@ -88,10 +88,10 @@ class SpecsStore:
     async def change(
         self, pattern: bytes, make: Callable[[TopicSpec | None], TopicSpec | None]
     ) -> TopicSpec | None:
-        """Put what `make` makes of the spec there is, and return it; None removes it.
+        """Replace the spec by the result of `make` on it, and return that; None removes it.
 
-        Made again if another writer changes the spec meanwhile, so no change is lost. What is as it was makes no new
-        version.
+        `make` is called again if another writer changes the spec meanwhile, so no change is lost. An equal spec makes
+        no new version.
         """
         path = self._tree.spec(pattern)
         await self._store.ensure(self._tree.specs)
@@ -123,13 +123,13 @@ class SpecsStore:
         return is_removed
 
     async def watch(self) -> AsyncGenerator[Specs, None]:
-        """All specs, and again whenever one may have changed. Goes on when the store has been away."""
+        """All specs, and again whenever one may have changed. Continues after a loss of the store."""
         async with aclosing(self.watch_with_version()) as changes:
             async for stored in changes:
                 yield stored.specs
 
     async def watch_with_version(self) -> AsyncGenerator[StoredSpecs, None]:
-        """As `watch`. A version may come with the plan that needs it before it comes here: see `load_with_version`."""
+        """As `watch`. The plan that needs a version may arrive earlier: see `load_with_version`."""
         async with aclosing(follow(self._store, self._tree.specs)) as changes:
             async for _ in changes:
                 try:
@@ -153,7 +153,7 @@ class SpecsStore:
         return True
 
     async def _raise_version(self, at_least: int = 0) -> None:
-        """Count a change that was made, or have counted as many as were known."""
+        """Raise the version by one, or at least to the known one."""
         path = self._tree.specs
         await self._store.ensure(path)
         while True:
@@ -176,5 +176,5 @@ class SpecsStore:
 
 
 def _version(folder: Node) -> int:
-    """Of specs that were stored before changes were counted: 0."""
+    """Of specs stored by releases that did not count changes: 0."""
     return int(folder.data) if folder.data.isdigit() else 0

@@ -1,8 +1,8 @@
 """Logs of topics in the store: owner, epoch and ledgers of each.
 
-Hedwig's test-and-set: a hub owns a topic if it could set the topic's node, by compare-and-set, to its own name and
-incarnation and a higher epoch. It is the owner for as long as that incarnation is alive; there is no ephemeral node per
-topic. Every change of the list of ledgers is a compare-and-set on the same node, so a former owner can make none.
+Hedwig's test-and-set: a hub owns a topic if it has set the topic's node, by compare-and-set, to its own name and
+incarnation and a higher epoch. It is the owner while that incarnation is alive; there is no ephemeral node per topic.
+Every change of the list of ledgers is a compare-and-set on the same node, so a former owner can make none.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class LogLedger(msgspec.Struct, frozen=True, array_like=True):
     ledger: int
     epoch: int
     last: int = -1
-    # The last id that its entries go up to, once it is closed: below the first kept id the ledger can be deleted.
+    # The last id of its entries, once it is closed: if that is below the first kept id, the ledger can be deleted.
     last_ms: int = 0
     last_seq: int = 0
 
 
 class LogNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a topic's node says. A newer program's fields are passed over."""
+    """The content of a topic's node. Unknown fields of a newer program are ignored."""
 
     owner: str = ""
     incarnation: int = 0
@@ -37,7 +37,7 @@ class LogNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredLog(msgspec.Struct, frozen=True):
-    """A node as it was read. `version` None: there is none."""
+    """A node as read. `version` None: it does not exist."""
 
     node: LogNode
     version: int | None
@@ -52,7 +52,7 @@ def pack_node(node: LogNode) -> bytes:
 
 
 def unpack_node(data: bytes) -> LogNode | None:
-    """None for what is no node."""
+    """None for an invalid name."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError:
@@ -72,7 +72,7 @@ class TopicLogsStore:
             return []
 
     async def load(self, topic: bytes) -> StoredLog:
-        """Raises DamagedError for a node that cannot be read: nothing is deleted then, and the topic is refused."""
+        """Raises DamagedError if the node cannot be read: nothing is deleted then, and the topic is refused."""
         path = self._tree.topic(topic)
         found = await self._store.find(path)
         if found is None:

@@ -1,8 +1,8 @@
 """The users of a region, in the store.
 
-The text is that of a users file; the file given to the first hub or tool seeds it. Its access version counts the
-changes: 0 while there are no users in the store, then 1, 2, 3. A plan carries the access version it was made under, so
-a hub that gets a plan knows whether its own rules are too old.
+The text is that of a users file; the file of the first hub or tool seeds it. Its access version counts the changes:
+0 without users in the store, then 1, 2, 3. A plan carries the access version of its time, so a hub that gets a plan
+knows whether its own rules are too old.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from equipoise.store.tree import Tree, version_name
 
 __all__ = ["StoredUsers", "UsersStore", "publish_users"]
 
-# A reader may find a reference whose text was just replaced; that it happens again and again is another fault.
+# A reader may find a reference whose text was just replaced; if that repeats, there is another fault.
 _READS_MAX = 5
 
 
@@ -39,9 +39,9 @@ class StoredUsers(msgspec.Struct, frozen=True):
 
 
 class _UsersRef(BlobRef, frozen=True, array_like=True):
-    """Where the text of the users is."""
+    """A reference to the text of the users."""
 
-    # Added to the node's version: users that were put back into an emptied store keep their access version.
+    # Added to the node's version: users restored into an emptied store keep their access version.
     access_base: int = 0
 
 
@@ -71,7 +71,7 @@ class UsersStore:
         raise problem
 
     async def seed(self, users: Users) -> StoredUsers:
-        """Store these users unless there are some already; return those in force. Open access seeds nothing."""
+        """Store these users unless there are some already; return those in force. Open access is not stored."""
         if not users.is_open and await self._store.find(self._tree.users) is None:
             try:
                 return await self.replace(users, access_version=0)
@@ -111,7 +111,7 @@ class UsersStore:
         return StoredUsers(users, _access_version(node))
 
     async def watch(self) -> AsyncGenerator[StoredUsers, None]:
-        """The users, and again whenever they have changed. Goes on when the store has been away."""
+        """The users, and again whenever they have changed. Continues after a loss of the store."""
         known = -1
         async with self._store.watch(self._tree.users) as watch:
             while True:
@@ -142,7 +142,7 @@ class UsersStore:
         try:
             blob = _references.decode(old.data)
         except msgspec.DecodeError:
-            return  # It was damaged; what it meant cannot be found any more.
+            return  # It was damaged; its text cannot be found any more.
         await delete_blob(self._store, self._tree.users_blobs, blob.name)
 
     def _name(self, access_version: int) -> str:
@@ -153,9 +153,9 @@ class UsersStore:
 async def publish_users(
     stored: UsersStore, plans: PlanStore, users: Users, *, access_version: int
 ) -> StoredUsers:
-    """Replace the users and announce it to all hubs through the plan. Raises BadVersionError if others came first.
+    """Replace the users and announce that to all hubs through the plan. Raises BadVersionError after another change.
 
-    Safe to break off: the plan then follows with the next change of users, and those who watch the users know already.
+    Safe to interrupt: the next change of users brings the plan up to date, and watchers of the users have the change.
     """
     made = await stored.replace(users, access_version=access_version)
     why = Why(Reason.ACCESS, {"users": float(len(users))})

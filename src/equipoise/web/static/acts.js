@@ -1,9 +1,9 @@
-// What an operator does: ask, send, and say what came of it. What goes wrong is told on the page, never thrown.
+// Operator actions: confirm, send, show the result. Errors are shown on the page, never thrown.
 
 import { get, post } from "./api.js";
 import { ask, el, notice } from "./show.js";
 
-// The function, with its result told if it has one, and its errors in any case.
+// Runs the function and shows its result, if it has one, or its error.
 export const told = (work) => async (...given) => {
   try {
     const words = await work(...given);
@@ -51,7 +51,7 @@ export const freeTopic = told(async (id) => {
   return "the ring places it again";
 });
 
-// The form shows what is said of the pattern already; only what is typed over is sent.
+// The form shows the present spec of the pattern; only changed fields are sent.
 export const setLimits = told(async () => {
   const said = await get("/api/limits");
   const pattern = el("input", { placeholder: "game.*" });
@@ -74,7 +74,7 @@ export const setLimits = told(async () => {
   return spec === null ? `removed spec ${values.Pattern}` : `${values.Pattern}: ${specWords(spec)}`;
 });
 
-// 40, 40ms or 40 ms; empty stays empty. Throws on everything else: what is sent is what was meant.
+// 40, 40ms or 40 ms; empty stays empty. Throws on any other text.
 export function milliseconds(text) {
   if (text === "") return "";
   const found = /^(\d+(?:\.\d+)?)\s*(?:ms)?$/.exec(text);

@@ -1,9 +1,9 @@
-// Everything that is asked of the controller, and the token that goes with it.
+// All requests to the controller, with the token.
 
 const KEY = "equipoise-token";
 const RETRY_MS = 2000;
 
-// Kept for this visit and this origin. Never a cookie: browsers send those to every port of the host.
+// Kept for this session and this origin. Never a cookie: browsers send cookies to every port of the host.
 export function token() {
   return sessionStorage.getItem(KEY) || "";
 }
@@ -41,7 +41,7 @@ export async function post(path, body) {
   return answer(await fetch(path, sent), shown);
 }
 
-// Calls back with every overview, and with null while there is no connection. Returns what ends it.
+// Calls back with every overview, and with null while disconnected. Returns a function that ends it.
 // A fetch instead of an EventSource, which could not carry the token in a header.
 export function listen(onOverview) {
   const ending = new AbortController();
@@ -57,7 +57,7 @@ async function follow(onOverview, signal) {
       isRefused = response.status === 401;
       if (response.ok) await readEvents(response.body, onOverview);
     } catch {
-      // The connection is lost, or was never made.
+// The connection is lost, or could not be opened.
     }
     if (signal.aborted) return;
     onOverview(null);

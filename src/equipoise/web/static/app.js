@@ -1,4 +1,4 @@
-// Which page is shown, and when it is refreshed: with every overview that the controller sends.
+// Selects the page, and refreshes it with every overview from the controller.
 
 import { Refused, get, keepToken, listen, token } from "./api.js";
 import { ask, el, notice } from "./show.js";
@@ -8,7 +8,7 @@ const place = document.getElementById("page");
 const state = document.getElementById("state");
 let refresh = null;
 let isBusy = false;
-let isTold = false;
+let isShown = false;
 
 function route() {
   const [, name = "", argument = ""] = location.hash.split("/");
@@ -36,18 +36,18 @@ async function update() {
   }
 }
 
-// The token may be that of a controller that has gone: without it there may still be something to see.
-// That is said once; the refusals that follow are no news.
+// The token may be that of an earlier controller: without it, reading may still be allowed.
+// That is shown once; later refusals are not repeated.
 function refused(problem) {
   state.textContent = "log in";
   if (!token()) {
-    if (!isTold) notice(problem.message);
-    isTold = true;
+    if (!isShown) notice(problem.message);
+    isShown = true;
     return;
   }
-  // The answer to a request that was sent before this token was kept says nothing of it.
+// A request sent before this token was stored does not tell whether the token is valid.
   if (problem.shown !== token()) return;
-  isTold = true;
+  isShown = true;
   keepToken("");
   notice("the token is no longer valid: log in again");
   again();
@@ -65,7 +65,7 @@ const login = document.getElementById("login");
 const showLogin = () => { login.textContent = token() ? "Log out" : "Log in"; };
 showLogin();
 
-// With another token, or none: what was opened with the last one is closed.
+// With another token, or none: close what the last one opened.
 function again() {
   showLogin();
   stop();

@@ -1,4 +1,4 @@
-// Where things are: by network coordinates if hubs have them, else by site.
+// The map: by network coordinates if hubs have them, else by site.
 
 import { get } from "./api.js";
 import { el, fill, millis, number, percent } from "./show.js";
@@ -21,11 +21,11 @@ export function map(place) {
 const loadColour = (load) => (load > 0.8 ? "var(--bad)" : load > 0.6 ? "var(--warn)" : "var(--good)");
 const standing = (topic) => (topic.is_held === null ? "unknown" : topic.is_held ? "held" : "broken");
 
-// Milliseconds to pixels, the same both ways, so that a line is as long as the way is.
+// Milliseconds to pixels, with the same scale on both axes, so that lengths are round trips.
 function scale(spots) {
   const xs = spots.map((spot) => spot.x_ms), ys = spots.map((spot) => spot.y_ms);
   const low = { x: Math.min(...xs), y: Math.min(...ys) }, high = { x: Math.max(...xs), y: Math.max(...ys) };
-  // A picture of one machine is not blown up to the size of a continent.
+// A picture of one machine is not enlarged to the size of a continent.
   const factor = Math.min((WIDTH - 2 * MARGIN) / Math.max(high.x - low.x, 1), (HEIGHT - 2 * MARGIN) / Math.max(high.y - low.y, 1));
   const middle = { x: (low.x + high.x) / 2, y: (low.y + high.y) / 2 };
   return { factor, at: (spot) => ({ x: WIDTH / 2 + factor * (spot.x_ms - middle.x), y: HEIGHT / 2 + factor * (spot.y_ms - middle.y) }) };
@@ -36,7 +36,7 @@ function drawPlane(hubs, topics) {
   const homes = new Map(hubs.map((hub) => [hub.hub, at(hub)]));
   const write = writer([...homes.values()]);
   const drawnHubs = drawHubs(hubs, homes, write);
-  // Names of all of them would be in each other's way.
+// With all names the labels would overlap.
   const isNamed = topics.filter((topic) => topic.latency_limit_ms !== null).length <= NAMED_MAX;
   return el("svg", { class: "map", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "Hubs and topics by network distance" },
     drawRings(hubs, at), topics.map((topic) => drawTopic(topic, at(topic), homes, isNamed && topic.latency_limit_ms !== null ? write : null)), drawnHubs, drawRuler(factor));
@@ -60,7 +60,7 @@ function drawHubs(hubs, homes, write) {
   });
 }
 
-// Writes a name beside its spot, higher or lower where a hub or another name is already.
+// Writes a name beside its point, higher or lower if the place is taken by a hub or another name.
 function writer(spots) {
   const taken = spots.map(({ x, y }) => ({ x: x - 10, y: y + 4, width: 20 }));
   return (text, x, y) => {

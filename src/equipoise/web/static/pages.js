@@ -1,4 +1,4 @@
-// One function per page: given the place to draw in, draw once and return how to refresh.
+// One function per page: given the element to draw in, draws once and returns a function that refreshes.
 
 import { drainHub, freeTopic, moveTopic, setLimits, told, undrainHub, unpinTopic } from "./acts.js";
 import { get } from "./api.js";
@@ -33,7 +33,7 @@ export function overview(place) {
   };
 }
 
-// The curves that a page has so far, so that it asks only for what is new. A hub that comes later has nulls before.
+// The samples that a page has, so that it requests only new ones. A hub that joins later has nulls before.
 const COLUMNS_KEPT = ["at_s", "publications_per_s", "deliveries_per_s", "latency_ms_p50", "latency_ms_p99", "loop_lag_ms_worst"];
 const SAMPLES_KEPT = 900;
 
@@ -83,7 +83,7 @@ export function topics(place) {
   const show = told(() => refresh());
   const heading = ([column, label]) => el("button", { onclick: () => { sort = column; offset = 0; show(); }, "aria-pressed": sort === column }, label + (sort === column ? " ▾" : ""));
 
-  // Answers may overtake each other: only the one to the latest question is shown.
+// Replies may overtake each other: only the one to the latest request is shown.
   let asked = 0;
   async function refresh() {
     const mine = ++asked;
@@ -97,7 +97,7 @@ export function topics(place) {
   return refresh;
 }
 
-// What coordinates say is an estimate, and is shown as one.
+// Latency by coordinates is an estimate, and is marked as one.
 const estimated = (value_s) => (value_s === null || value_s === undefined ? "–" : `≈ ${millis(value_s)}`);
 
 function limitWords(topic) {
@@ -106,7 +106,7 @@ function limitWords(topic) {
   return `${number(topic.latency_limit_ms)} ms at p${number(100 * topic.latency_quantile, 1)}${verdict}`;
 }
 
-// The rate limit, what each hub has of it, how long it held messages back, and what replays of its arrivals have found.
+// The rate limit: each hub's share of it, the delays of messages, and the results of replays of arrivals.
 function envelopeTiles(envelope) {
   if (!envelope) return [];
   const shares = envelope.shares.map((share) => `${share.hub} ${number(share.rate_per_s, 1)}/s, ${number(share.burst_messages, 1)}`);
@@ -122,14 +122,14 @@ function envelopeTiles(envelope) {
   return tiles;
 }
 
-// What each hub has admitted, rejected and delayed, homes and those that forward messages of their clients.
+// Admitted, rejected and delayed messages of each hub: homes and those that forward messages of their clients.
 const envelopeHubs = (envelope) => table(["hub", "share", "admitted per second", "waiting", "refused per second", "longest access delay"], envelope.hubs.map((row) => {
   const share = envelope.shares.find((one) => one.hub === row.hub);
   return [row.hub, share ? `${number(share.rate_per_s, 1)}/s, ${number(share.burst_messages, 1)}` : "–", number(row.admitted_per_s, 1), number(row.waiting),
     number(row.refused_per_s, 1), millis(row.access_delay_s_max)];
 }));
 
-// Heads and edges of a content topic: who follows whom, what each edge carries, and how its latest session turned out.
+// Heads and edges of a content topic: the tree, the load of each edge, and the result of its latest session.
 const ratios = (row, when) => (row[`content_${when}input_ratio`] === null ? "–"
   : `${number(row[`content_${when}input_ratio`], 2)} / ${number(row[`content_${when}output_ratio`], 2)} / ${millis(row[`content_${when}delay_s`])}`);
 
@@ -187,7 +187,7 @@ export function topic(place, id) {
   };
 }
 
-// From the changes that name one topic, the latest first: where it lived, from when to when, and why it came there.
+// From the changes of one topic, the latest first: its homes, with times and reasons.
 function lived(plans) {
   const rows = plans.map((change, at) => {
     const [part] = change.entries;

@@ -1,4 +1,4 @@
-// Small pieces that pages are made of. Text never becomes markup: nodes are built, not written.
+// Building blocks of pages. Text never becomes markup: nodes are built, not parsed.
 
 export function el(tag, attributes = {}, ...children) {
   const node = tag === "svg" || SVG.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
@@ -33,7 +33,7 @@ export function bar(ratio) {
   return el("span", {}, el("span", { class: "bar", title: percent(ratio) }, inner), percent(ratio));
 }
 
-// Puts nodes in place of what is there, unless they look the same: what is about to be clicked stays where it is.
+// Replaces the nodes, unless they look the same: a button about to be clicked must not move.
 export function fill(place, ...nodes) {
   const fresh = document.createElement("div");
   fresh.append(...nodes.flat());
@@ -52,7 +52,7 @@ export function table(headings, rows) {
 
 const COLOURS = ["#0f7173", "#d1603d", "#5b5ea6", "#8a9a2b", "#b4436c", "#2a82c9", "#96690a", "#4a8f6d"];
 
-// A chart that is kept and fed: `feed(times, columns)` with one column per label.
+// A chart that is updated: `feed(times, columns)` with one column per label.
 export function chart(title, labels, format = (value) => number(value)) {
   const holder = el("div", { class: "card" }, el("h2", {}, title));
   let plot = null;
@@ -80,7 +80,7 @@ export function chart(title, labels, format = (value) => number(value)) {
   };
 }
 
-// Asks before it acts. `fields` are inputs by name; resolves to their values, or null.
+// Asks for confirmation. `fields` are inputs by name; resolves to their values, or null.
 export function ask(title, text, fields = {}) {
   const dialog = document.getElementById("dialog");
   document.getElementById("dialog-title").textContent = title;

@@ -1,4 +1,4 @@
-"""One checker per property: a pure function from a history to its violations."""
+"""One checker per property: a pure function from a history to a list of violations."""
 
 from collections.abc import Callable
 

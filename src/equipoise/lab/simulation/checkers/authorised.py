@@ -1,8 +1,7 @@
-"""Authorised only: no client receives a message that it may not have, or from a client that may not send it.
+"""Authorised only: subscriber and publisher of each received message had permission for its topic.
 
-A message is fair if, at some moment between being sent and being received, the rules allowed its publisher to
-publish it; and at some such moment its subscriber to receive it. Bytes that a kernel holds when a permission is
-revoked cannot be called back.
+The rules must have allowed the publisher to publish at some time between send and receipt, and the subscriber to
+receive at some such time. A hub cannot recall bytes in a kernel buffer when a permission is revoked.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def check(history: History) -> list[Violation]:
 
 
 def _check_track(history: History, track: Track, rules: _RulesInForce) -> Iterator[Violation]:
-    # By topic and publisher: what was sent, and when each side was allowed to.
+    # By topic and publisher: the sent messages, and when publisher and subscriber were allowed.
     known: dict[tuple[str, str], tuple[list[Sent], Intervals, Intervals]] = {}
     for event in track.events:
         if type(event) is not Received:
@@ -46,16 +45,16 @@ def _check_track(history: History, track: Track, rules: _RulesInForce) -> Iterat
         if not _meets(receives, sent_at, at):
             what = f"{topic} {publisher} {sequence}, sent at {sent_at:.6f}"
             yield Violation(
-                NAME, f"{track.name} as {track.user!r} received {what}, and might not at any time"
+                NAME, f"{track.name} as {track.user!r} received {what}, without permission at any time"
             )
         if not _meets(sends, sent_at, at):
             user = history.users.get(publisher, "")
-            what = f"{topic} {publisher} {sequence} from {user!r}, who might not publish it"
+            what = f"{topic} {publisher} {sequence} from {user!r}, which had no permission to publish"
             yield Violation(NAME, f"{track.name} received {what}")
 
 
 class _RulesInForce:
-    """When each version of the rules held at some hub, and for whom it allows a topic: asked once for each."""
+    """When each version of the rules was in force at some hub. Results are cached per user and topic."""
 
     def __init__(self, rules: dict[str, list[tuple[float, AclSync]]]) -> None:
         self._held = [
@@ -66,7 +65,7 @@ class _RulesInForce:
         self._allowed: dict[tuple[str, str, bool], Intervals] = {}
 
     def allowed(self, user: str, topic: str, *, is_publish: bool) -> Intervals:
-        """When the user was allowed to publish to the topic, or to receive it."""
+        """Intervals in which the user was allowed to publish to the topic, or to receive it."""
         allowed = self._allowed.get((user, topic, is_publish))
         if allowed is None:
             allowed = self._allowed[user, topic, is_publish] = [
@@ -78,7 +77,7 @@ class _RulesInForce:
 
 
 def _meets(intervals: Intervals, since: float, until: float) -> bool:
-    """Whether some moment from `since` to `until` lies in one of the intervals."""
+    """Whether one of the intervals overlaps with `since` to `until`."""
     for begin, end in intervals:  # noqa: SIM110  # asked of every message: twice as fast as `any`
         if begin <= until and end >= since:
             return True

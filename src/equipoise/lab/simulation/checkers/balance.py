@@ -1,5 +1,5 @@
-"""Balance: edges of a content topic come to carry what they are strong enough for, move few subscribers twice, and
-leave every session that they enter. The stories that know what should be note what is not."""
+"""Balance: edges of a content topic share subscribers by capacity, move few subscribers twice, and leave every session
+that they enter. The stories record the violations, because they know the expected outcome."""
 
 from __future__ import annotations
 

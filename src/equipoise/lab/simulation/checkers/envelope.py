@@ -1,7 +1,8 @@
-"""Envelope: over all hubs and all their lives, a limited topic gets at most rate·t + burst positions in any t seconds.
+"""Envelope: over all hubs and incarnations, a limited topic gets at most rate·t + burst positions in any t seconds.
 
-By the times at which messages count as having come: now, or while their hub stood still, 20 ms ago at most. Seen where
-positions are given, not where the limit is kept: a path around the gate shows here like a wrong bucket.
+A message counts at the time at which its hub gives it a position or, after a stall of the hub, up to 20 ms earlier. The
+run records positions where hubs give them and not where they enforce the limit, so that the checker also detects a path
+around the limit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from equipoise.lab.workload.history import Admitted, History
 __all__ = ["NAME", "check"]
 
 NAME = "envelope"
-# A clock is read to the nanosecond, and a moment is a sum of floats.
+# Clocks have nanosecond resolution, and times are sums of floats.
 SLACK_S = 1e-6
 
 
@@ -25,7 +26,7 @@ def check(history: History) -> list[Violation]:
 
 
 def _check_topic(topic: str, rate: float, burst: int, admitted: list[Admitted]) -> list[Violation]:
-    """A bucket over everything: it is overdrawn exactly if some interval has too many. Told once per topic."""
+    """One bucket over all hubs: its level is negative exactly if some interval has too many. One report per topic."""
     level, last = float(burst), 0.0
     for at, count, hub in sorted(admitted):
         level = min(float(burst), level + (at - last) * rate) - count

@@ -1,7 +1,7 @@
-"""Fair turns: an occasional publisher of a limited topic does not wait for publishers that never stop.
+"""Fair turns: an occasional publisher of a limited topic does not wait for publishers that always have messages.
 
-Judged by when messages arrive: at the 99th percentile within the time of ten tokens, and of those that two hubs may
-send ahead to the home, whatever others send and through whichever hub.
+The 99th percentile of the time until messages arrive must be within ten tokens plus the tokens of the messages that two
+hubs may send ahead to the home, regardless of the load and the hubs of other publishers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["NAME", "check"]
 NAME = "fair turns"
 TURNS_MAX = 10
 RELAYS = 2
-# What a relay may send ahead beside the burst, in seconds of the rate.
+# Messages that a relay may send ahead beside the burst, in seconds of the rate.
 AHEAD_S = 0.1
 QUANTILE = 0.99
-# The names of those that never stop begin so.
+# Name prefix of publishers that always have messages.
 EAGER = "hog"
-# Below that a quantile says little.
+# With fewer messages a quantile means little.
 MESSAGES_MIN = 20
 
 
@@ -27,17 +27,19 @@ def check(history: History) -> list[Violation]:
     violations: list[Violation] = []
     for (publisher, topic), waited in sorted(_waits(history).items()):
         if len(waited) < MESSAGES_MIN:
-            violations.append(Violation(NAME, f"{publisher} got only {len(waited)} messages into {topic}"))
+            violations.append(
+                Violation(NAME, f"only {len(waited)} messages of {publisher} arrived on {topic}")
+            )
             continue
         rate, burst = history.envelopes[topic]
         most = sorted(waited)[int(QUANTILE * (len(waited) - 1))]
         if most > (TURNS_MAX + RELAYS * (burst + AHEAD_S * rate)) / rate:
-            violations.append(Violation(NAME, f"{publisher} waits for {most:.3f} s to publish to {topic}"))
+            violations.append(Violation(NAME, f"messages of {publisher} on {topic} wait up to {most:.3f} s"))
     return violations
 
 
 def _waits(history: History) -> dict[tuple[str, str], list[float]]:
-    """By publisher and limited topic, how long its messages took to the first subscriber."""
+    """By publisher and limited topic, the delay of its messages to the first subscriber."""
     polite = {
         stream: dict[int, float]()
         for stream in history.sent

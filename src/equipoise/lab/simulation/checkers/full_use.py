@@ -1,8 +1,8 @@
-"""Full use: while publishers never stop, a limited topic gets at least 99 % of the positions that its envelope allows.
+"""Full use: under publishers that always have messages, a limited topic gets at least 99 % of its allowed positions.
 
-Judged where no hub or link fails, whatever the plan does: from a second after the first position, when the burst is
-used up, until publishers stop. Shares that a change of the plan leaves unused for a while count against the 99 %.
-The part of a token that each hub of a split topic holds when publishers stop does not.
+For worlds without failures of hubs and links, under any plan change. The measured interval begins a second after the
+first position, when the burst is used up, and ends when publishers stop. Shares that a plan change leaves unused for a
+while count as unused. The fraction of a token that each hub of a split topic holds at the end does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["NAME", "check", "used_part"]
 NAME = "full use"
 PART_MIN = 0.99
 WARM_UP_S = 1.0
-# The longest time between two positions that one hub gives, in seconds: the smallest share is 0.5/s.
+# The longest time between two positions of one hub: the smallest share is 0.5/s.
 _TURN_S = 2.0
 
 
@@ -29,7 +29,7 @@ def check(history: History) -> list[Violation]:
 
 
 def used_part(history: History, topic: str) -> float:
-    """Positions that were given, as a part of those that the rate allows."""
+    """The fraction of the allowed positions that the hubs gave."""
     rate, _ = history.envelopes[topic]
     admitted = sorted(history.admissions.get(topic, []))
     since = admitted[0].at + WARM_UP_S

@@ -1,6 +1,7 @@
-"""Held up: a smart client's topic that waits for tokens does not delay receipts of its other topics.
+"""Held up: messages of a smart client that wait for tokens do not delay receipts of its other topics.
 
-Judged where no hub or link fails: of topics without an envelope, whose publishers also publish to one that has one.
+For worlds without failures of hubs and links. Applies to unlimited topics whose publishers also publish to a limited
+topic.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from equipoise.lab.workload.history import History
 __all__ = ["NAME", "check"]
 
 NAME = "held up"
-# Round trips to a hub and from there to the home take a tenth of that in these worlds.
+# Ten times the round trip through a hub to the home in these worlds.
 RECEIPT_S_MAX = 0.25
 QUANTILE = 0.99
-# Below that a quantile says little.
+# With fewer receipts a quantile means little.
 MESSAGES_MIN = 20
 
 
@@ -26,7 +27,9 @@ def check(history: History) -> list[Violation]:
             continue
         took = sorted(sent.answered_at - sent.began_at for sent in messages if sent.answered_at is not None)
         if len(took) < MESSAGES_MIN:
-            violations.append(Violation(NAME, f"{publisher} got only {len(took)} receipts for {topic}"))
+            violations.append(Violation(NAME, f"{publisher} received only {len(took)} receipts for {topic}"))
         elif (most := took[int(QUANTILE * (len(took) - 1))]) > RECEIPT_S_MAX:
-            violations.append(Violation(NAME, f"{publisher} waits for {most:.3f} s for a receipt of {topic}"))
+            violations.append(
+                Violation(NAME, f"{publisher} waits up to {most:.3f} s for a receipt of {topic}")
+            )
     return violations

@@ -25,29 +25,29 @@ def _wrong_log(log: LogTrack) -> list[str]:
     place = {at: (number, value) for number, (at, value) in enumerate(log.final)}
     values = [value for _, value in log.final if value.partition(b".")[0].decode() not in log.resent]
     if len(set(values)) != len(values):
-        wrong.append("an entry is in it twice")
+        wrong.append("an entry is in the log twice")
     latest: dict[str, int] = {}
-    got = {name: story.values for name, story in log.subscribers.items()}
+    received = {name: story.values for name, story in log.subscribers.items()}
     of_value = {value: at for at, value in log.final}
-    # What was to be trimmed need not be there; what was trimmed must not.
+    # Entries before a requested trim may be missing; entries before an acknowledged trim must be.
     may_lack = max((_key(at) for at, _ in log.trimmed), default=(0, 0))
     must_lack = max((_key(at) for at, is_acked in log.trimmed if is_acked), default=(0, 0))
     if log.final and _key(log.final[0][0]) < must_lack:
-        wrong.append(f"{log.final[0]} is there, and was trimmed")
+        wrong.append(f"{log.final[0]} is in the log after it was trimmed")
     for client, number, known in log.acked:
         value = f"{client}.{number}".encode()
-        # PUBLISH tells no id.
+        # The reply to PUBLISH has no id.
         at = known or of_value.get(value, b"")
         if at not in place and known and _key(known) < may_lack:
             continue
         if log.is_consumed and at not in place:
-            missing = [name for name, values in got.items() if value not in values]
+            missing = [name for name, values in received.items() if value not in values]
             if missing:
-                wrong.append(f"{value!r} was acknowledged, is trimmed, and {missing[0]} never got it")
+                wrong.append(f"acknowledged {value!r} was trimmed before {missing[0]} received it")
                 break
             continue
         if at not in place or place[at][1] != value:
-            wrong.append(f"{value!r} was acknowledged as {at!r}, and is not there")
+            wrong.append(f"{value!r} was acknowledged as {at!r} but is not in the log")
             break
         if place[at][0] <= latest.get(client, -1):
             wrong.append(f"{value!r} is before an earlier entry of the same client")
@@ -68,20 +68,20 @@ def _wrong(track: LedgerTrack) -> list[str]:
     end = max(track.ends, default=-1)
     behind = [entry for entry in sorted(track.acknowledged) if entry > end]
     if behind:
-        wrong.append(f"{len(behind)} acknowledged entries lie behind the end {end}, the first is {behind[0]}")
+        wrong.append(f"{len(behind)} acknowledged entries are after the end {end}, the first is {behind[0]}")
     for entry in sorted(track.acknowledged):
         if entry <= end and track.found.get(entry) != track.appended[entry]:
-            wrong.append(f"entry {entry} is not read back as it was acknowledged")
+            wrong.append(f"entry {entry} was acknowledged but a read returns another value or none")
             break
     for entry, payload in sorted(track.found.items()):
         if entry and track.appended.get(entry, payload) != payload:
-            wrong.append(f"entry {entry} is read back as something else than was appended")
+            wrong.append(f"entry {entry} differs from the appended value")
             break
     needed = max(1, track.ack_quorum - track.copies_lost_max)
     for entry in sorted(track.acknowledged):
         if entry <= end and track.copies.get(entry, 0) < needed:
             wrong.append(
-                f"entry {entry} lies on {track.copies.get(entry, 0)} disks, {needed} at least were promised"
+                f"entry {entry} is on {track.copies.get(entry, 0)} disks, at least {needed} are required"
             )
             break
     return wrong

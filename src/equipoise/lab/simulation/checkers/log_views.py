@@ -1,10 +1,10 @@
 """Log views: all reads of a log, and all its owners, agree on one history.
 
-prefixes    what a read showed from the beginning on is the beginning of the log in the end, with all that was
-            acknowledged before it was asked for; what a reader got, entry by entry, is the log behind where it
-            began, without a hole; what a subscriber to a durable topic got over one connection, and what a smart one
-            got over all of them, is a part of the log, in its order and without a hole
-one epoch   an epoch has one owner, and epochs rise
+prefixes    a read from the beginning returns a prefix of the final log, with all entries acknowledged before the
+            request; a reader of single entries reads the log from its start position without a hole; the messages of
+            a subscriber to a durable topic are a part of the log, in its order and without a hole (of a plain
+            subscriber per connection, of a smart one over all connections)
+one epoch   an epoch has one owner, and epochs increase
 """
 
 from __future__ import annotations
@@ -30,30 +30,32 @@ def _unlike(log: LogTrack) -> list[str]:
     values = [value for _, value in log.final]
     for before, shown in log.shown:
         if shown != values[: len(shown)]:
-            wrong.append(f"a read showed {len(shown)} entries that are not the beginning of the log")
+            wrong.append(f"a read returned {len(shown)} entries that are not the beginning of the log")
             break
         missing = {f"{client}.{number}".encode() for client, number, _ in log.acked[:before]} - set(shown)
         if missing:
-            wrong.append(f"a read did not show {min(missing)!r}, acknowledged before it was asked for")
+            wrong.append(f"a read did not return {min(missing)!r}, acknowledged before the request")
             break
     place = {value: number for number, value in enumerate(values)}
     for subscriber, connections in log.heard.items():
         for heard in connections:
             if _is_part(heard, values):
                 continue
-            # What is not in the log was never committed.
+            # Messages that are not in the log were never committed.
             places = [place.get(value, -1) for value in heard]
             if -1 in places or places != sorted(set(places)):
-                wrong.append(f"{subscriber} got messages that are not in the log, or not in its order")
+                wrong.append(f"{subscriber} received messages that are not in the log, or not in its order")
             elif places and len(places) != places[-1] + 1 - places[0]:
                 hole = next(n for n in range(places[0], places[-1]) if n not in places)
-                wrong.append(f"{subscriber} did not get {values[hole]!r}, and got later ones")
+                wrong.append(f"{subscriber} missed {values[hole]!r} and received later messages")
     greatest = [(0, 0)]
     for _, _, at in log.acked:
         greatest.append(max(greatest[-1], _key(at or b"0")))
     for before, last in log.looks:
         if _key(last) < greatest[before]:
-            wrong.append(f"{last!r} was shown as the last entry after {greatest[before]} was acknowledged")
+            wrong.append(
+                f"a read returned {last!r} as the last entry after {greatest[before]} was acknowledged"
+            )
             break
     for reader, (since, got) in log.read.items():
         behind = [(at, value) for at, value in log.final if _key(at) > _key(since)]
@@ -62,7 +64,7 @@ def _unlike(log: LogTrack) -> list[str]:
                 (i for i, (one, other) in enumerate(zip(got, behind, strict=False)) if one != other),
                 len(behind),
             )
-            wrong.append(f"{reader} got {got[number]} where the log has {behind[number : number + 1]}")
+            wrong.append(f"{reader} read {got[number]} where the log has {behind[number : number + 1]}")
     return wrong
 
 
@@ -72,7 +74,7 @@ def _key(spelled: bytes) -> tuple[int, int]:
 
 
 def _is_part(heard: list[bytes], values: list[bytes]) -> bool:
-    """Whether it is a part of the log without a hole, in which an entry may be twice."""
+    """Whether the messages are a part of the log without a hole, in which an entry may be twice."""
     starts = (at for at, value in enumerate(values) if heard and value == heard[0])
     return any(values[at : at + len(heard)] == heard for at in starts)
 

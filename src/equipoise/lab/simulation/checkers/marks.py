@@ -1,9 +1,10 @@
 """Marks: durable subscribers resume where they left off.
 
-each entry of the log comes at least once, unless a gap says that it is trimmed, or is in the dead-letter topic;
-entries come for the first time in the order of the log, to the one subscriber that reads alone;
-an entry that comes again says so; what the members of a group get may overtake each other, so only one may not say so;
-what is known to be acknowledged does not come again to a process that starts after that.
+each entry of the log arrives at least once, unless it is in the dead-letter topic;
+the first deliveries of a subscriber outside of a group are in the order of the log;
+a redelivery is marked as one; members of a group may receive deliveries in another order, so one delivery may be
+unmarked;
+an entry whose acknowledgement was confirmed does not arrive at a process that starts later.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
     first: dict[bytes, None] = {}
     unmarked: set[bytes] = set()
     for number, got in enumerate(story.got):
-        # Of all that is wrong with what came the first is reported; what came later has come nevertheless.
+        # Only the first violation of a delivery is reported, but later deliveries still count as received.
         if not wrong:
             is_again = got.at in (unmarked if story.is_shared else first)
             wrong += _wrong_delivery(log, story, number, is_known=got.at in known, is_again=is_again)
@@ -41,11 +42,13 @@ def _wrong(log: LogTrack, story: SubscriberTrack) -> list[str]:
             unmarked.add(got.at)
     order = [_key(at) for at in first]
     if not story.is_shared and order != sorted(order):
-        wrong.append("entries came for the first time in another order than that of the log")
+        wrong.append("the first deliveries are not in the order of the log")
     dead = {value for value, _ in log.dead}
     missing = [value for at, value in log.final if at not in first and value not in dead]
     if missing:
-        wrong.append(f"{len(missing)} entries never came, the first is {missing[0]!r}: {story.troubles[-3:]}")
+        wrong.append(
+            f"{len(missing)} entries never arrived, the first is {missing[0]!r}: {story.troubles[-3:]}"
+        )
     return wrong
 
 
@@ -54,16 +57,16 @@ def _wrong_delivery(
 ) -> list[str]:
     got = story.got[number]
     if not is_known and not log.is_consumed:
-        return [f"it got {got.value!r} as {got.at!r}, which is not in the log"]
+        return [f"it received {got.value!r} as {got.at!r}, which is not in the log"]
     if is_again and got.deliveries < 2:
-        return [f"{got.value!r} came again and was not marked as redelivered"]
+        return [f"{got.value!r} was redelivered without a mark"]
     if story.settled.get(got.at, number + 1) <= story.born.get((got.subscriber, got.life), -1):
-        return [f"{got.value!r} came again to a process that started after it was acknowledged"]
+        return [f"{got.value!r} was redelivered to a process that started after its acknowledgement"]
     return []
 
 
 def _dead(log: LogTrack, story: SubscriberTrack) -> list[str]:
-    """The dead-letter topic has what no subscriber could deal with, once, with the reason."""
+    """The dead-letter topic has each entry that every subscriber rejects, once and with a reason."""
     wrong: list[str] = []
     values = [value for value, _ in log.dead]
     if len(values) != len(set(values)):

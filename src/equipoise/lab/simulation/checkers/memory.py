@@ -12,7 +12,7 @@ NAME = "bounded memory"
 
 def check(history: History) -> list[Violation]:
     return [
-        Violation(NAME, f"{who} held {held.peak} of {what}, which is limited to {held.bound}")
-        for (who, what), held in history.held.items()
-        if held.peak > held.bound
+        Violation(NAME, f"{owner} held {peak.peak} of {resource}, which is limited to {peak.bound}")
+        for (owner, resource), peak in history.peaks.items()
+        if peak.peak > peak.bound
     ]

@@ -1,8 +1,8 @@
-"""No needless gap: where nothing can have been lost, no subscriber gets a gap.
+"""No needless gap: where no message can be lost, no subscriber receives a gap.
 
-For worlds in which hubs do not die and clients stay connected: moves, replication, changes of the ring and trouble with
-links or store are no reason for a gap. A plain subscriber gets no gaps; for it the hub that it is connected to must
-not have counted a loss.
+For worlds in which hubs do not die and clients stay connected: moves, replication, ring changes and failures of links
+or store are no reason for a gap. A plain subscriber receives no gaps; for it, the hub that it is connected to must not
+have counted a loss.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 """Once: a subscriber receives every acknowledged message exactly once, or a gap that covers it.
 
-For each subscription and topic this holds three things against each other: what was sent, what was received, and
-the gaps received in between.
+For each subscription and topic the checker compares the sent messages, the received messages, and the gaps received in
+between.
 
-- Nothing is received twice, and nothing that was refused to its publisher.
-- An acknowledged message that was sent while the subscription stood and was not received belongs to a gap that was
-  received after the message before it and not later than the one received after it.
-- A gap with a count is exactly that large: messages can be assigned to the gaps they may belong to so that every
-  acknowledged one has a place and every place has a message, uncertain ones being used where needed.
+- No message is received twice, and no message that the hub rejected.
+- An acknowledged message that was sent after the subscription was confirmed and was not received belongs to a gap that
+  the subscriber received after the previous message and not later than the next one.
+- A gap with a count has exactly that size: messages can be assigned to the gaps they may belong to so that every
+  acknowledged message has a place and every place has a message, with uncertain messages used where needed.
 
 The last is a matching of messages, each with an interval of gaps, to places. By the theorem of Mendelsohn and
-Dulmage both halves may be tried apart: if all messages can be placed, and all places can be filled, then both can
-be at once. For intervals the one that ends first goes first.
+Dulmage the two halves can be checked separately: if all messages can be placed, and all places can be filled, then both
+can be done at once. Intervals are assigned in the order of their ends.
 
-A plain subscriber gets no gaps. For it the loss of its connection is a gap of unknown size, which ends when the hub
-has confirmed its next subscription: what is sent after that belongs to no such gap. So is a loss that
-the hub it is connected to has counted, within the time that messages may have taken from there.
+A plain subscriber receives no gaps. For it the loss of its connection is a gap of unknown size, which ends when the hub
+confirms its next subscription: later messages do not belong to that gap. A loss counted by its hub is also a gap of
+unknown size, within the time that messages from that hub may be in flight.
 
-Of a log: what a smart publisher has sent, however often, is in it once, where its receipt says; and no such publisher
-is left in doubt.
+In a log, each message of a smart publisher is present once, at the position of its receipt, even if the publisher sent
+it several times; and no such message stays uncertain.
 """
 
 from __future__ import annotations
@@ -44,48 +44,48 @@ __all__ = ["NAME", "check"]
 
 NAME = "once"
 
-# What a hub had sent before it counted a loss may reach a plain subscriber as late as this: a few round trips, while
-# lost packets are sent again.
+# Messages that a hub sent before it counted a loss reach a plain subscriber within this time: a few round trips with
+# retransmissions.
 IN_FLIGHT_S = 1.0
 
 
 @dataclass(slots=True)
 class _Gap:
     at: float
-    # None: any number, none included, up to `span` if that is known.
+    # None: any number, 0 included, up to `span` if that is known.
     count: int | None
     span: int | None = None
-    # What was sent at this time or later does not belong to it.
+    # Messages sent at this time or later do not belong to the gap.
     until: float = float("inf")
 
 
 @dataclass(slots=True)
 class _Lack:
-    """A message not received, and the gaps it may belong to: from `first` up to, not including, `end`."""
+    """A missing message, and the gaps it may belong to: from `first` to `end`, `end` excluded."""
 
     first: int
     end: int
-    # Acknowledged, and sent while the subscription stood.
+    # Acknowledged, and sent after the subscription was confirmed.
     is_owed: bool
-    # Not known to have failed.
+    # Its publish did not fail.
     is_possible: bool
 
 
 @dataclass(slots=True)
 class _Story:
-    """One topic as one subscription saw it."""
+    """One topic of one subscription."""
 
-    # By publisher, what was sent to it.
+    # By publisher, the messages sent to the topic.
     senders: dict[str, list[Sent]]
     gaps: list[_Gap] = field(default_factory=list)
     # By publisher and sequence.
     lacks: dict[tuple[str, int], _Lack] = field(default_factory=dict)
-    # By publisher: the highest sequence received, and how many gaps had come by then.
+    # By publisher: the highest sequence received, and the number of gaps before it.
     latest: dict[str, tuple[int, int]] = field(default_factory=dict)
     in_flight_s: float = 0.0
 
     def gaps_before(self, at: float) -> int:
-        """How many gaps lie before a message received now: all, or of a plain subscriber all but the last moment's."""
+        """Number of gaps before a message received now; for a plain subscriber without those of the last second."""
         before = len(self.gaps)
         while self.in_flight_s and before and self.gaps[before - 1].at > at - self.in_flight_s:
             before -= 1
@@ -109,15 +109,17 @@ def check(history: History) -> list[Violation]:
 
 
 def _wrong_receipts(log: LogTrack) -> list[str]:
-    wrong = [f"left in doubt: {doubt}" for doubt in log.doubts[:1]]
+    wrong = [f"uncertain publish: {doubt}" for doubt in log.doubts[:1]]
     publishers = {publisher for publisher, *_ in log.receipts}
     values = [value for _, value in log.final if value.split(b".")[0].decode() in publishers]
     twice = [value for value in dict.fromkeys(values) if values.count(value) > 1] if log.receipts else []
-    wrong += [f"{value!r} is in it twice" for value in twice[:1]]
+    wrong += [f"{value!r} is in the log twice" for value in twice[:1]]
     place = {at: (n, value) for n, (at, value) in enumerate(log.final, 1)}
     for publisher, number, at, n in log.receipts:
         if place.get(at) != (n, f"{publisher}.{number}".encode()):
-            wrong.append(f"the receipt of {publisher}.{number} says {at!r}, {n}: there is {place.get(at)}")
+            wrong.append(
+                f"the receipt of {publisher}.{number} has {at!r}, {n}, but the log has {place.get(at)}"
+            )
             break
     return wrong
 
@@ -129,9 +131,9 @@ def _check_track(
     stories = {topic: _Story(senders, in_flight_s=in_flight_s) for topic, senders in wanted.items()}
     violations: list[Violation] = []
     live_at: float | None = None
-    # Gaps of a lost connection that has not been replaced.
+    # Gaps of lost connections without a new subscription.
     away: list[_Gap] = []
-    # A loss that was counted at the moment of an event was counted before it.
+    # A loss counted at the time of an event precedes the event.
     events = track.events if not counted else heapq.merge(counted, track.events, key=lambda event: event.at)
     for event in events:
         if type(event) is Received:
@@ -161,7 +163,7 @@ def _check_track(
 
 
 def _receive(story: _Story | None, event: Received, live_at: float | None, track: Track) -> str | None:
-    """Note a message and what is lacking before it; say what is wrong with the message itself."""
+    """Record a message and the messages missing before it. Returns the violation of the message itself, if any."""
     at, topic, publisher, sequence = event
     sent = None if story is None else story.senders.get(publisher)
     if story is None or sent is None or sequence >= len(sent):
@@ -171,7 +173,7 @@ def _receive(story: _Story | None, event: Received, live_at: float | None, track
     before, gaps_before = story.latest.get(publisher, (-1, 0))
     gaps_now = len(story.gaps)
     if sequence <= before:
-        # Late, which is order's business, unless it has been here before.
+        # A message that is late but not a duplicate is a violation of order, not of this property.
         if story.lacks.pop((publisher, sequence), None) is None:
             return f"received {topic} {publisher} {sequence} twice"
     else:
@@ -179,7 +181,7 @@ def _receive(story: _Story | None, event: Received, live_at: float | None, track
             _lack(story, sent, publisher, (before + 1, sequence), (gaps_before, gaps_now), live_at, track)
         story.latest[publisher] = (sequence, story.gaps_before(at) if gaps_now else 0)
     if sent[sequence].outcome is PublishOutcome.FAILED:
-        return f"received {topic} {publisher} {sequence}, which was refused to its publisher"
+        return f"received {topic} {publisher} {sequence}, whose publish was rejected"
     return None
 
 
@@ -209,7 +211,7 @@ def _lack(
 
 
 def _close(story: _Story, live_at: float | None, track: Track) -> None:
-    """What comes after the last message received may still be on its way: that is progress's business."""
+    """Messages after the last received one may still be in flight: the progress checker covers them."""
     last = len(story.gaps)
     story.gaps.append(_Gap(float("inf"), None))
     for publisher, sent in story.senders.items():
@@ -218,7 +220,7 @@ def _close(story: _Story, live_at: float | None, track: Track) -> None:
 
 
 def _match(story: _Story, *, is_exact: bool) -> list[str]:
-    """Try to place every owed message; and to fill every gap with a count, if those have to be exact."""
+    """Try to place every owed message, and, if counts are exact, to fill every gap with a count."""
     problems = []
     names = {id(lack): f"{publisher} {sequence}" for (publisher, sequence), lack in story.lacks.items()}
     owed = [lack for lack in story.lacks.values() if lack.is_owed]
@@ -245,16 +247,16 @@ def _match(story: _Story, *, is_exact: bool) -> list[str]:
 
 
 def _most(gap: _Gap) -> float:
-    """Messages that may be missing there."""
+    """The largest number of messages missing in the gap."""
     if gap.count is not None:
         return gap.count
     return float("inf") if gap.span is None else gap.span
 
 
 def _assign(lacks: list[_Lack], capacities: list[float] | list[int]) -> tuple[list[_Lack], dict[int, float]]:
-    """Assign messages to gaps, the one whose interval ends first going first.
+    """Assign messages to gaps in the order of the ends of their intervals.
 
-    Returns the messages that found no place, and by number the gaps that were not filled with what is missing.
+    Returns the messages without a place, and the number of free places by gap.
     """
     waiting = sorted(range(len(lacks)), key=lambda i: lacks[i].first, reverse=True)
     open_: list[tuple[int, int]] = []

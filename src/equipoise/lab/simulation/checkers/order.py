@@ -1,7 +1,7 @@
 """Order: a subscriber receives each publisher's messages on a topic in the order they were sent.
 
-A smart client whose user was removed and given back makes another bus, which is another publisher: no hub knows that
-both are one program, so what the former one sent may still be between hubs.
+A smart client whose user was removed and restored opens a new bus, which is a new publisher for all hubs. Messages of
+the former bus may still be in flight between hubs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def check(history: History) -> list[Violation]:
 
 
 def _check_track(track: Track, several: Mapping[Stream, Sequence[Sent]]) -> list[Violation]:
-    """`several`: the streams that were sent over more than one bus."""
+    """`several`: the streams sent over more than one bus."""
     violations: list[Violation] = []
-    # By publisher and topic, and bus where there are several.
+    # By publisher and topic, and by bus for streams with several.
     highest: dict[tuple[str | int, ...], int] = {}
     for event in track.events:
         if type(event) is not Received:
@@ -35,7 +35,7 @@ def _check_track(track: Track, several: Mapping[Stream, Sequence[Sent]]) -> list
             sent = several[publisher, topic]
             stream = (publisher, topic, sent[sequence].bus if sequence < len(sent) else 0)
         before = highest.get(stream, -1)
-        # An equal number is a duplicate, which is another checker's business.
+        # An equal number is a duplicate, which the `once` checker reports.
         if sequence < before:
             text = f"{track.name} received {topic} {publisher} {sequence} at {at:.6f}, after {before}"
             violations.append(Violation(NAME, text))

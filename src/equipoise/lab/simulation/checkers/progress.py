@@ -1,5 +1,5 @@
-"""Progress: once everything is healed, every publisher gets a message acknowledged on each of its topics, and every
-subscriber receives that one or a later one, soon."""
+"""Progress: after healing every publisher soon has a message acknowledged on each of its topics, and every subscriber
+receives that message or a later one."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def check(history: History) -> list[Violation]:
                 and not track.has_reached(stream, sequence, history.healed_at)
             ):
                 text = (
-                    f"{track.name} received nothing of {publisher} on {topic} after healing: neither {sequence} nor "
-                    f"a later one; its latest is {track.latest(stream)}"
+                    f"{track.name} received no message of {publisher} on {topic} after healing: neither {sequence} "
+                    f"nor a later one; its latest is {track.latest(stream)}"
                 )
                 violations.append(Violation(NAME, text))
     return violations
 
 
 def _is_owed(history: History, track: Track, stream: Stream, sequence: int) -> bool:
-    """Whether the subscription must receive a message of the stream from this one on.
+    """Whether the subscription must receive this message of the stream or a later one.
 
-    One with a filter must if the filter matches a message that was acknowledged and that the publisher began to send
-    after the subscription was last confirmed. The filter may match every third message alone, and those may be the ones
-    that were sent while the subscriber was disconnected, or that the limit of the topic rejected.
+    A filter subscription must if the filter matches an acknowledged message whose publish began after the last
+    confirmation of the subscription. The filter may match only every third message, and these may have been sent while
+    the subscriber was disconnected, or rejected by the rate limit.
     """
     if track.where is None:
         return True

@@ -1,9 +1,9 @@
-"""Seat balance: once nothing changes, publishers of a split topic keep the seats that the plan gives them.
+"""Seat balance: without changes, publishers of a split topic keep their seats, and seats match the plan.
 
-Judged from samples of the list at the trunk's home and of where each publisher was last seen to publish. A stretch of
-samples with the same plan, hubs and publishers counts as settled after `SETTLED_S`. From then on no home has more
-publishers than its part, give or take what a deal allows; no seat changes; and a publisher has a seat, and publishes
-there.
+The checker reads samples of the seat list at the trunk's home and of the hub at which each publisher last published. A
+series of samples with the same plan, hubs and publishers counts as settled after `SETTLED_S`. From then on no home has
+more publishers than its share within the tolerance of the assignment; no seat changes; and every publisher has a seat
+and publishes there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from equipoise.lab.workload.history import History, SeatSample
 __all__ = ["NAME", "check"]
 
 NAME = "seat balance"
-# Reports come within half a second, moves within the next, and clients go with their next message or two.
+# Reports arrive within half a second, moves within the next, and clients switch with their next message or two.
 SETTLED_S = 4.0
-# A client that could not reach the hub of its seat, which was restarting, tries again after some seconds.
+# A client that could not reach the restarting hub of its seat retries after some seconds.
 GONE_THERE_S = 8.0
-# A deal lets a home have one more than its part; shares are rounded.
+# An assignment may give a home one publisher more than its share; shares are rounded.
 OVER_MAX = 1.15
 
 
@@ -33,7 +33,7 @@ def check(history: History) -> list[Violation]:
         samples = list(stretch)
         settled = [sample for sample in samples if sample.at - samples[0].at >= SETTLED_S]
         found += list(_check_settled(settled, samples[0].at))
-    # One for each kind is enough: a deal that goes wrong goes wrong at every sample.
+    # One violation of each kind is enough, because a wrong assignment shows in every sample.
     kinds = {violation.text.split(":")[0]: violation for violation in reversed(found)}
     return [kinds[kind] for kind in sorted(kinds)]
 

@@ -58,7 +58,7 @@ def _never_wait(
 
 
 async def _put_nothing_back(guard: RegionGuard) -> None:
-    """The next hub that registers begins with a plan of its own."""
+    """The next hub that registers creates a new plan."""
 
 
 def _always(*words: object) -> bool:
@@ -75,7 +75,7 @@ def _deliver_all(
 
 
 def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepared) -> None:
-    """Agree to take over, and number at once."""
+    """Agree to take over the topic, and number messages at once."""
     engine._cluster.tell(effect.hub, PreparedFrame(stream.topic.name, effect.version))
     if stream.state is State.OPENING:
         stream.state, stream.preparer, stream.peer = State.OPEN, None, None
@@ -89,7 +89,7 @@ def _keep_epochs(lanes: Lanes) -> None:
 
 
 class _SameForEver:
-    """The incarnation of a hub that has one only, whatever happens to it."""
+    """A hub incarnation that never changes."""
 
     def __get__(self, core: HubCore | None, owner: type) -> int:
         return 1
@@ -100,7 +100,7 @@ class _SameForEver:
 
 @contextmanager
 def _without_incarnations() -> Iterator[None]:
-    # An attribute that only instances have is not there to be replaced.
+    # `replaced` patches class attributes only, and this is an instance attribute.
     setattr(HubCore, "incarnation", _SameForEver())  # noqa: B010  # mypy knows it as an instance's
     try:
         yield

@@ -43,7 +43,7 @@ def _match_all(index: FilterIndex[TopicFilter], attributes: dict[str, Any]) -> F
 
 
 def _match_half(index: FilterIndex[TopicFilter], attributes: dict[str, Any]) -> Found[TopicFilter]:
-    """As if the filters of every other message were not found."""
+    """The filter index finds no filter for every other message."""
     return [] if int(attributes.get("number", 0)) % 2 else _match(index, attributes)
 
 
@@ -53,11 +53,11 @@ _match = FilterIndex.match
 def _stand_nowhere(
     listening: SubscriptionBarrier, session: object, name: bytes, left_out: object, wait: object
 ) -> None:
-    """The subscription is answered whether or not this hub follows the topic."""
+    """The hub confirms a subscription whether or not it follows the topic."""
 
 
 def _without_span(merging: RelayedStreams, stream: Stream, run: FilteredRun) -> None:
-    """A relay takes the messages of a span, and does not know what it accounts for."""
+    """A relay takes the messages of a span and ignores its omitted positions."""
     for first, payloads in run.runs(stream.topic.n if run.epoch == stream.topic.epoch else 0):
         merging._deliver(stream, run.epoch, first, payloads)
 
@@ -65,12 +65,12 @@ def _without_span(merging: RelayedStreams, stream: Stream, run: FilteredRun) -> 
 def _hold_nothing(
     interests: Interests, topic: Topic, filter: Filter | None, wait: Wait
 ) -> Callable[[], None]:
-    """The subscription is answered whatever other hubs send."""
+    """The hub confirms a subscription before other hubs send the messages it needs."""
     return lambda: None
 
 
 def _switch_at_once(merge: RelayMerge, *, is_behind: bool) -> Switch | None:
-    """A relay leaves its source as soon as the next one sends."""
+    """A relay leaves its source as soon as the next source sends."""
     join_at, left = merge.join_at, merge.source
     if join_at is None:
         return None
@@ -81,7 +81,7 @@ def _switch_at_once(merge: RelayMerge, *, is_behind: bool) -> Switch | None:
 def _await_what_was_asked(
     peers: PeerFilters, topic: Topic, link: OutLink, ticket: int, filters: Sequence[Filter] | None
 ) -> None:
-    """A hub waits for everything if a hub has asked for that, though that one has named filters since."""
+    """A hub waits for the whole topic if a peer once requested it, although the peer has sent filters since."""
     held = topic.hub_filters
     asked = None if held is None else held.links.get(link)
     wanted = None if asked is not None and asked.takes_all else filters
@@ -92,14 +92,14 @@ def _await_what_was_asked(
 
 @contextmanager
 def _covers_leave_at_once() -> Iterator[None]:
-    """A cover that goes is not asked for any more, though others do not stand for its children yet."""
+    """A hub stops requesting a removed cover before other covers replace it for its children."""
     leave = CoverSet._leave
 
     def drop(covers: CoverSet[InterestNode], node: InterestNode) -> None:
         leave(covers, node)
         covers.changes[node] = False
 
-    # As slowly as if there were thousands of children.
+    # As slow as with thousands of children.
     slowly = replaced(interests, "STEPS", 1), replaced(interests, "STEP_S", 0.3)
     with replaced(CoverSet, "_leave", drop), slowly[0], slowly[1]:
         yield
@@ -126,27 +126,27 @@ def _account_by_time_only() -> Iterator[None]:
 
 
 def _take_messages_only(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
-    """A client takes the messages of a span, and does not know what it accounts for."""
+    """A client takes the messages of a span and ignores its omitted positions."""
     for first, payloads in run.runs(0):
         verdict = stream.cursor.accept(run.epoch, first, len(payloads))
         merge._pass_on(verdict, run.epoch, first, payloads)
 
 
 def _ask_nothing(subscription: LinkSubscription[TopicChannel]) -> None:
-    """A client waits for what its filter matches next."""
+    """A client does not request the position; it waits for the next message that matches its filter."""
 
 
 def arrived_when_answered(merge: TopicMerge) -> bool:
-    """A client leaves a hub as soon as the next one has answered."""
+    """A client leaves a hub as soon as the next hub has answered."""
     return bool(merge.wanted) and all(merge.sources.get(source) for source in merge.wanted)
 
 
 def _account_nothing(spans: FilterSpans, stream: SpannedStream) -> None:
-    """Smart clients learn how far a stream is when something matches, or when they ask."""
+    """Smart clients learn the position of a stream only with a matching message, or on request."""
 
 
 def _jump_unseen(topic: Topic, epoch: int, n: int) -> None:
-    """Spans go on over positions that were lost, within an epoch."""
+    """Spans include lost positions within an epoch."""
     if epoch != topic.epoch:
         _jump(topic, epoch, n)
     else:
@@ -157,13 +157,13 @@ _jump = Topic.jump
 
 
 def _follow_under_any_plan(followers: Followers, stream: Stream, request: FollowRequest) -> bool:
-    """A hub sends a stream on as soon as it follows any hub, whatever plans the two go by."""
+    """A hub forwards a stream as soon as it follows any hub, even if the plan versions of the two hubs differ."""
     is_following = stream.state is State.REMOTE and stream.is_ready
     return stream.state.is_home or (is_following and not request.needs_home)
 
 
 def _await_no_home(listening: SubscriptionBarrier, name: bytes, wait: Wait, answers: object) -> None:
-    """An edge answers subscribers wherever it is itself."""
+    """An edge confirms subscriptions at its own position."""
 
 
 CONTENT_ABLATIONS = (

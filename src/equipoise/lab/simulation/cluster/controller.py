@@ -1,8 +1,8 @@
 """The real controller of a simulated region, and its views.
 
-`SimulatedTelemetryReader` reads as the pipeline does, EQ.TELEMETRY by offset. A simulation has no processes to fetch
-from, so `LiveViews` validates, samples and sums the records in one thread, as the pipeline's driver does on one
-machine. `TelemetryViews` reads and sums once a second, for a controller.
+`SimulatedTelemetryReader` reads records like the pipeline: EQ.TELEMETRY by offset. A simulation has no worker
+processes, so `LiveViews` validates, samples and sums the records in one thread, as the pipeline's driver does on one
+machine. `TelemetryViews` reads and sums the records once a second for a controller.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ __all__ = [
     "start_controller",
 ]
 
-# So few that a hub whose bandwidth is used up gets an answer through in time: what has come need not come again.
+# Small, so that a hub without free bandwidth still completes an answer in time. A retry resumes behind the last answer.
 BYTES_MAX = 32 * 1024
-# A hub that takes longer is left out of this round; what it recorded comes with the next. As the pipeline's.
+# A hub that takes longer is skipped in this round; its records arrive in the next. The same as in the pipeline.
 PATIENCE_S = 2.0
-# Between two readings.
+# Time between two reads.
 INTERVAL_S = 1.0
-# In a world of a few seconds a dead hub is taken out of the plan before the run ends.
+# Short, so that the planner removes a dead hub from the plan within a run of a few seconds.
 DEAD_WAIT_S = 2.0
 
 
 class ViewFeed(ViewSource, Protocol):
-    """A controller's source of views that has to be run beside it, on its host."""
+    """A controller's source of views that needs a task of its own on the controller's host."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
 
 def run_controller(
     region: Region, policy: Policy, views: ViewFeed, settings: ControllerSettings, host: Host
 ) -> asyncio.Task[None]:
-    """Run a controller of the region on this host until cancelled. Hubs that it asks for are written to the store."""
+    """Run a controller of the region on this host until cancelled. It writes its requests for hubs to the store."""
 
     async def run() -> None:
         store = await region.open()
@@ -95,12 +95,12 @@ def start_controller(region: Region, host: Host, planning: Mapping[str, float]) 
 
 
 class TelemetryViews:
-    """A controller's source of views: what hubs recorded, read over the network. Runs on the controller's host."""
+    """A controller's source of views: telemetry of hubs, read over the network. Runs on the controller's host."""
 
     def __init__(
         self, hubs: Callable[[], Iterable[str]], clock: Callable[[], float], views: LiveViews | None = None
     ) -> None:
-        """`hubs`: those to read. `views` makes views of the records."""
+        """`hubs`: the hubs to read. `views` builds views from the records."""
         self.latest: View | None = None
         self.news = asyncio.Event()
         self._hubs = hubs
@@ -108,7 +108,7 @@ class TelemetryViews:
         self._views = views or LiveViews()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read and build a view once a second until cancelled."""
         reader, loop = SimulatedTelemetryReader(), asyncio.get_running_loop()
         at = loop.time()
         while True:
@@ -124,7 +124,7 @@ _US = 1e6
 
 
 class LiveViews:
-    """Records in, each second a view of the last ten."""
+    """Takes records, and builds a view of the last ten seconds every second."""
 
     def __init__(self) -> None:
         self._window = SlidingWindow()
@@ -139,15 +139,15 @@ class LiveViews:
 
 
 class SimulatedTelemetryReader:
-    """Reads from all hubs; each from where it last stopped. Runs on the controller's host."""
+    """Reads from all hubs, each from its last offset. Runs on the controller's host."""
 
     def __init__(self) -> None:
         self._hubs: dict[str, _HubReader] = {}
-        # Records as they came over the wire, in Arrow's encoding.
+        # Size of the records on the wire, in Arrow's encoding.
         self.stream_bytes = 0
 
     async def read(self, hubs: Iterable[str]) -> list[pa.RecordBatch]:
-        """What these hubs have recorded since they were last asked."""
+        """The new records of these hubs since the last read."""
         wanted = set(hubs)
         for name in self._hubs.keys() - wanted:
             self._hubs.pop(name).close()
@@ -158,12 +158,12 @@ class SimulatedTelemetryReader:
 
 
 class _HubReader(asyncio.Protocol):
-    """One hub's. Not more than one request is under way."""
+    """The reader of one hub. At most one request is in flight."""
 
     def __init__(self, hub: str) -> None:
         self._hub = hub
         self._incarnation = self._next = 0
-        # Of the last reading.
+        # Bytes of the last read.
         self.taken_bytes = 0
         self._parser = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
@@ -180,14 +180,14 @@ class _HubReader(asyncio.Protocol):
         return batches
 
     async def _read(self, batches: list[pa.RecordBatch]) -> None:
-        """All that there is, piece by piece; what came before it takes too long is kept."""
+        """Read all new records in several requests. Records read before a timeout are kept."""
         if self._transport is None:
             await asyncio.get_running_loop().create_connection(lambda: self, self._hub, PORT)
         end = -1
         while self._next != end:
             incarnation, _, following, stream, end = await self._ask()
             if incarnation != self._incarnation:
-                # Another life, or the first one met: it begins where the hub says.
+                # A new incarnation, or the first read: start at the offset that the hub states.
                 self._incarnation, self._next, end = incarnation, following, -1
                 continue
             self._next = following

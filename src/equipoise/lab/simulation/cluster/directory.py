@@ -1,7 +1,7 @@
-"""Give the plan and the live hubs to hubs without a store.
+"""Send the plan and the live hubs to hubs without a store.
 
-Stands in for the store in worlds that want every skew between hubs there can be, at many seeds per second. Each hub
-hears of each change after a delay of its own, in order.
+Replaces the store in worlds that need every possible skew between hubs at many seeds per second. Each hub receives
+each change after a delay of its own, in order.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ class Directory:
         lag_s: float,
         is_reinstated: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`draw` draws from [0, 1). `lag_s`: how late a hub hears of a change, at most. `is_reinstated`: whether a
-        member that comes back gets its share at once, by a new plan."""
+        """`draw` draws from [0, 1). `lag_s`: the longest delay until a hub receives a change. `is_reinstated`: whether
+        a member that restarts gets its share at once, by a new plan."""
         self.sim = sim
         self.plan = Plan()
         self.specs = Specs()
         self.hubs: dict[str, SimulatedHub] = {}
         self.alive: dict[str, LiveHub] = {}
-        # By hub, when it hears of the latest change.
-        self.heard_at: dict[str, float] = {}
+        # By hub, the time at which it receives the latest change.
+        self.due_at: dict[str, float] = {}
         self._draw = draw
         self._lag_s = lag_s
         self._is_reinstated = is_reinstated
-        # Prepares what a hub on a host needs beside the others; the outcome gives it to the hub.
+        # Prepares extra components of a hub on a host; the returned function installs them in the hub.
         self.prepare: Callable[[Host], Awaitable[Callable[[Hub], None]]] | None = None
         self._changes = 0
-        # By hub, the number of the latest change that it has applied.
+        # By hub, the number of the latest change it has applied.
         self._applied: dict[str, int] = {}
 
     def add(self, settings: HubSettings, *, host: Host | None = None, **options: object) -> SimulatedHub:
-        """A hub on this host, or on that of its name; `start` it."""
+        """Add a hub on this host, or on the host of the same name. The caller starts it."""
         host = host or self.sim.host(settings.name)
         node = self.hubs[settings.name] = SimulatedHub(host, settings, self.attend, **options)  # type: ignore[arg-type]  # passed on
         return node
 
     async def attend(self, node: SimulatedHub) -> None:
-        """On the host of the hub: let it serve, and make it known."""
+        """Runs on the hub's host: start the server, and add the hub to the live hubs."""
         equip = None if self.prepare is None else await self.prepare(node.host)
         hub = await node.listen()
         if equip is not None:
-            # A hub that keeps logs knows which topics are durable before it serves.
+            # A hub with logs needs the specs of durable topics before it serves clients.
             equip(hub)
             hub.core.specs.follow(self.specs, 1)
         hub.on_renewed = lambda: self._register(node)
@@ -71,24 +71,24 @@ class Directory:
         self._register(node)
 
     def commit(self, plan: Plan) -> None:
-        """Make this the plan, under the next version."""
+        """Commit this plan with the next version."""
         self.plan = replace(plan, version=self.plan.version + 1)
-        self.tell()
+        self.publish()
 
     def expire(self, name: str) -> None:
-        """The hub counts as dead from now on."""
+        """Remove the hub from the live hubs."""
         self.alive.pop(name, None)
-        self.tell()
+        self.publish()
 
-    def tell(self) -> None:
-        """Let every hub hear the latest."""
+    def publish(self) -> None:
+        """Send the latest plan and live hubs to every hub, each after its delay."""
         routing = Routing(self.plan, dict(self.alive))
         self._changes += 1
         now = self.sim.now
         for node in self.hubs.values():
-            at = max(now + self._draw() * self._lag_s, self.heard_at.get(node.name, 0.0))
-            self.heard_at[node.name] = at + 1e-6
-            self.sim.loop.call_at(at, self._hear, node, self._changes, routing)
+            at = max(now + self._draw() * self._lag_s, self.due_at.get(node.name, 0.0))
+            self.due_at[node.name] = at + 1e-6
+            self.sim.loop.call_at(at, self._receive, node, self._changes, routing)
 
     def _register(self, node: SimulatedHub) -> None:
         assert node.hub is not None, "it has just started"
@@ -97,18 +97,18 @@ class Directory:
         if any(member.hub == node.name for member in self.plan.members) and self._is_reinstated():
             self.commit(self.plan)
         else:
-            self.tell()
+            self.publish()
 
-    def _hear(self, node: SimulatedHub, number: int, routing: Routing) -> None:
-        """Apply it on the hub's own host, when that runs."""
+    def _receive(self, node: SimulatedHub, number: int, routing: Routing) -> None:
+        """Apply a change on the hub's host, unless the host is down."""
         if node.host.is_up:
             node.host.spawn(self._apply(node, number, routing), name="routing")
 
     async def _apply(self, node: SimulatedHub, number: int, routing: Routing) -> None:
-        # What a busy host gets to late may have been overtaken; a hub that reads a store never goes back.
+        # A busy host may process a change after a later one. It skips the older change, as a store reader would.
         if node.cluster is not None and number > self._applied.get(node.name, 0):
             self._applied[node.name] = number
             node.cluster.apply(routing)
             if node.name not in self.alive and node.hub is not None:
-                # It was given up before it had heard that it was known. With a store its session would tell it.
+                # The hub expired before it received its own registration. With a store its session would report this.
                 node.hub.renew()

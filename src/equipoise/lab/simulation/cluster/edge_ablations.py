@@ -20,7 +20,7 @@ from equipoise.content.balancing.edge_table import EdgeTransition
 from equipoise.content.balancing.messages import HubStatus
 from equipoise.content.balancing.pair_estimate import PairEstimate
 from equipoise.hub.cluster.control_links import ControlLinks
-from equipoise.hub.cluster.link import link
+from equipoise.hub.cluster.link import link_session
 from equipoise.hub.content import content_publishers
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.hub.content.edge_rooms import EdgeRooms
@@ -36,7 +36,7 @@ __all__ = ["EDGE_ABLATIONS"]
 
 
 def _take_again(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> None:
-    """A client takes from the next hub what the former one has brought already."""
+    """A client takes messages from the new hub that the former hub already delivered."""
     _, missed = stream.cursor.accept(run.epoch, run.n, run.span)
     if missed != 0:
         merge._sink.on_messages(run.epoch, run.n, [], missed)
@@ -45,7 +45,7 @@ def _take_again(merge: TopicMerge, stream: MergedStream, run: FilteredRun) -> No
 
 
 def _never_stabilizing(row: EdgeTransition, edge: EdgeSession, event: EdgeEvent) -> list[BalancingEffect]:
-    """A hub goes on to the next session by what it measured before the last one."""
+    """A hub starts the next session with measurements from before the last session."""
     effects = _carry(row, edge, event)
     if edge.phase is EdgePhase.STABILIZING:
         edge.phase = EdgePhase.OK
@@ -57,7 +57,7 @@ _carry = edge_table._carry
 
 @contextmanager
 def _never_unavailable() -> Iterator[None]:
-    """A hub that is full says that it is not, and takes part in sessions."""
+    """A full hub reports free capacity and takes part in sessions."""
     unavailable = EdgePhase.UNAVAILABLE
     rows = dict(edge_table._ROWS)
     rows[unavailable, RequestReceived] = rows[EdgePhase.OK, RequestReceived]
@@ -121,10 +121,10 @@ EDGE_ABLATIONS = (
     ),
     Ablation(
         "link-turns",
-        "The frames of one link give way to other connections.",
+        "Writes to one link yield to other connections.",
         balance.NAME,
         "content-overloaded",
-        lambda: replaced(link, "LINK_TURN_S", inf),
+        lambda: replaced(link_session, "LINK_TURN_S", inf),
     ),
     Ablation(
         "head-publishers",
@@ -142,7 +142,8 @@ EDGE_ABLATIONS = (
     ),
     Ablation(
         "edge-bounds",
-        "A balancing session leaves no metric so far the other way that the other hub begins one back.",
+        "A balancing session does not reverse the difference of any metric so far that the other hub "
+        "starts a session back.",
         balance.NAME,
         "content-planned",
         lambda: replaced(PairEstimate, "_bound", lambda pair, metric, other: -inf),
@@ -150,7 +151,7 @@ EDGE_ABLATIONS = (
     ),
     Ablation(
         "edge-first",
-        "a subscriber that comes to a hub that is no edge is sent to the edge with most room",
+        "A hub that is not an edge redirects a new subscriber to the edge with most free capacity.",
         balance.NAME,
         "content-comers",
         lambda: replaced(EdgeRooms, "_choose", lambda rooms, topic: None),

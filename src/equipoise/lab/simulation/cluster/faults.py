@@ -1,6 +1,6 @@
-"""Change the plan and inject faults, at times and places drawn from the seed.
+"""Change the plan and inject faults; the seed determines times and places.
 
-Every fault undoes itself after a while; `ClusterWorld.heal` undoes what is left.
+Every fault ends after a while; `ClusterWorld.heal` ends the remaining faults.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClusterFaults:
         self._topics = sorted(
             {t for c in world.scenario.workload.clients for p in c.publishes for t in p.topics}
         )
-        # What changes of shares are drawn from, and the topics that they are made to.
+        # The generator of share changes, and the topics that they affect.
         is_apart = world.scenario.has_shares_apart
         self._share_draw = Random(f"shares {world.sim.seed}").random if is_apart else world.random.random
         patterns = tuple(world.scenario.limited)
@@ -46,11 +46,11 @@ class ClusterFaults:
             t for t in self._topics if not is_apart or any(fnmatchcase(t, one) for one in patterns)
         ]
         self._joined = 0
-        # Hubs that were cut off from the store once.
+        # Hubs that have been cut off from the store.
         self._store_cut: set[str] = set()
 
     def begin(self) -> None:
-        """Draw what is to happen and when."""
+        """Draw the changes and faults of the run and their times."""
         scenario, draw = self._scenario, self._random.random
         acts: list[tuple[str, Act, tuple[int, int]]] = [
             ("move", self._move, scenario.moves),
@@ -92,7 +92,7 @@ class ClusterFaults:
             self._world.keep(self._later(0.2 + draw() * 0.5, "store outage", self._go_without_store))
 
     def _begin_filtered(self) -> None:
-        """Subscribers by filter lose their connections as others do, drawn apart from all else."""
+        """Connection losses of filter subscribers, drawn from a separate generator."""
         clients, draw = self._world.filtered, self._world.filter_random.random
         acts: list[tuple[str, Callable[[str], object], tuple[int, int]]] = [
             ("client reset", self._reset, self._scenario.client_resets),
@@ -104,7 +104,7 @@ class ClusterFaults:
                 self._world.keep(self._later(draw() * self._scenario.duration_s, name, partial(act, client)))
 
     def _limit_acts(self) -> list[tuple[str, Act, tuple[int, int]]]:
-        """Apart from the others, so that worlds without limits draw what they always drew."""
+        """Changes of limited topics. Worlds without limits have none, and so keep their draws."""
         if not self._scenario.limited or self._scenario.has_shares_apart:
             return []
         acts: list[tuple[str, Act, tuple[int, int]]] = [
@@ -141,7 +141,7 @@ class ClusterFaults:
         world.replicate(topic, tuple(homes), mode)
 
     def _change_shares(self) -> None:
-        """Split a topic in random parts among some hubs, or have it whole at one."""
+        """Split a topic into random shares among some hubs, or give it one home."""
         world, draw = self._world, self._share_draw
         topic, members = self._shared[int(draw() * len(self._shared))], world.members
         homes = []
@@ -157,7 +157,7 @@ class ClusterFaults:
         world.replicate(topic, tuple(homes), Mode.ALL_SUBSCRIBERS, shares)
 
     def _reshare(self) -> None:
-        """Other shares of rate and depth at the same homes; a topic that is whole is split over all hubs."""
+        """Change the shares of rate and depth at the same homes. A topic with one home is split over all hubs."""
         world = self._world
         topic = world.draw(self._topics)
         entry = world.directory.plan.entries.get(topic.encode())
@@ -184,7 +184,7 @@ class ClusterFaults:
         world, name = self._world, f"new-{self._joined}"
         world.add_hub(name).start()
         if self._scenario.has_store:
-            # It enters the plan by itself.
+            # The hub adds itself to the plan.
             return
         await world.until(lambda: name in world.directory.alive, 5.0)
         plan = world.directory.plan
@@ -220,7 +220,7 @@ class ClusterFaults:
             self._sim.reset_connections(hub, client)
 
     async def _cut_off(self, client: str) -> None:
-        """From all hubs that there are now."""
+        """Cut a client off from all current hubs."""
         hubs, (low, high) = sorted(self._world.hubs), self._scenario.cut_s
         for hub in hubs:
             self._sim.cut(client, hub)
@@ -235,13 +235,13 @@ class ClusterFaults:
         for name in hubs:
             pair = (client, name) if kind < 0.5 else (name, client)
             self._sim.cut(*pair, one_way=kind > 0.3)
-        # Mostly longer than a client waits for a sign of life.
+        # Mostly longer than a client's ping timeout.
         await asyncio.sleep(0.1 + self._random.random() * 4.0)
         for name in hubs:
             self._sim.heal(client, name)
 
     async def _cut_any(self) -> None:
-        """Two parts of any kind do not hear each other; at least one of them is a hub."""
+        """Cut the link between a hub and any hub, client or the store."""
         parts = [*sorted(self._world.hubs), *(client.name for client in self._scenario.workload.each())]
         if self._scenario.has_store:
             parts.append(STORE)
@@ -256,7 +256,7 @@ class ClusterFaults:
 
     async def _change_rules(self) -> None:
         access = self._scenario.access
-        assert access is not None, "a change of rules needs rules"
+        assert access is not None, "a rule change needs access rules"
         alternatives = access.alternatives
         await self._world.change_rules(alternatives[int(self._random.random() * len(alternatives))])
         await asyncio.sleep(0.1 + self._random.random())
@@ -293,7 +293,7 @@ class ClusterFaults:
         await self._restart(node)
 
     async def _stop(self) -> None:
-        """Stop in order, and come back."""
+        """Shut a hub down cleanly, and restart it."""
         world = self._world
         up = [name for name in sorted(world.hubs) if world.hubs[name].hub is not None]
         if len(up) < 2:
@@ -302,7 +302,7 @@ class ClusterFaults:
         try:
             await node.host.spawn(node.stop(), name="stop")
         except asyncio.CancelledError:
-            # Healing has come in the middle of it, and has seen nothing to heal.
+            # The world was healed during the shutdown, and the hub was still up then.
             node.crash(silent=False)
             world.directory.expire(node.name)
             node.start()
@@ -313,7 +313,7 @@ class ClusterFaults:
         node.start()
 
     async def _restart(self, node: SimulatedHub) -> None:
-        """Crash, and be back under the old name before the session has expired, or after it."""
+        """Crash a hub, and restart it under the same name before or after its session expires."""
         directory, draw = self._world.directory, self._random.random
         facts = directory.alive.get(node.name)
         node.crash(silent=draw() < 0.5)
@@ -341,7 +341,7 @@ class ClusterFaults:
             self._world.control()
 
     async def _cut_controller(self) -> None:
-        """It does not hear the store, for less than its session or for longer."""
+        """Cut the controller off from the store, for less than its session timeout or for longer."""
         one_way = self._random.random() < 0.3
         self._sim.cut(CONTROLLER, STORE, one_way=one_way)
         await asyncio.sleep(0.1 + self._random.random() * 2 * SESSION_S)
@@ -350,7 +350,7 @@ class ClusterFaults:
     # The store.
 
     async def _cut_store(self) -> None:
-        # Each once: two cuts in a row could last longer than a session.
+        # Cut off each hub only once: two cuts in a row could outlast a session.
         whole = [name for name in sorted(self._world.hubs) if name not in self._store_cut]
         if not whole:
             return
@@ -387,7 +387,7 @@ class ClusterFaults:
 
 
 async def play(world: ClusterWorld) -> None:
-    """One run: changes and faults first, then everything is healed and progress is demanded."""
+    """Run a world: changes and faults first, then healing, then the check of progress."""
     with world.watched_losses(), world.watched_admissions(), without_limits(world.scenario.without_limits):
         await world.start()
         measuring = world.measure()

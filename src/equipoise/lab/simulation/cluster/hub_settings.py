@@ -1,4 +1,4 @@
-"""Settings of hubs in simulated clusters: waits are short, so that a run of seconds has them all."""
+"""Settings of hubs in simulated clusters: timeouts are short, so that they expire within a run of seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from equipoise.lab.simulation.simulated_hub import PORT
 
 __all__ = ["hub_settings"]
 
-# Links that notice silence and dial again within a run.
+# Links that detect silence and reconnect within a run.
 QUICK: dict[str, int | float | str] = {
     "link_silence_s": 0.3,
     "link_timeout_s": 0.7,
@@ -31,7 +31,7 @@ def hub_settings(
     *,
     session_s: float,
 ) -> HubSettings:
-    """Made once per process: making them takes longer than it should in a run of a tenth of a second."""
+    """Cached per process, because a run may take only a tenth of a second."""
     return HubSettings(
         name=name,
         host="0.0.0.0",

@@ -99,7 +99,7 @@ async def _never(membership: Membership, plan: Plan, seen: object) -> bool:
 @contextmanager
 def _serve_before_specs() -> Iterator[None]:
     async def reach(sync: SpecSync, version: int) -> None:
-        """Serve without having read any."""
+        """Serve clients without having read the topic specs."""
 
     async def follow(sync: SpecSync) -> None:
         await asyncio.sleep(0.5)
@@ -110,7 +110,7 @@ def _serve_before_specs() -> Iterator[None]:
 
 
 def _for_the_latest(clients: LimitedClients, trunk: Topic, one: PendingPublish) -> bool:
-    """A message that has waited counts for the connection that has published last."""
+    """A waiting message counts against the connection that published last."""
     own, one.session = one.session, trunk.publisher or 0
     try:
         return _SEND(clients, trunk, one)
@@ -119,13 +119,13 @@ def _for_the_latest(clients: LimitedClients, trunk: Topic, one: PendingPublish) 
 
 
 def _recall_only(returns: LaneReturns, trunk: Stream, way: PublishRoute, topic: Topic | None) -> None:
-    """What has not gone to the old stream yet goes there while older messages come back."""
+    """Queued messages still go to the old stream while older messages return from it."""
     if topic is not None and topic.limit is not None and topic.stream is not None and way.now != way.target:
         way.is_recalled = way.is_recalled or returns._ask(topic.key, (), topic.stream.admission)
 
 
 def _stay_first(ring: TurnRing[object]) -> None:
-    """A client that has a turn has the next one, too."""
+    """A client that has a turn keeps all later turns."""
 
 
 _OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, LimitedClients._passes
@@ -142,7 +142,7 @@ LIMIT_ABLATIONS = (
     ),
     Ablation(
         "empty-depth",
-        "Capacity that a share gains starts empty.",
+        "The added capacity of a grown share starts without tokens.",
         envelope.NAME,
         "limits-shares",
         replacing(Bucket, "resize", _gain_full_depth),
@@ -173,7 +173,7 @@ LIMIT_ABLATIONS = (
     ),
     Ablation(
         "paused-alone",
-        "A hub that has paused waits for the store for a term of the lease, before other hubs may confirm it.",
+        "A paused hub waits for the store for one lease term before other hubs may confirm it.",
         envelope.NAME,
         "limits-zombie",
         replacing(Lease, "_store_patience_s", property(lambda lease: lease.interval_s)),

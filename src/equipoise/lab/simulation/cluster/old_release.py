@@ -1,7 +1,7 @@
 """Hubs of releases without rate limits or logs, beside current hubs.
 
-Such a hub announces no limits, or no logs, keeps none, and goes by any plan. All else is as in this release: what
-differs is what the others have to cope with.
+Such a hub announces and enforces no limits, or announces no logs, and applies any plan. All else is as in this
+release, because these differences are what the other hubs have to handle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["without_limits", "without_logs"]
 
 @contextmanager
 def without_limits(names: Collection[str]) -> Iterator[None]:
-    """Hubs of these names run a release without rate limitss."""
+    """Hubs of these names run a release without rate limits."""
     if not names:
         yield
         return
@@ -56,7 +56,7 @@ def without_limits(names: Collection[str]) -> Iterator[None]:
 
 @contextmanager
 def without_logs(names: Collection[str]) -> Iterator[None]:
-    """Hubs of these names run a release that owns no logs. They are given no place for any elsewhere."""
+    """Hubs of these names run a release without logs. The caller gives them no log storage."""
     facts, announced, amends = HubRegistration._facts, PeerGreeting.announced, Membership._amends
 
     def old_facts(presence: HubRegistration) -> HubFacts:

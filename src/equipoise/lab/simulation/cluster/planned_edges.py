@@ -1,7 +1,8 @@
-"""The story of edges that are overloaded, and share subscribers, while the real planner changes edges.
+"""The story of overloaded edges that balance subscribers while the real planner changes edges.
 
-The planner has to leave a topic alone while its edges are in a session, and neither may undo what the other did. Once
-the homes stay as they are, edges have to come to rest: loads here differ by about as much as begins a session.
+The planner must not change a topic while its edges are in a session, and planner and edges must not undo each other's
+changes. Once the homes stay the same, edges must stop moving subscribers: loads here differ by about as much as
+starts a session.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from equipoise.model import Mode
 __all__ = ["PLANNED_STORIES"]
 
 _IN_SESSION = (EdgePhase.SAMPLING, EdgePhase.MIGRATING, EdgePhase.ACCEPTING, EdgePhase.STABILIZING)
-# A view is of the last second, and a plan is decided on and committed within another.
+# A view covers the last second, and the planner decides and commits a plan within another.
 VIEW_S = 3.0
 LOOK_S = 0.1
-# What the planner may do: add an edge or two, and take one away again.
+# The planner may add an edge or two, and remove one again.
 CHANGES_MAX = 3
-# At the end, for so long and where homes have been the same for longer, no more subscribers are moved than these.
+# If homes have not changed for `SETTLED_S`, edges move at most `MOVED_AT_REST_MAX` subscribers in the last `REST_S`.
 REST_S = 12.0
 SETTLED_S = 25.0
 MOVED_AT_REST_MAX = 10
 
 
 class _Watch:
-    """What becomes of the topic's homes, and since when its edges are in sessions."""
+    """Records changes of the topic's homes, and when its edges are in sessions."""
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
@@ -62,9 +63,9 @@ class _Watch:
 
 
 async def _planned(world: ClusterWorld, wire: TappedWire) -> None:
-    """Two edges, all subscribers at one of them, and a hub beside them that the planner may make an edge."""
+    """Two edges, all subscribers at one of them, and a further hub that the planner may make an edge."""
     for _ in range(5):
-        # A commit that meets the controller's own is void.
+        # A commit that conflicts with the controller's commit has no effect.
         if not _has_edges(world):
             world.replicate(TOPIC, ("h0", "h1", "h2"), Mode.CONTENT)
             await world.until(lambda: _has_edges(world), 1.0)
@@ -78,7 +79,7 @@ async def _planned(world: ClusterWorld, wire: TappedWire) -> None:
     moved = _moved(world) - moved
     if world.sim.now - watch.changed_s > SETTLED_S and moved > MOVED_AT_REST_MAX:
         world.history.unbalanced.append(
-            f"{moved} subscribers were moved in the last {REST_S:.0f} s, and homes have long been the same"
+            f"edges moved {moved} subscribers in the last {REST_S:.0f} s, although homes did not change"
         )
     changes = watch.homes[1:]
     if len(changes) > CHANGES_MAX:
@@ -88,7 +89,7 @@ async def _planned(world: ClusterWorld, wire: TappedWire) -> None:
 
 
 def _moved(world: ClusterWorld) -> int:
-    """Subscribers that edges have sent each other so far."""
+    """Number of subscribers that edges have moved so far."""
     return sum(node.cluster.edge.moved for node in world.hubs.values() if node.cluster is not None)
 
 

@@ -1,9 +1,10 @@
-"""Hubs with the real membership, over a real store on its own host.
+"""Hubs with the real membership and a real store on its own host.
 
-The store is the one in memory, served over the simulated network: hubs can be cut off from it, it can be gone, and it
-can come back empty. Nothing is handed to a hub: it learns from its session. An operator beside the store commits plans.
+The store is the in-memory store, served over the simulated network: hubs can be cut off from it, it can stop, and it
+can lose its data. Hubs read the plan and the live hubs through their sessions only. An operator at the store commits
+plans.
 
-Always true: what is looked at from outside (`plan`, `alive`) is only looked at.
+Always true: `plan` and `alive` are copies for observers; no hub reads them.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ __all__ = ["STORE", "STORE_PORT", "TREE", "Region", "RegionHub", "membership_set
 
 STORE, STORE_PORT = "store", 2181
 TREE = Tree()
-# The session of an observer beside the store never ends.
+# The session of a local observer of the store never expires.
 BESIDE = StoreSettings(session_timeout_s=1e6)
 
 
 class RegionHub(SimulatedHub):
-    """A hub that takes part by its own session with the store. All are None until it has one."""
+    """A hub with its own session with the store. All fields are None until it has one."""
 
     membership: Membership | None = None
     store: RemoteMemoryStore | None = None
@@ -73,7 +74,7 @@ class Region:
         retry_s: float = 0.1,
         place: str | None = None,
     ) -> None:
-        """`sessions`: of hubs and controllers with the store. `retry_s`: between two attempts to reach it."""
+        """`sessions`: session settings of hubs and controllers. `retry_s`: delay between two attempts to connect."""
         self.sim = sim
         self.place = place
         self.plan = Plan()
@@ -85,9 +86,9 @@ class Region:
         self._retry_s = retry_s
         # Whether hubs can prove of each other that a process has ended, as on one machine.
         self.is_one_machine = False
-        # What to commit, and the members that were known when it was asked for.
+        # Plans to commit, each with the members known at the time of the request.
         self._commits: asyncio.Queue[tuple[Plan, frozenset[str]]] = asyncio.Queue()
-        # By the version of the users made of them.
+        # By version of the users, the rules that they were made from.
         self._rules: dict[str, AclSync] = {}
 
     def add(
@@ -98,7 +99,7 @@ class Region:
         rules: AclSync | None = None,
         clock_error_s: Callable[[], float] | None = None,
     ) -> RegionHub:
-        """A hub on this host, or on that of its name; `start` it."""
+        """Add a hub on this host, or on the host of the same name. The caller starts it."""
         name = settings.name
         membership = msgspec.structs.replace(
             settings.membership, store=f"eqs://{STORE}:{STORE_PORT}", advertise=f"{name}:{PORT}"
@@ -113,7 +114,7 @@ class Region:
         return node
 
     async def attend(self, node: SimulatedHub) -> None:
-        """On the host of the hub: open a session, serve, and take part until cancelled."""
+        """Runs on the hub's host: open a session, serve, and run the membership until cancelled."""
         assert isinstance(node, RegionHub)
         node.work = asyncio.current_task()
         store = node.store = await self.open()
@@ -151,14 +152,14 @@ class Region:
         return self.is_one_machine and not is_running
 
     def load_of(self, hub: Hub) -> float:
-        """What the hub tells of its load."""
+        """The load that the hub reports."""
         return 0.0
 
     async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
-        """Give the hub what it needs beside the store, before it takes part."""
+        """Add components to the hub before its membership starts. Worlds override this."""
 
     def _noted(self, node: SimulatedHub, reload: Callable[[Users], None]) -> Callable[[Users], None]:
-        """The same, keeping when which rules came into force at the hub."""
+        """Wrap `reload` to record when each version of the rules takes effect at the hub."""
 
         def reload_users(users: Users) -> None:
             reload(users)
@@ -167,11 +168,11 @@ class Region:
         return reload_users
 
     async def retire(self, name: str) -> None:
-        """End a hub in order, as its process does: it takes leave of the others, then its session ends."""
+        """Shut a hub down cleanly, as its process does: it hands over its topics, then its session ends."""
         await self.hubs[name].host.spawn(_retire(self.hubs[name]), name="retire")
 
     async def open(self) -> RemoteMemoryStore:
-        """A session with the store over the network, as soon as there is one to be had."""
+        """Open a session with the store over the network; retry until it succeeds."""
         while True:
             try:
                 return await RemoteMemoryStore(STORE, STORE_PORT, self._sessions).open()
@@ -179,13 +180,13 @@ class Region:
                 await asyncio.sleep(self._retry_s)
 
     async def beside(self) -> MemoryStore:
-        """A session from beside the store, which no network is in the way of."""
+        """Open a local session with the store, without a network in between."""
         return await MemoryStore(self.tree, BESIDE).open()
 
     # The store.
 
     def serve(self) -> None:
-        """Let hubs reach the store, from its beginning or again."""
+        """Start or restart the server of the store."""
         if not self.host.is_up:
             self.host.restart()
         self.host.spawn(MemoryStoreServer(self.tree, host="0.0.0.0", port=STORE_PORT).start(), name="store")
@@ -194,18 +195,18 @@ class Region:
         self.host.crash(silent=True)
 
     async def empty(self) -> None:
-        """Have nothing in the store from now on; `work` has to be begun again."""
+        """Replace the store by an empty one. The caller runs `work` again."""
         self.tree = MemoryTree(self.sim.loop.time)
         await self._look_on()
 
-    # The operator beside it.
+    # The operator.
 
     async def begin(self) -> None:
         self.serve()
         await self._look_on()
 
     async def put_specs(self, specs: Iterable[TopicSpec]) -> None:
-        """Have topics limited."""
+        """Write topic specs to the store."""
         store = SpecsStore(self._store, TREE)
         for spec in specs:
             await store.put(spec)
@@ -215,18 +216,18 @@ class Region:
         self._plans = PlanStore(self._store, TREE, writer="operator", clock=lambda: 0.0)
 
     def work(self) -> tuple[Coroutine[object, object, None], ...]:
-        """Follow plans and hubs, and commit what was asked for; to be run until cancelled."""
+        """Coroutines that watch plans and hubs and commit requested plans. The caller runs them until cancelled."""
         return self._follow(), self._follow_hubs(), self._commit_all()
 
     def commit(self, plan: Plan) -> None:
-        """Have members and entries of this plan committed, with the hubs that have joined meanwhile."""
+        """Request a commit of the members and entries of this plan, plus hubs that join in the meantime."""
         self._commits.put_nowait((plan, frozenset(self.plan.by_hub)))
 
     def expire(self, name: str) -> None:
-        """Sessions end by themselves here."""
+        """Nothing to do: sessions in a store expire without help."""
 
     async def change_rules(self, rules: AclSync) -> None:
-        """Replace the users in the store, and tell hubs through the plan."""
+        """Replace the users in the store, and notify hubs through the plan."""
         users = UsersStore(self._store, TREE)
         self._rules[users_of(rules).version] = rules
         stored = await users.load()
@@ -276,7 +277,7 @@ class Region:
 
 
 def _process(host: Host) -> str:
-    """The identity of the process that runs on the host now."""
+    """Identity of the current process on the host."""
     return f"{host.name}#{host.incarnation.number}"
 
 
@@ -291,5 +292,5 @@ async def _retire(node: RegionHub) -> None:
 
 
 def membership_settings(session_s: float) -> MembershipSettings:
-    """Of a hub in a world of a few seconds."""
+    """Membership settings of a hub in a world of a few seconds."""
     return MembershipSettings(session_timeout_s=session_s, load_report_interval_s=0.5, retry_interval_s=0.1)

@@ -1,6 +1,6 @@
 """Sample the seats of split topics during a run, and set publisher orders as a fit would.
 
-Hubs of a world without a store cannot read an order there: it is handed to them, again after each restart.
+Without a store hubs cannot read a publisher order. The watch sets it in each hub, and again after each restart.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["begin_seat_watch"]
 
 INTERVAL_S = 0.25
-# From then on an order is known, of those who publish by then.
+# After this time each topic has an order of the publishers seen so far.
 ORDERED_S = 3.0
 _KEY = b"seats of a world".ljust(32, b".")
 
 
 def begin_seat_watch(world: ClusterWorld) -> None:
-    """Watch seats until everything is healed, if the scenario asks for their balance."""
+    """Sample seats until the world is healed, if the scenario checks their balance."""
     if seat_balance.NAME in world.scenario.expectation.properties:
         world.keep(_watch(world))
 

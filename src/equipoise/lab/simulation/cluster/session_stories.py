@@ -1,8 +1,8 @@
 """Stories of edges that balance the subscribers of a content topic.
 
-The hubs have processors that differ, all subscribers come to one of them, and the hubs' own balancing does the rest.
-One of the two hubs of a session may die in the middle of it, or be an edge no longer; what hubs tell each other may be
-lost, late or told twice; two clusters may be joined.
+The hubs have different processors, all subscribers connect to one hub, and the hubs balance them without a controller.
+One of the two hubs of a session may die or stop being an edge during the session. Control messages may be lost, late or
+duplicated. Two clusters may balance with each other.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from equipoise.model import Mode
 __all__ = ["SESSION_STORIES", "carried"]
 
 _IN_SESSION = (EdgePhase.ASKING, EdgePhase.SAMPLING, EdgePhase.MIGRATING, EdgePhase.ACCEPTING)
-# Longer than any phase of a session may take under the settings of these worlds.
+# Longer than a session can stay in its phases under the settings of these worlds.
 SESSION_S_MAX = 16.0
 LOOK_S = 0.02
-# Times that hubs which are all full may begin a session, as either of the two.
+# Number of times that hubs may enter a session while all of them are full.
 BEGUN_MAX = 4
-# In which an edge answers, however long its backlog is.
+# Time limit for an edge's answer, regardless of its backlog.
 ANSWER_S_MAX = 3.0
-# Times that publishers may be sent to another head once heads had time to be balanced.
+# Number of publishers that heads may redirect after they had time to balance.
 PUBLISHERS_AGAIN_MAX = 4
-# With 100 messages a second for nine subscribers each, eight times what the hub can write.
+# At this cost, 100 messages a second for nine subscribers each are eight times the capacity of the hub.
 SLOW_WRITE_S = 0.009
 
 
 def _edges(world: ClusterWorld) -> dict[str, ContentEdge]:
-    """By name, the edges that serve."""
+    """The running edges by name."""
     return {
         name: node.cluster.edge
         for name, node in world.hubs.items()
@@ -47,7 +47,7 @@ def _edges(world: ClusterWorld) -> dict[str, ContentEdge]:
 
 
 def carried(world: ClusterWorld) -> dict[str, int]:
-    """By edge, how many subscriptions it carries that are not on their way to another."""
+    """By edge, the number of its subscriptions that are not moving to another edge."""
     found: dict[str, int] = {}
     for name, edge in _edges(world).items():
         topic = edge._cluster.core.index.topics.get(TOPIC.encode())
@@ -66,15 +66,15 @@ def _phases(world: ClusterWorld) -> list[tuple[str, EdgePhase, str]]:
 
 
 async def _begin(world: ClusterWorld) -> None:
-    """All hubs are homes, the first is the head."""
+    """Make all hubs homes, with the first hub as the head."""
     world.replicate(TOPIC, tuple(sorted(world.hubs)), Mode.CONTENT)
     await world.until(lambda: len(_edges(world)) == len(world.hubs) - 1, 5.0)
 
 
 async def _deaths(world: ClusterWorld, wire: TappedWire) -> None:
-    """Twice, when a hub gets to a phase that is drawn, it dies, or the other one of its session does.
+    """Twice, a hub dies when it reaches a drawn phase of a session, or the other hub of the session dies.
 
-    In some runs no hub dies, but some clients cannot reach the other edges: sessions wait for them in vain.
+    In some runs no hub dies, but some clients cannot reach the other edges, so sessions wait for them in vain.
     """
     await _begin(world)
     draw = world.random.random
@@ -102,9 +102,9 @@ async def _deaths(world: ClusterWorld, wire: TappedWire) -> None:
 
 
 async def _drained(world: ClusterWorld, wire: TappedWire) -> None:
-    """When a hub gets to a phase that is drawn, it is an edge no longer, or the other one of its session is not.
+    """When a hub reaches a drawn phase of a session, it or the other hub of the session stops being an edge.
 
-    It gives all away; later it is an edge again.
+    That hub moves all its subscribers away, and later becomes an edge again.
     """
     await _begin(world)
     draw = world.random.random
@@ -118,14 +118,14 @@ async def _drained(world: ClusterWorld, wire: TappedWire) -> None:
         await asyncio.sleep(4.0)
         left = _smart(world, victim)
         if left:
-            world.history.unbalanced.append(f"{victim} is no edge and has {left} subscribers that can move")
+            world.history.unbalanced.append(f"{victim} is not an edge but has {left} movable subscribers")
         world.replicate(TOPIC, tuple(hubs), Mode.CONTENT)
         await asyncio.sleep(1.0)
     await _come_to_rest(world)
 
 
 def _smart(world: ClusterWorld, hub: str) -> int:
-    """Subscriptions of smart clients by filter at the hub."""
+    """Number of filter subscriptions of smart clients at the hub."""
     node = world.hubs[hub].cluster
     topic = None if node is None else node.core.index.topics.get(TOPIC.encode())
     filters = () if topic is None or topic.content is None else topic.content.index
@@ -134,43 +134,43 @@ def _smart(world: ClusterWorld, hub: str) -> int:
     )
 
 
-async def _misheard(world: ClusterWorld, wire: TappedWire) -> None:
-    """What hubs tell each other is lost, late or told twice, for a while. Then they share subscribers as ever."""
+async def _disturbed(world: ClusterWorld, wire: TappedWire) -> None:
+    """Control messages of hubs are lost, late or duplicated for a while. Afterwards the edges balance as usual."""
     await _begin(world)
     for edge in _edges(world).values():
-        _mishear(world, edge)
+        _disturb(world, edge)
     await asyncio.sleep(world.scenario.duration_s - SESSION_S_MAX - 4.0)
     for edge in _edges(world).values():
-        # What was put in front of the class's own.
+        # Removes the instance attribute, which hides the method.
         del edge.control.send
     await _come_to_rest(world)
 
 
-def _mishear(world: ClusterWorld, edge: ContentEdge) -> None:
-    """Lose one message in five, tell one twice, and one up to two seconds late."""
-    said, draw, shell = edge.control.send, world.random.random, edge._cluster.core.shell
+def _disturb(world: ClusterWorld, edge: ContentEdge) -> None:
+    """Of five messages lose one, duplicate one at once, and duplicate one up to two seconds later."""
+    original, draw, shell = edge.control.send, world.random.random, edge._cluster.core.shell
 
     def send(hub: str, message: ControlMessage) -> None:
         drawn = draw()
         world.count("control messages" if drawn >= 0.6 else "control messages misheard")
         if drawn >= 0.2:
-            said(hub, message)
+            original(hub, message)
         if 0.2 <= drawn < 0.4:
-            said(hub, message)
+            original(hub, message)
         elif 0.4 <= drawn < 0.6:
-            shell.call_later(2.0 * draw(), said, hub, message)
+            shell.call_later(2.0 * draw(), original, hub, message)
 
     edge.control.send = send  # type: ignore[method-assign]  # for this world only
 
 
 async def _begin_clusters(world: ClusterWorld) -> None:
-    """h0 numbers and has the edges h2 and h3; h1 follows it and has the edges h4 and h5."""
+    """h0 numbers messages and has the edges h2 and h3; h1 follows h0 and has the edges h4 and h5."""
     world.replicate(TOPIC, tuple(sorted(world.hubs)), Mode.CONTENT, parents=(0, 0, 0, 0, 1, 1))
     await world.until(lambda: len(_edges(world)) == 4, 5.0)
 
 
 async def _clusters(world: ClusterWorld, wire: TappedWire) -> None:
-    """Subscribers that all came to one cluster come to be in the other one, too."""
+    """All subscribers connect to one cluster; some of them move to the other cluster."""
     await _begin_clusters(world)
     await asyncio.sleep(world.scenario.duration_s - 3.0)
     found = carried(world)
@@ -182,7 +182,7 @@ async def _clusters(world: ClusterWorld, wire: TappedWire) -> None:
 
 
 async def _cluster_deaths(world: ClusterWorld, wire: TappedWire) -> None:
-    """Twice, when the heads have come to a phase that is drawn, one of the two or an edge dies."""
+    """Twice, a head or an edge dies when a head reaches a drawn phase."""
     await _begin_clusters(world)
     draw = world.random.random
     for _ in range(2):
@@ -205,7 +205,7 @@ def _has_head_in(world: ClusterWorld, phase: HeadPhase) -> bool:
 
 
 async def _in_phase(world: ClusterWorld, wanted: EdgePhase, *, is_other: bool) -> str | None:
-    """Wait until a hub is in the phase; it, or the other hub of its session. None: no hub gets there."""
+    """Wait until a hub is in the phase. Returns that hub or the other hub of its session; None on timeout."""
     for _ in range(int(SESSION_S_MAX / LOOK_S)):
         for name, phase, peer in _phases(world):
             if phase is wanted:
@@ -215,7 +215,7 @@ async def _in_phase(world: ClusterWorld, wanted: EdgePhase, *, is_other: bool) -
 
 
 async def _come_to_rest(world: ClusterWorld) -> None:
-    """No session lasts for ever: each hub has been in none at some time from now on."""
+    """Check that every session ends: each hub is outside of a session at some time from now on."""
     waiting = set(_edges(world))
     for _ in range(int(SESSION_S_MAX / LOOK_S)):
         waiting &= {name for name, phase, _ in _phases(world) if phase in _IN_SESSION}
@@ -226,17 +226,17 @@ async def _come_to_rest(world: ClusterWorld) -> None:
 
 
 async def _steady(world: ClusterWorld, wire: TappedWire) -> None:
-    """Few subscribers are moved more than once."""
+    """Edges move few subscribers more than once."""
     await _begin(world)
     subscribers = sum(carried(world).values())
     await asyncio.sleep(world.scenario.duration_s - 3.0)
     moved = sum(edge.moved for edge in _edges(world).values())
     if moved > 1.15 * subscribers:
-        world.history.unbalanced.append(f"{moved} times a subscriber was moved, of {subscribers}")
+        world.history.unbalanced.append(f"edges made {moved} moves for {subscribers} subscribers")
 
 
 async def _shares(world: ClusterWorld, wire: TappedWire) -> None:
-    """The subscribers, all at one edge, come to be at each as it is strong."""
+    """The subscribers all start at one edge and end up spread by the capacity of the edges."""
     await _begin(world)
     subscribers = sum(carried(world).values())
     await asyncio.sleep(world.scenario.duration_s - 3.0)
@@ -248,18 +248,20 @@ async def _shares(world: ClusterWorld, wire: TappedWire) -> None:
         due = sum(found.values()) / cost / whole
         # Loads may differ by the trigger, which for the weakest edge is half of its share.
         if not 0.25 * due <= found.get(name, 0) <= 1.75 * due:
-            world.history.unbalanced.append(f"{name} carries {found.get(name, 0)}, and should {due:.0f}")
+            world.history.unbalanced.append(
+                f"{name} has {found.get(name, 0)} subscribers, expected {due:.0f}"
+            )
 
 
 async def _comers(world: ClusterWorld, wire: TappedWire) -> None:
-    """Subscribers come one by one, to the head and to a hub that is no home: each goes to the edge with most room.
+    """Subscribers connect one by one to the head and to a hub that is not a home. Each goes to the edge with most room.
 
-    None stays where it came, and the weakest edge gets far fewer of them than the strongest.
+    None stays at the hub it connected to, and the weakest edge gets less than half as many as the strongest.
     """
     hubs, draw = ("h0", "h1", "h2", "h3"), world.random.random
     world.replicate(TOPIC, hubs, Mode.CONTENT)
     await world.until(lambda: len(_edges(world)) == len(hubs) - 1, 5.0)
-    # Until the edges have measured those that are there.
+    # Until the edges have measured the load of the present subscribers.
     await asyncio.sleep(3.0)
     comers = list(Workload(clients=world.scenario.comers).each())
     world.random.shuffle(comers)
@@ -271,29 +273,29 @@ async def _comers(world: ClusterWorld, wire: TappedWire) -> None:
     world.count(f"{len(comers)} came: {found}")
     for name in ("h0", "h4"):
         if left := _smart(world, name):
-            world.history.unbalanced.append(f"{name} is no edge and has {left} subscribers that can move")
+            world.history.unbalanced.append(f"{name} is not an edge but has {left} movable subscribers")
     if 2 * found.get("h1", 0) > found.get("h3", 0):
         world.history.unbalanced.append(f"the weakest edge has more than half of the strongest: {found}")
 
 
 async def _full(world: ClusterWorld, wire: TappedWire) -> None:
-    """Edges that are all overloaded begin next to no sessions: none of them takes subscribers, unless load falls."""
+    """Edges that are all overloaded start almost no sessions: none accepts subscribers unless its load falls."""
     await _begin(world)
-    # Until all know of all.
+    # Until every edge knows the load of every other edge.
     await asyncio.sleep(4.0)
     known, begun = _busy(world), 0
     for _ in range(int((world.scenario.duration_s - 6.0) / LOOK_S)):
         busy = _busy(world)
-        # In some seeds one is emptied before all know of all: that one may take part.
+        # In some seeds an edge loses its subscribers before that and may take part in sessions.
         begun += len(busy - known) if _is_full(world) else 0
         known = busy
         await asyncio.sleep(LOOK_S)
     if begun >= BEGUN_MAX:
-        world.history.unbalanced.append(f"hubs began a session {begun} times, and all edges are full")
+        world.history.unbalanced.append(f"hubs entered a session {begun} times while all edges were full")
 
 
 def _is_full(world: ClusterWorld) -> bool:
-    """Whether all edges are."""
+    """Whether all edges are full."""
     return all(is_full(edge._measured(), edge._settings) for edge in _edges(world).values())
 
 
@@ -302,15 +304,15 @@ def _busy(world: ClusterWorld) -> set[str]:
 
 
 async def _overloaded(world: ClusterWorld, wire: TappedWire) -> None:
-    """An edge has eight times the load that it can serve: it says at once what its load is, to its head and an edge."""
+    """An edge with eight times the load that it can serve still answers load requests of its head and of an edge."""
     await _begin(world)
     cpu = world.sim.host("h1").cpu
-    assert cpu is not None, "it was given one"
+    assert cpu is not None, "the scenario gives h1 a processor"
     for asker in ("h0", "h2"):
-        # As edges do from the beginning: control links are there before the load is.
+        # Opens the control links before the overload, as edges do.
         await _answer_s(world, asker, "h1")
     cpu.spec = CpuSpec(written_chunk_s=SLOW_WRITE_S)
-    # Until it has a long backlog.
+    # Until h1 has a long backlog.
     await asyncio.sleep(8.0)
     waits: list[float] = []
     for asker in ("h0", "h2") * 3:
@@ -320,41 +322,41 @@ async def _overloaded(world: ClusterWorld, wire: TappedWire) -> None:
     world.count(f"answered within {max(waits):.0f} s")
     if max(waits) > ANSWER_S_MAX:
         world.history.unbalanced.append(
-            f"h1 answered within {max(waits):.1f} s, and should in {ANSWER_S_MAX} s"
+            f"h1 answered within {max(waits):.1f} s, the limit is {ANSWER_S_MAX} s"
         )
-    # As if it had been replaced: the rest of the run is to end some time.
+    # A fast processor again, so that the run can end.
     cpu.spec = CpuSpec()
 
 
 async def _answer_s(world: ClusterWorld, asker: str, asked: str) -> float:
-    """How long one hub waits for the load of another."""
+    """Time until one hub receives the load of another."""
     cluster = world.hubs[asker].cluster
-    assert cluster is not None, "it serves"
+    assert cluster is not None, "the hub is running"
     control, answers = cluster.edge.control, list[float]()
-    hear = control._handle
+    handle = control._handle
 
     def tap(message: ControlMessage) -> None:
         if isinstance(message, Pie) and message.hub == asked:
             answers.append(world.sim.now)
-        hear(message)
+        handle(message)
 
     began = world.sim.now
     control._handle = tap
     world.hubs[asker].host.call(control.open)
     world.hubs[asker].host.call(control.send, asked, LoadWanted(hub=asker))
     await world.until(lambda: bool(answers), 4 * ANSWER_S_MAX)
-    control._handle = hear
+    control._handle = handle
     return (answers or [world.sim.now])[0] - began
 
 
 async def _publishers(world: ClusterWorld, wire: TappedWire) -> None:
-    """Publishers that all came to one head publish at the other, too; in some runs that one then crashes."""
+    """All publishers connect to one head, which redirects some to the other; in some runs the other then crashes."""
     await _begin_clusters(world)
     await asyncio.sleep(world.scenario.duration_s / 2 - 3.0)
     moved = sum(_moved_publishers(world).values())
     world.count(f"{moved} publishers moved")
     if not moved:
-        world.history.unbalanced.append("no publisher was sent to the other head")
+        world.history.unbalanced.append("the head redirected no publisher to the other head")
     if world.random.random() < 0.5:
         world.count("death of a head with publishers")
         world.hubs["h1"].crash(silent=world.random.random() < 0.5)
@@ -365,13 +367,13 @@ async def _publishers(world: ClusterWorld, wire: TappedWire) -> None:
         return
     await asyncio.sleep(world.scenario.duration_s / 2 - 1.0)
     late = sum(_moved_publishers(world).values()) - moved
-    # Heads that are balanced keep their publishers.
+    # Balanced heads keep their publishers.
     if late > PUBLISHERS_AGAIN_MAX:
-        world.history.unbalanced.append(f"{late} times a publisher was sent to another head after {moved}")
+        world.history.unbalanced.append(f"heads redirected {late} publishers after the first {moved}")
 
 
 def _moved_publishers(world: ClusterWorld) -> dict[str, int]:
-    """By head, how many publishers it has sent to another."""
+    """By head, the number of publishers it has redirected."""
     heads = {name: node.cluster for name, node in world.hubs.items() if node.cluster is not None}
     return {name: cluster.edge.head.publishers.moved for name, cluster in heads.items()}
 
@@ -385,7 +387,7 @@ SESSION_STORIES: dict[str, Story] = {
     "full": _full,
     "comers": _comers,
     "drained": _drained,
-    "misheard": _misheard,
+    "misheard": _disturbed,
     "clusters": _clusters,
     "cluster-deaths": _cluster_deaths,
 }

@@ -1,7 +1,7 @@
 """Stories: fixed clients, a topic with a known home, and faults at an exact frame.
 
-Elsewhere faults are drawn from the seed; here only latencies, bursts and the order of what happens at one instant are.
-A `TappedWire` sees every frame that hubs write and hear, counts them and springs traps at them.
+The seed determines only latencies, bursts and the order of events at one instant; in other worlds it determines faults
+too. A `TappedWire` sees and counts every frame that hubs write and receive, and calls traps at them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from equipoise.resp.replies import bulk
 
 __all__ = ["STORIES", "TOPIC", "Moment", "Story", "TappedWire", "Trap", "begin_story", "tapped"]
 
-# What every story is about; see equipoise.lab.scenarios.cluster_clients.STORY_CROWD.
+# The topic of every story; see equipoise.lab.scenarios.cluster_clients.STORY_CROWD.
 TOPIC = "a"
 
 
 class Moment(Enum):
-    """When a trap springs."""
+    """The time at which the wire calls a trap."""
 
-    BEFORE_SAYING = "before saying"
-    """The frame never leaves the hub that is about to write it, nor does what it wrote just before."""
-    AFTER_SAYING = "after saying"
-    """At the same instant, once the frame is on its way."""
-    AFTER_HEARING = "after hearing"
-    """The frame was dealt with, and nothing that was said to it has left the hub."""
+    BEFORE_WRITE = "before writing"
+    """Before the hub writes the frame. If the hub crashes, neither the frame nor its latest writes leave it."""
+    AFTER_WRITE = "after writing"
+    """At the same instant, after the hub has written the frame."""
+    AFTER_RECEIVE = "after receiving"
+    """After the hub has processed the frame, before its replies leave the hub."""
 
 
 class Trap(NamedTuple):
@@ -51,39 +51,39 @@ class Trap(NamedTuple):
 
 
 class TappedWire:
-    """All frames between the hubs of one world about the topic, and those about no topic."""
+    """All frames between the hubs of one world that concern the topic or no topic at all."""
 
     def __init__(self) -> None:
         self.world: ClusterWorld | None = None
-        # By who heard it and what.
-        self.heard: Counter[tuple[str, type[Frame]]] = Counter()
-        # The longest way by which a message came in, in hubs.
+        # By receiving hub and kind of frame.
+        self.received: Counter[tuple[str, type[Frame]]] = Counter()
+        # The longest path of a received message, in hubs.
         self.hops_max = 0
         self.traps: list[Trap] = []
         self.sprung = 0
 
     def set_trap(self, hub: str, moment: Moment, verb: type[Frame], spring: Callable[[], object]) -> None:
-        """Call `spring` once, the next time that this happens."""
+        """Call `spring` once, the next time that the hub writes or receives such a frame."""
         self.traps.append(Trap(hub, moment, verb, spring))
 
     def writing(self, link: OutLink, data: bytes) -> None:
         if not self.traps or link.is_over or link.is_fallen:
             return
-        for trap in [trap for trap in self.traps if trap.moment is not Moment.AFTER_HEARING]:
+        for trap in [trap for trap in self.traps if trap.moment is not Moment.AFTER_RECEIVE]:
             if self._cluster_of(trap.hub, link) and _is_of(trap.verb, data):
-                self._spring(trap, is_at_once=trap.moment is Moment.BEFORE_SAYING)
+                self._spring(trap, is_at_once=trap.moment is Moment.BEFORE_WRITE)
 
-    def hears(self, hub: str, frame: Frame) -> None:
-        about = msgspec.structs.astuple(frame)[0]
-        if isinstance(about, bytes) and about != TOPIC.encode():
+    def receiving(self, hub: str, frame: Frame) -> None:
+        topic = msgspec.structs.astuple(frame)[0]
+        if isinstance(topic, bytes) and topic != TOPIC.encode():
             return
         verb = type(frame)
-        self.heard[hub, verb] += 1
+        self.received[hub, verb] += 1
         if isinstance(frame, IngressFrame):
             self.hops_max = max(self.hops_max, 1 + len(frame.path))
         elif isinstance(frame, RunFrame):
             self.hops_max = max(self.hops_max, 1)
-        for trap in [trap for trap in self.traps if trap.moment is Moment.AFTER_HEARING]:
+        for trap in [trap for trap in self.traps if trap.moment is Moment.AFTER_RECEIVE]:
             if trap.hub == hub and trap.verb is verb:
                 self._spring(trap, is_at_once=True)
 
@@ -92,7 +92,7 @@ class TappedWire:
         self.sprung += 1
         assert self.world is not None, "frames are written in a world"
         if is_at_once:
-            # Whatever it starts belongs to no host.
+            # An empty context: tasks that the trap starts belong to no host.
             Context().run(trap.spring)
         else:
             self.world.sim.loop.call_soon(trap.spring, context=Context())
@@ -107,7 +107,7 @@ Story = Callable[[ClusterWorld, TappedWire], Coroutine[object, object, None]]
 
 
 def _is_of(verb: type[Frame], data: bytes) -> bool:
-    """Whether a frame, which is written alone, has the verb, and is about the topic if about any."""
+    """Whether a single frame has the verb and concerns the topic, if the verb has one."""
     word = bulk(verb.verb)
     at = data.find(word, 0, 40)
     is_of_topic = msgspec.structs.fields(verb)[0].type is bytes
@@ -116,7 +116,7 @@ def _is_of(verb: type[Frame], data: bytes) -> bool:
 
 @contextmanager
 def tapped() -> Iterator[TappedWire]:
-    """Have all hubs' frames seen by a wire."""
+    """Pass all frames of hubs to a `TappedWire`."""
     wire = TappedWire()
     write, execute = OutLink.write, FrameDispatch.execute
 
@@ -126,14 +126,14 @@ def tapped() -> Iterator[TappedWire]:
 
     def watched_execute(dispatch: FrameDispatch, peer: str, frame: Frame) -> None:
         execute(dispatch, peer, frame)
-        wire.hears(dispatch._cluster.name, frame)
+        wire.receiving(dispatch._cluster.name, frame)
 
     with replaced(OutLink, "write", watched_write), replaced(FrameDispatch, "execute", watched_execute):
         yield wire
 
 
 def begin_story(world: ClusterWorld, wire: TappedWire, story: Story, *, home: str = "h1") -> None:
-    """Before the world starts: give the topic to `home`, let clients talk, and a moment later tell the story."""
+    """Call before the world starts. Gives the topic to `home`, waits for the clients, and then runs the story."""
 
     async def begin() -> None:
         await world.until(lambda: world.directory.plan.version > 0, 5.0)
@@ -147,18 +147,18 @@ def begin_story(world: ClusterWorld, wire: TappedWire, story: Story, *, home: st
     world.keep(begin())
 
 
-# Stories that scenarios name: safeguards at work that drawn faults seldom need.
+# Stories of scenarios, which exercise safeguards that drawn faults seldom reach.
 
 
 async def _four_moves(world: ClusterWorld, wire: TappedWire) -> None:
-    """Clients publish without a pause at the home as far as they know it, and the topic moves four times."""
+    """Clients publish continuously to the topic's last known home, and the topic moves four times."""
     for hub in ("h2", "h3", "h1", "h2"):
         world.move(TOPIC, hub)
         await asyncio.sleep(0.4)
 
 
 async def _held_up(world: ClusterWorld, wire: TappedWire) -> None:
-    """What ann sends to the home is held up on its way, and she goes on at another hub; later it arrives after all."""
+    """ann's messages to the home are delayed, and ann continues at another hub; later the delayed messages arrive."""
     world.sim.cut("ann", "h1", one_way=True)
     await asyncio.sleep(3.0)
     world.sim.heal("ann", "h1", one_way=True)
@@ -166,10 +166,10 @@ async def _held_up(world: ClusterWorld, wire: TappedWire) -> None:
 
 async def _restarted(world: ClusterWorld, wire: TappedWire) -> None:
     """
-    1. a moves from h1 to h2; h3 has not heard of it, and sends messages to h1, which passes them on to h2;
-    2. they are held up between h1 and h2;
-    3. h3 crashes, is back under its name before any hub has missed it, and sends to h2 what its publisher says next;
-    4. what h1 has passed on arrives.
+    1. Topic a moves from h1 to h2. h3 has not received the plan and sends messages to h1, which forwards them to h2.
+    2. The link between h1 and h2 is cut.
+    3. h3 crashes, restarts under its name before any hub detects it, and sends its publisher's next messages to h2.
+    4. The link heals, and the messages that h1 forwarded arrive.
     """
     is_cut = asyncio.Event()
 
@@ -177,9 +177,9 @@ async def _restarted(world: ClusterWorld, wire: TappedWire) -> None:
         world.sim.cut("h1", "h2")
         is_cut.set()
 
-    assert isinstance(world.directory, Directory), "the story decides when h3 hears of the move"
-    world.directory.heard_at["h3"] = world.sim.now + 0.4
-    wire.set_trap("h2", Moment.AFTER_HEARING, CloseFrame, cut)
+    assert isinstance(world.directory, Directory), "the story sets when h3 receives the plan"
+    world.directory.due_at["h3"] = world.sim.now + 0.4
+    wire.set_trap("h2", Moment.AFTER_RECEIVE, CloseFrame, cut)
     world.move(TOPIC, "h2")
     await is_cut.wait()
     await asyncio.sleep(0.15)
@@ -192,10 +192,10 @@ async def _restarted(world: ClusterWorld, wire: TappedWire) -> None:
 
 async def _log_fill(world: ClusterWorld, wire: TappedWire) -> None:
     """
-    1. fay, a plain subscriber by pattern, gets messages of a durable topic at its home, h1; they do not come to h3;
-    2. h1 crashes, and the log cannot be opened elsewhere for a while;
-    3. h1 is back, and fay comes to it again;
-    4. the log is opened: h3 gets what it lacks.
+    1. fay, a plain pattern subscriber, receives messages of a durable topic at its home h1; h3 does not receive them.
+    2. h1 crashes, and no other hub can open the log for a while.
+    3. h1 restarts, and fay reconnects to it.
+    4. A hub opens the log, and h3 receives the missing entries.
     """
     sim = world.sim
     sim.cut("h1", "h3", one_way=True)
@@ -213,7 +213,7 @@ async def _log_fill(world: ClusterWorld, wire: TappedWire) -> None:
 
 
 async def _no_room(world: ClusterWorld, wire: TappedWire) -> None:
-    """The home, and a hub that follows it, are full of topics by turns, and have forgotten this one."""
+    """The home and a hub that follows it reach their topic limit by turns, and drop the topic."""
     for _ in range(8):
         cluster = world.hubs[world.draw(["h1", "h3"])].cluster
         assert cluster is not None, "no hub dies in this story"
@@ -227,7 +227,7 @@ async def _no_room(world: ClusterWorld, wire: TappedWire) -> None:
 
 
 async def _edges(world: ClusterWorld, wire: TappedWire) -> None:
-    """A topic gets several homes; from each of them subscribers are sent to others, some before they have arrived."""
+    """A topic gets several homes, and hubs redirect subscribers between them, some before their last move ends."""
     draw = world.random.random
     for _ in range(15 + int(draw() * 30)):
         entry = world.directory.plan.entries.get(TOPIC.encode())

@@ -1,6 +1,7 @@
 """One run of several hubs: members, plans, and the order of events.
 
-Hubs meet in a `Region`, with a store, or in a `Directory`, without. Clients are spread over them as the seed draws.
+Hubs find each other through a `Region`, which has a store, or a `Directory`, which has none. The seed determines which
+hub each client connects to.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from equipoise.hub.data.topic import Topic
 from equipoise.lab.scenarios import AclSync, Client, ClusterScenario, Dialect, Workload
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
+from equipoise.lab.simulation.cluster.durable_topics import SimulatedDurableTopics
 from equipoise.lab.simulation.cluster.hub_settings import hub_settings
-from equipoise.lab.simulation.cluster.kept_topics import KeptTopics
 from equipoise.lab.simulation.cluster.region import STORE, Region
 from equipoise.lab.simulation.cluster.trees import planted
 from equipoise.lab.simulation.cpu import CpuSpec
@@ -40,34 +41,34 @@ __all__ = ["CONTROLLER", "SESSION_S", "ClusterWorld"]
 
 CONTROLLER = "controller"
 
-# Of hubs with the store: as short as a run of a few seconds needs it.
+# Session timeout of hubs: short, so that sessions expire within a run of a few seconds.
 SESSION_S = 1.0
 START_S, OPENING_S = 5.0, 10.0
 SETTLING_S = 20.0
-# The share of seeds with subscribers by filter, of scenarios that have some.
+# The share of seeds with filter subscribers, in scenarios that have some.
 FILTERED_SHARE = 0.25
 
 
 class ClusterWorld:
-    """The parts of one run, and what an operator, a test or a fault may do to them."""
+    """The components of one run, and the operations of operators, tests and faults."""
 
     def __init__(self, sim: Simulation, scenario: ClusterScenario, history: History) -> None:
         self.sim = sim
         self.scenario = scenario
         self.history = history
         self.random = Random(f"cluster {sim.seed}")
-        # Apart from `random`: seeds are what they were without subscribers by filter.
+        # Separate from `random`, so that filter subscribers do not change the other draws of a seed.
         self.filter_random = Random(f"filters in {sim.seed}")
         is_filtered = self.filter_random.random() < FILTERED_SHARE
         self.filtered = tuple(Workload(clients=scenario.filtered).each()) if is_filtered else ()
         self.staging = Staging(sim, history)
         self.is_healed = False
         self._rules = None if scenario.access is None else scenario.access.rules
-        # By hub, when it takes the latest rules that it was sent.
+        # By hub, the time at which it applies the latest rules.
         self._rules_due: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._fired: Counter[str] = Counter()
-        # The life of the controller's host in which it was started.
+        # Incarnation of the controller's host at the controller's start.
         self._controlled: Incarnation | None = None
         self.directory: Directory | Region
         if scenario.has_store:
@@ -79,12 +80,12 @@ class ClusterWorld:
             self.directory = Directory(
                 sim, self.random.random, lag_s=scenario.lag_s, is_reinstated=self._is_reinstated
             )
-        self._kept = KeptTopics(sim, scenario, history) if scenario.durable else None
-        if self._kept is not None:
+        self._durable = SimulatedDurableTopics(sim, scenario, history) if scenario.durable else None
+        if self._durable is not None:
             if isinstance(self.directory, Region):
-                self.directory.equip = self._kept.equip  # type: ignore[method-assign]  # of this world
+                self.directory.equip = self._durable.equip  # type: ignore[method-assign]  # of this world
             else:
-                self.directory.prepare = self._kept.prepare
+                self.directory.prepare = self._durable.prepare
         for name in scenario.hubs:
             self.add_hub(name)
 
@@ -94,7 +95,7 @@ class ClusterWorld:
 
     @property
     def region(self) -> Region:
-        """Of a world with a store."""
+        """The region of a world with a store."""
         assert isinstance(self.directory, Region)
         return self.directory
 
@@ -113,13 +114,13 @@ class ClusterWorld:
             self.history.rules[name] = node.rules_at
         return node
 
-    # The order of things; `play` in `run` calls these in turn.
+    # The phases of a run; `faults.play` calls them in turn.
 
     async def start(self) -> None:
-        """Start all hubs under a plan that has them as members, and wait for every subscription."""
+        """Start all hubs, commit a plan with them as members, and wait for every subscription."""
         specs = self._specs()
-        if self._kept is not None:
-            self._kept.start(has_store=self.scenario.has_store)
+        if self._durable is not None:
+            self._durable.start(has_store=self.scenario.has_store)
         if isinstance(self.directory, Region):
             await self.directory.begin()
             await self.directory.put_specs(specs)
@@ -137,12 +138,12 @@ class ClusterWorld:
             self.seat(_with_attributes(client) if self.filtered else client, self.random)
         for client in self.filtered:
             self.seat(client, self.filter_random)
-        if self._kept is not None:
-            self._kept.begin(sorted(self.hubs))
+        if self._durable is not None:
+            self._durable.begin(sorted(self.hubs))
         await self.until(self.staging.is_everybody_live, OPENING_S)
 
     def _specs(self) -> list[TopicSpec]:
-        kept = [] if self._kept is None else self._kept.specs()
+        kept = [] if self._durable is None else self._durable.specs()
         return kept + [
             TopicSpec(
                 pattern=pattern.encode(),
@@ -156,8 +157,8 @@ class ClusterWorld:
     def seat(self, client: Client, random: Random) -> None:
         host, hubs = self.sim.host(client.name), sorted(self.hubs)
         at = client.place or hubs[int(random.random() * len(hubs))]
-        is_told = self.scenario.is_routing or client.dialect is Dialect.ROVING or client.is_wandering
-        others = tuple(name for name in self.hubs if name != at) if is_told else ()
+        knows_all = self.scenario.is_routing or client.dialect is Dialect.ROVING or client.is_wandering
+        others = tuple(name for name in self.hubs if name != at) if knows_all else ()
         settings = hurried(
             routing=self.scenario.is_routing, group=client.group, **self.scenario.client_settings
         )
@@ -166,10 +167,10 @@ class ClusterWorld:
         )
 
     def heal(self) -> None:
-        """Undo whatever is wrong, and give each hub that has come back its share again."""
+        """End all faults, restart hubs, and commit a new plan version so that restarted hubs get their share again."""
         self.is_healed = True
-        if self._kept is not None:
-            self._kept.is_over = True
+        if self._durable is not None:
+            self._durable.is_over = True
         for task in self._tasks:
             task.cancel()
         names = [*self.hubs, *(client.name for client in self.staging.clients)]
@@ -191,23 +192,23 @@ class ClusterWorld:
         if self.scenario.rule_changes[1] and self.scenario.access is not None:
             self.sim.loop.create_task(self.change_rules(self.scenario.access.rules))
         if isinstance(self.directory, Region):
-            # Healing ends all work beside the run, the operator's included.
+            # Healing cancels all background tasks, the operator's included.
             self._attend()
 
     async def conclude(self) -> None:
-        """Demand progress, and of hubs with a store that they agree."""
+        """Check progress, and with a store that hubs agree on plan and peers."""
         await self.staging.conclude(self.scenario.expectation.progress_s)
         self.staging.note_unfinished()
-        if self._kept is not None:
-            await self._kept.conclude(self.hubs, self.scenario.expectation.progress_s)
+        if self._durable is not None:
+            await self._durable.conclude(self.hubs, self.scenario.expectation.progress_s)
         if isinstance(self.directory, Region):
             await self.until(self.directory.is_settled, SETTLING_S)
             if not self.directory.is_settled():
                 self.history.unfinished.append("the hubs do not agree on plan and peers")
 
     def control(self) -> None:
-        """Start the real controller on a host of its own, unless it runs."""
-        # Its views need the pipeline, which takes a while to load and which no other world needs.
+        """Start the real controller on its own host, unless it is running."""
+        # Its views need the pipeline, which loads slowly and which no other world needs.
         from equipoise.lab.simulation.cluster.controller import start_controller
 
         host = self.sim.host(CONTROLLER)
@@ -219,14 +220,14 @@ class ClusterWorld:
         for work in self.region.work():
             self.keep(work)
 
-    # What faults and tests do.
+    # Operations of faults and tests.
 
     def keep(self, work: Coroutine[object, object, None]) -> None:
-        """Let something go on beside the rest until everything is healed."""
+        """Run a coroutine in the background until the world is healed."""
         self._tasks.append(self.sim.loop.create_task(work))
 
     def measure(self) -> asyncio.Task[None]:
-        """Look at what hubs and clients hold, until cancelled."""
+        """Sample the memory use of hubs and clients until cancelled."""
         measuring = measure_forever(self.hubs.values(), self.staging.clients, self.history)
         return self.sim.loop.create_task(measuring)
 
@@ -238,7 +239,7 @@ class ClusterWorld:
 
     @contextmanager
     def watched_losses(self) -> Iterator[None]:
-        """Keep in the history what hubs count as lost, at the moment they do."""
+        """Record in the history when hubs count messages as lost."""
         count, count_hub = Losses.count, Losses.count_hub
 
         def watched_count(losses: Losses, topic: bytes, messages: int | None) -> None:
@@ -258,7 +259,7 @@ class ClusterWorld:
 
     @contextmanager
     def watched_admissions(self) -> Iterator[None]:
-        """Keep in the history when messages of limited topics get their positions, at any hub."""
+        """Record in the history when any hub gives positions to messages of limited topics."""
         if not self.scenario.limited:
             yield
             return
@@ -290,7 +291,7 @@ class ClusterWorld:
         self.sim.note(fault)
 
     def fired(self) -> Counter[str]:
-        """How often each kind of change and fault happened."""
+        """Number of changes and faults of each kind."""
         return self._fired
 
     @property
@@ -315,13 +316,13 @@ class ClusterWorld:
         self.directory.commit(replace(plan, entries=entries))
 
     def weigh(self, weights: dict[str, int]) -> None:
-        """Give members other weights; entries stay."""
+        """Change the weights of members; entries stay the same."""
         plan = self.directory.plan
         members = tuple(Member(m.hub, weights.get(m.hub, m.weight), m.site) for m in plan.members)
         self.directory.commit(replace(plan, members=members))
 
     async def change_rules(self, rules: AclSync) -> None:
-        """Through the store; without one, each hub takes them after a delay of its own, and later ones later."""
+        """Change the rules through the store. Without one, each hub applies them after a delay of its own, in order."""
         if isinstance(self.directory, Region):
             await self.directory.change_rules(rules)
             return
@@ -333,7 +334,7 @@ class ClusterWorld:
             self.sim.loop.call_at(at, node.change_rules, rules)
 
     async def empty_store(self) -> None:
-        """What the store had is gone; sessions with it are, too."""
+        """Delete the data and the sessions of the store."""
         await self.region.empty()
         self._attend()
 
@@ -343,10 +344,10 @@ class ClusterWorld:
     def _is_reinstated(self) -> bool:
         return self.is_healed or self.random.random() < 0.3
 
-    # Seen from outside.
+    # Observation.
 
     def counters(self) -> dict[str, int]:
-        """Sums over the hubs that serve."""
+        """Sums of cluster counters over the running hubs."""
         sums: Counter[str] = Counter()
         for node in self.hubs.values():
             if node.cluster is not None:
@@ -355,14 +356,15 @@ class ClusterWorld:
 
 
 def _with_attributes(client: Client) -> Client:
-    """The same, for subscribers by filter."""
+    """The same client with JSON payloads, for filter subscribers."""
     return replace(client, publishes=tuple(replace(stream, is_json=True) for stream in client.publishes))
 
 
 def judged_times(topic: Topic, count: int, now: float) -> list[tuple[float, int]]:
-    """When messages that have just taken their tokens count as having come, with how many did at each moment.
+    """Times at which messages that have just taken their tokens count as admitted, with the number at each time.
 
-    After a stall a bucket has more than its depth: then a message came when it had not, at most 20 ms ago.
+    After a stall a bucket holds more tokens than its depth. A message then counts at the time when the bucket had
+    reached its depth, at most 20 ms ago.
     """
     bucket = None if topic.limit is None else topic.limit.bucket
     if bucket is None or not bucket.rate or bucket._level + count * TOKEN <= bucket.depth:

@@ -27,7 +27,7 @@ def _write_without_sync(segments: Segments, offset: int, data: bytes) -> None:
 
 
 async def _admit_anything(bookie: Bookie) -> Manifest:
-    """Start on any directory, an emptied one too."""
+    """Start on any directory, including an emptied one."""
     manifest = load_manifest(bookie._disk)
     if manifest is None:
         salt = bookie._random.randbytes(16).hex()
@@ -40,7 +40,7 @@ async def _admit_anything(bookie: Bookie) -> Manifest:
 
 
 def _cut_at_damage(data: bytes, seed: int, segment: int, end: int | None = None) -> Scan:
-    """Take every bad frame for a torn tail."""
+    """Treat every bad frame as a torn tail."""
     scan = scan_segment(data, seed, segment, end)
     if not scan.damage:
         return scan
@@ -60,7 +60,7 @@ def _damage_as_absence(engine: BookieEngine[object], ledger: int, entry: int) ->
 def _refuse_other_keys_only(
     engine: BookieEngine[object], request: AddRequest | ReadRequest | KeepMark
 ) -> bytes | None:
-    """Take ordinary adds to fenced ledgers."""
+    """Accept ordinary adds to fenced ledgers."""
     if isinstance(request, AddRequest):
         request = request._replace(flags=request.flags | Flag.RECOVERY)
     return _refusal(engine, request)

@@ -25,18 +25,18 @@ _CAPACITY_BYTES = 200_000
 
 
 class DurableFaults:
-    """Draws faults from the seed and carries them out; `heal` undoes what can be undone."""
+    """Draws faults from the seed and injects them; `heal` ends the faults that can end."""
 
     def __init__(self, world: DurableWorld) -> None:
         self._world = world
         self._sim = world.sim
         self._random = world.sim.random
-        # The one bookie that may lose copies of what was acknowledged.
+        # The one bookie that may lose copies of acknowledged entries.
         self._victim = self._random.choice(sorted(world.bookies))
         self._cuts: list[tuple[str, str]] = []
-        # The disk that was exchanged for an empty one.
+        # The original disk after its replacement by an empty one.
         self._former_disk: SimulatedDisk | None = None
-        # One damage to the metadata at a time: it is undone before the next.
+        # Only one damage to the metadata at a time.
         self._damaging = asyncio.Lock()
 
     async def play(self) -> None:
@@ -75,7 +75,7 @@ class DurableFaults:
         for one, other in self._cuts:
             self._sim.heal(one, other)
         if self._former_disk is not None and self._victim in world.refused:
-            # The operator reads why it was refused, and puts the old disk back.
+            # The operator reads why the bookie did not start, and restores the old disk.
             world.bookies[self._victim].crash()
             world.bookies[self._victim].disk = self._former_disk
         for name, host in world.bookies.items():
@@ -131,7 +131,7 @@ class DurableFaults:
         segments = [name for name in host.disk.names() if name.startswith(("segment-", "index-"))]
         if not host.is_up or not segments:
             return
-        # The segment that is being written to, more often than others.
+        # The current segment more often than others.
         newest = max(name for name in segments if name.startswith("segment-"))
         name = self._random.choice((newest, newest, self._random.choice(segments)))
         try:
@@ -156,7 +156,7 @@ class DurableFaults:
         host.disk = SimulatedDisk(host, self._sim.loop, self._sim.seed)
         await asyncio.sleep(0.2)
         self._boot(self._victim)
-        # Until it has refused to start.
+        # Until the bookie has failed to start.
         await asyncio.sleep(1.0)
 
     async def _lie(self) -> None:
@@ -195,7 +195,7 @@ class DurableFaults:
         return self._random.choice(tracks[-3:]).ledger if tracks else None
 
     async def _recover(self) -> None:
-        """Two processes recover one ledger, begun within a moment of each other."""
+        """Two processes recover one ledger at about the same time."""
         ledger = self._some_ledger()
         if ledger is None:
             return
@@ -213,7 +213,7 @@ class DurableFaults:
                         track.ends.add(end)
 
     async def _damage_metadata(self) -> None:
-        """A node is overwritten with rubbish, or the cluster's identity is another, and a while later restored."""
+        """Overwrite a node with garbage, or change the cluster's identity, and restore it after a while."""
         ledger = self._some_ledger()
         path = f"{TREE.ledgers}/INSTANCEID"
         if ledger is not None and self._random.random() < 0.5:
@@ -234,7 +234,7 @@ class DurableFaults:
                 return
 
     async def _hidden_ledgers(self, store: MemoryStore) -> dict[str, bytes]:
-        """Another cluster has none of our ledgers: their nodes are away for a while."""
+        """Remove the nodes of all ledgers, as in a store of another cluster. Returns their content."""
         found: dict[str, bytes] = {}
         for track in self._world.history.ledgers:
             path = f"{TREE.ledgers}/{ledger_path(track.ledger)}"
@@ -259,7 +259,7 @@ class DurableFaults:
                 await ledgers.delete(ledger)
 
     async def _repair(self) -> None:
-        """Copy the ledgers of a lost bookie, or drain one that is there."""
+        """Copy the ledgers of a lost bookie, or drain a running one."""
         name = next(iter(self._world.gone), self._random.choice(sorted(self._world.bookies)))
         self._world.count("repair")
         self._sim.host("operator").spawn(self._repair_once(name))

@@ -1,4 +1,4 @@
-"""Subscribers to the channel of a durable topic: a plain one at each hub, and a smart one that moves."""
+"""Subscribers to the channel of a durable topic: a plain one at each hub, and a smart one that follows redirects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAUSE_S = 0.05
 
 
 class LiveSubscribers:
-    """Those of one topic. `is_over`: whether the run is."""
+    """The subscribers of one topic. `is_over` returns whether the run is over."""
 
     def __init__(
         self, sim: Simulation, hubs: list[str], track: LogTrack, is_over: Callable[[], bool]
@@ -42,11 +42,11 @@ class LiveSubscribers:
         return self._sim.host(f"sub-{hub}").spawn(self._subscribe(hub))
 
     def start_smart(self, name: str) -> None:
-        """Until its host crashes."""
+        """Start a smart subscriber, which runs until its host crashes."""
         self._sim.host(name).spawn(self._subscribe_smartly(name))
 
     async def _subscribe(self, hub: str) -> None:
-        """Subscribe to the channel, again and again."""
+        """Subscribe to the channel, and again after each lost connection."""
         track = self._track
         connections = track.heard.setdefault(hub, [])
         while not self._is_over():
@@ -75,13 +75,13 @@ class LiveSubscribers:
                         heard.append(push[2])
 
     async def _subscribe_smartly(self, name: str) -> None:
-        """Subscribe with the real client, once: over whichever connections, it has to get everything from then on."""
+        """Subscribe once with the real client. It must receive all later messages, over any connections."""
         track, heard = self._track, list[bytes]()
         track.heard[name] = [heard]
         url = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in self._hubs)
         rng = random.Random(f"{name} {self._sim.seed}")
         while not heard:
-            # It may have begun when no hub was there.
+            # The subscription may start while no hub is up.
             with contextlib.suppress(EquipoiseError):
                 async with (
                     equipoise.connect(url, settings=SMART_SETTINGS, rng=rng) as bus,
@@ -89,6 +89,6 @@ class LiveSubscribers:
                 ):
                     async for event in subscription:
                         if isinstance(event, Gap):
-                            track.problems.append(f"{name} was told that it missed {event.missed} messages")
+                            track.problems.append(f"{name} received a gap of {event.missed} messages")
                         else:
                             heard.append(event.payload)

@@ -1,4 +1,4 @@
-"""A plain client of logs: sends commands and records the replies; and the patience of smart clients."""
+"""A plain client of logs that sends commands and returns the replies; and the timeouts of smart clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from equipoise.resp.replies import spell
 
 __all__ = ["PATIENCE_S", "SMART_SETTINGS", "LogClient"]
 
-# How long a client waits for an answer before it connects anew: a hub answers within five seconds.
+# Timeout of a reply, after which the client reconnects: a hub answers within five seconds.
 PATIENCE_S = 8.0
 SMART_SETTINGS = equipoise.ClientSettings(
     coordinate_enabled=False,
@@ -27,7 +27,7 @@ SMART_SETTINGS = equipoise.ClientSettings(
 
 
 class LogClient:
-    """Commands to one hub, over a connection that is made when it is needed."""
+    """Sends commands to one hub at a time; connects when needed."""
 
     def __init__(self, pick: Callable[[], str]) -> None:
         self._pick = pick
@@ -35,7 +35,7 @@ class LogClient:
         self._parser = hiredis.Reader()
 
     async def ask(self, *commands: tuple[object, ...]) -> list[Any]:
-        """The replies, as far as they came; a connection that broke, or is silent, is given up."""
+        """Returns the replies received; closes a connection that is lost or silent."""
         replies: list[Any] = []
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SESSION_S", "LogFaults"]
 
-# Of hubs with the store.
+# Session timeout of hubs.
 SESSION_S = 1.0
 
 
 class LogFaults:
-    """Draws faults from the seed and carries them out; each undoes itself."""
+    """Draws faults from the seed and injects them; each fault ends by itself."""
 
     def __init__(self, world: LogsWorld) -> None:
         self._world = world
@@ -58,7 +58,7 @@ class LogFaults:
         await act()
 
     def _hub(self) -> RegionHub | None:
-        """A hub that is as it should be; at least one other stays so."""
+        """A hub without a fault, if at least one other hub has none either."""
         hubs = [n for n in self._world.region.hubs.values() if n.name not in self._world.down]
         return self._random.choice(hubs) if len(hubs) > 1 else None
 
@@ -74,14 +74,14 @@ class LogFaults:
     async def _move(self) -> None:
         region = self._world.region
         track = self._random.choice(self._world.tracks)
-        # Also to a hub that owns no logs, where the spec keeps it from there.
+        # Also to a hub without logs, which the spec of the topic excludes as its home.
         old = self._world.old_names if track is self._world.tracks[0] else []
         topic, home = track.topic.encode(), self._random.choice([*self._world.names, *old])
         entries = {**region.plan.entries, topic: Entry(topic, (home,))}
         region.commit(replace(region.plan, entries=entries))
 
     async def _trim(self) -> None:
-        """The older half of what was acknowledged so far, or less."""
+        """Trim the older half of the acknowledged entries, or less."""
         track = self._random.choice(self._world.tracks)
         ids = [at for _, _, at in track.acked if at]
         if ids:
@@ -120,7 +120,7 @@ class LogFaults:
                 self._sim.heal(node.name, STORE)
 
     async def _isolate(self) -> None:
-        """From the store and the other hubs; bookies and clients are still reached."""
+        """Cut a hub off from the store and the other hubs, but not from bookies and clients."""
         with self._one() as node:
             if node is not None:
                 others = [STORE, *(name for name in self._world.names if name != node.name)]

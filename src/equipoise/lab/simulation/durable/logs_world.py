@@ -1,8 +1,8 @@
 """Hubs that own logs, on bookies and a store, under clients that append and read through any hub.
 
-Everything is the real thing but for network, disks and time. Clients append entries, one or several in a pipeline, each
-once; some read from the beginning, some wait for the next entry, each at a hub of its own choice. After the faults
-everything is healed: every hub must answer, and show the same log.
+All components are real except network, disks and time. Clients append entries, one or several in a pipeline, each
+once; some read from the beginning, some wait for the next entry, each at a random hub. After healing every hub must
+answer and return the same log.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _LogRegion(Region):
         self._quorum = Quorum(*scenario.quorum)
         self._roll_bytes = scenario.roll_bytes
         self._scenario = scenario
-        # A hub that is full, if there is one.
+        # The name of a full hub; empty: none.
         self.busy = ""
 
     def load_of(self, hub: Hub) -> float:
@@ -82,7 +82,7 @@ class _LogRegion(Region):
 
 
 class LogsWorld:
-    """The parts of one run."""
+    """The components of one run."""
 
     def __init__(self, sim: Simulation, scenario: LogScenario, history: History) -> None:
         self.sim = sim
@@ -103,7 +103,7 @@ class LogsWorld:
         self._booted: set[str] = set()
         self.subscribers = Subscribers(self, self.tracks[0])
         self.publishers = NumberedPublishers(self, self.tracks[0])
-        # Hubs that a fault has.
+        # Hubs with a current fault.
         self.down: set[str] = set()
 
     def fired(self) -> Counter[str]:
@@ -114,7 +114,7 @@ class LogsWorld:
 
     @property
     def _has_smart(self) -> bool:
-        """Where entries go once they are consumed a subscriber that was away may miss some."""
+        """Whether a smart subscriber runs: not with trimming of consumed entries, of which it may miss some."""
         return self.scenario.is_durable and not self.scenario.is_consumed
 
     def _site(self, name: str) -> str:
@@ -123,7 +123,7 @@ class LogsWorld:
     # The programs.
 
     def boot(self, name: str) -> None:
-        """Start the bookie, unless it runs."""
+        """Start the bookie, unless it is running."""
         host = self.bookies[name]
         if host.is_up and name in self._booted:
             return
@@ -134,7 +134,7 @@ class LogsWorld:
         host.spawn(keep_bookie(name, host, self._refused, self.count, self._site(name)), name=name)
 
     def serve_store(self) -> None:
-        """Let hubs reach the store, unless they can."""
+        """Start the store, unless it is running."""
         if not self.region.host.is_up:
             self.region.serve()
 
@@ -146,7 +146,7 @@ class LogsWorld:
             count = self.random.choice((1, 1, 3))
             values = [f"{name}.{number + i}" for i in range(count)]
             if self.scenario.is_durable and track is self.tracks[0] and self.random.random() < 0.5:
-                # Durable: what is published is in the log, too.
+                # Published messages of a durable topic are also in its log.
                 commands: list[tuple[object, ...]] = [("PUBLISH", track.topic, value) for value in values]
             else:
                 commands = [("XADD", track.topic, "*", "payload", value) for value in values]
@@ -166,14 +166,14 @@ class LogsWorld:
         connection.close()
 
     async def _reader(self, name: str, track: LogTrack) -> None:
-        """Wait for the next entry, again and again, at any hub."""
+        """Read the log at any hub with blocking reads."""
         connection = LogClient(self._any_hub)
         last = b"0-0"
         got: list[tuple[bytes, bytes]] = []
         track.read[name] = (last, got)
         is_shared = False
         while not self._is_over:
-            # By turns alone, and with all that wait behind the same id.
+            # Alternately a read of its own, and a read that the hub shares with others behind the same id.
             is_shared = not is_shared
             streams = (track.topic, last) if is_shared else (track.topic, "none", last, "$")
             replies = await connection.ask(("XREAD", "BLOCK", 700, "STREAMS", *streams))
@@ -195,7 +195,7 @@ class LogsWorld:
         connection.close()
 
     async def _look(self, hub: str) -> None:
-        """Ask one hub for the last entries, again and again, and change nothing."""
+        """Read the last entries at one hub repeatedly."""
         connection = LogClient(lambda: hub)
         while not self._is_over:
             await asyncio.sleep(self.random.random() * PAUSE_S)
@@ -207,7 +207,7 @@ class LogsWorld:
         connection.close()
 
     async def _observe(self, track: LogTrack) -> None:
-        """Note who owns the log, beside the store. A look every 5 ms costs a request only after a change."""
+        """Record the owners of the log with a local store session. A check every 5 ms reads only after a change."""
         records = TopicLogsStore(await self.region.beside(), TREE)
         path, last = TREE.topic(track.topic.encode()), None
         while True:
@@ -227,7 +227,7 @@ class LogsWorld:
     # The run.
 
     async def begin(self) -> list[asyncio.Task[None]]:
-        """Start everything but the clients; what looks on, to be cancelled in the end."""
+        """Start all programs except the clients. Returns the observer tasks, which the caller cancels at the end."""
         sim, region = self.sim, self.region
         await region.begin()
         if self.scenario.is_durable:
@@ -258,7 +258,7 @@ class LogsWorld:
         sim = self.sim
         watching = await self.begin()
         if self.scenario.is_consumed:
-            # Before the first entry, so that none is consumed by all before all are there.
+            # Before the first entry, so that no entry is trimmed before all subscribers are registered.
             await sim.host("judge").spawn(self.subscribers.register(), name="register")
         live = LiveSubscribers(sim, self.names, self.tracks[0], lambda: self._is_over)
         clients = [f"c{number}" for number in range(1, self.scenario.clients + 1)]
@@ -302,7 +302,7 @@ class LogsWorld:
         await self.sim.until(region.is_settled, HEALING_S)
 
     async def _finish(self) -> None:
-        """Every hub takes an entry, and shows the same log."""
+        """Check that every hub accepts an entry and returns the same log."""
         host = self.sim.host("judge")
         await asyncio.wait([host.spawn(self._judge(track), name=track.topic) for track in self.tracks])
 
@@ -322,14 +322,16 @@ class LogsWorld:
         await self._finish()
 
     async def _finish_smart(self, track: LogTrack) -> None:
-        """What the log has at last is with the smart subscriber, too."""
+        """Check that the smart subscriber receives the last entry of the log."""
         (heard,), last = track.heard["smart"], track.final[-1:]
         if not await self.sim.until(lambda: [value for _, value in last] == heard[-1:], HEALING_S):
-            track.problems.append(f"the smart subscriber did not get {last} after healing, but {heard[-1:]}")
+            track.problems.append(
+                f"the smart subscriber ends with {heard[-1:]} after healing, not with {last}"
+            )
         self.sim.host("smart").crash()
 
     async def _finish_subscribers(self, track: LogTrack) -> None:
-        """All that is in the log is got, or is in the dead-letter topic."""
+        """Wait until each entry of the log is delivered or is in the dead-letter topic."""
         if self.scenario.is_retried:
             track.poison = {value for _, value in track.final if is_poison(value)}
         collecting = self.sim.host("judge").spawn(self._collect_dead(track), name="dead")
@@ -354,7 +356,7 @@ class LogsWorld:
             connection = LogClient(partial(str, hub))
             replies: list[Any] = []
             deadline = self.sim.now + HEALING_S
-            # What is in doubt is not sent again: each attempt is an entry of its own.
+            # An uncertain append is not retried: each attempt appends a new entry.
             while self.sim.now < deadline and not (replies and isinstance(replies[0], bytes)):
                 number = self.judged(track)
                 replies = await connection.ask(("XADD", track.topic, "*", "payload", f"judge.{number}"))
@@ -363,7 +365,7 @@ class LogsWorld:
                 else:
                     await asyncio.sleep(0.2)
             shown = await connection.ask(("XRANGE", track.topic, "-", "+"))
-            # A hub whose session has ended in the last cut finds out now, and closes the connection.
+            # A hub whose session expired in the last cut detects it now, and closes the connection.
             while self.sim.now < deadline and not (shown and isinstance(shown[0], list)):
                 await asyncio.sleep(0.2)
                 shown = await connection.ask(("XRANGE", track.topic, "-", "+"))

@@ -1,6 +1,6 @@
 """Publishers to one durable topic: smart ones, which resend unanswered messages, and plain ones at old hubs.
 
-Each smart one waits for its receipts for as long as all faults last together: none may be left in doubt.
+The receipt timeout of smart publishers is longer than all faults together, so no message may stay uncertain.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NumberedPublishers:
         return work + [sim.host(f"c-{hub}").spawn(self._publish_at(hub, is_over)) for hub in old]
 
     def cut(self) -> None:
-        """Reset the connections of a publisher to a hub: what it sent may have arrived."""
+        """Reset the connections of a publisher to a hub. Its messages in flight may have arrived."""
         rng = self._world.random
         if self.names:
             self._world.sim.reset_connections(rng.choice(self.names), rng.choice(self._world.names))
@@ -60,7 +60,7 @@ class NumberedPublishers:
                 number += count
 
     async def _publish_at(self, hub: str, is_over: Callable[[], bool]) -> None:
-        """Publish at a hub that owns no logs: what it answers is its own word."""
+        """Publish at a hub without logs, whose replies are not receipts of the log."""
         self._track.resent.add(hub)
         connection, rng, number = LogClient(lambda: hub), random.Random(hub), 0
         while not is_over():

@@ -21,12 +21,12 @@ _LOOK_S = 0.5
 
 
 def site_of(name: str, sites: int) -> str:
-    """Hubs and bookies are dealt to sites by their numbers. Empty: there is one site, which has no name."""
+    """The site of a hub or bookie by its number; empty with a single site."""
     return f"site{int(name[1:]) % sites}" if sites > 1 else ""
 
 
 class LastSite:
-    """The site that every log goes to in the end."""
+    """The site to which all logs move at the end."""
 
     def __init__(self, world: LogsWorld) -> None:
         self._world = world
@@ -34,7 +34,7 @@ class LastSite:
         self.name = site_of(world.random.choice(world.names), self._sites)
 
     async def move(self) -> None:
-        """Give every log a home there."""
+        """Move every log to a hub of the site."""
         world, region = self._world, self._world.region
         hubs = [name for name in world.names if site_of(name, self._sites) == self.name]
         topics = [track.topic.encode() for track in world.tracks]
@@ -44,7 +44,7 @@ class LastSite:
         await world.sim.until(lambda: region.plan.version > before and region.is_settled(), _PATIENCE_S)
 
     async def gather(self) -> None:
-        """Wait until no closed ledger is elsewhere, then lose the bookies of the other sites."""
+        """Wait until all closed ledgers are at the site, then crash the bookies of the other sites."""
         world = self._world
         deadline = world.sim.now + _PATIENCE_S
         left = await self._left()
@@ -52,7 +52,7 @@ class LastSite:
             await asyncio.sleep(_LOOK_S)
             left = await self._left()
         if left:
-            world.tracks[0].problems.append(f"these have not come to {self.name}: {', '.join(left[:3])}")
+            world.tracks[0].problems.append(f"not moved to {self.name}: {', '.join(left[:3])}")
             return
         for name, host in world.bookies.items():
             if site_of(name, self._sites) != self.name:

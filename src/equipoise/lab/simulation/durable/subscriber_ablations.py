@@ -18,13 +18,13 @@ __all__ = ["SUBSCRIBER_ABLATIONS"]
 
 
 async def _ask_for_nothing(subscription: DurableSubscription) -> None:
-    """Go on with what is new, whatever was delivered to a former connection or process."""
+    """Continue with new entries, without the pending entries of a former connection or process."""
     subscription._started.set()
 
 
 @contextmanager
 def _uncounted() -> Iterator[None]:
-    """What a process gets that was delivered to a former one does not count as delivered again."""
+    """Entries that were delivered to a former process do not count as redelivered."""
     attach = ConsumerGroup.attach
 
     def attach_alike(
@@ -44,7 +44,7 @@ def _uncounted() -> Iterator[None]:
 
 @contextmanager
 def _without_token() -> Iterator[None]:
-    """Append to the dead-letter topic without a token, so that it cannot know what it has."""
+    """Append to the dead-letter topic without a token, so that it cannot detect duplicates."""
     letter = retries._letter
 
     def plain(

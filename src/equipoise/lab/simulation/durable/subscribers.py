@@ -1,7 +1,7 @@
 """Durable subscribers of one log: the real client, in processes that crash and restart.
 
-Each subscriber acknowledges most of what it gets, some of it late, one by one or up to a message; some it refuses.
-Messages that are poison it refuses always. What was got, and what is known to be acknowledged, is noted in the track.
+Each subscriber acknowledges most entries, some of them late, one by one or up to an entry. It rejects some entries, and
+poison messages always. The track records the deliveries and the confirmed acknowledgements.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from equipoise.client import DurableMessage, DurableSubscription, Gap
 from equipoise.errors import EquipoiseError
 from equipoise.lab.simulation.durable.log_client import SMART_SETTINGS, LogClient
 from equipoise.lab.simulation.simulated_hub import PORT
-from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
+from equipoise.lab.workload.log_history import DurableDelivery, LogTrack, SubscriberTrack
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.durable.logs_world import LogsWorld
@@ -29,7 +29,7 @@ _ACK_S = 1.5
 
 
 def is_poison(value: bytes) -> bool:
-    """Whether no subscriber can deal with the message."""
+    """Whether every subscriber rejects the message."""
     return value.endswith(b"7")
 
 
@@ -46,7 +46,7 @@ class Subscribers:
         self._lives = dict.fromkeys(self._names, 0)
         self._is_over = False
         for name in self._names:
-            # Those of one group share the messages: one story.
+            # Members of a group share the messages and one track.
             self._story(name)
 
     def _story(self, name: str) -> SubscriberTrack:
@@ -55,7 +55,7 @@ class Subscribers:
         return self._track.subscribers.setdefault(key, story)
 
     async def register(self) -> None:
-        """Have a group for each of them."""
+        """Create the group of each subscriber."""
         for name in self._names:
             reply: object = None
             while reply not in (b"OK", "BUSYGROUP"):
@@ -79,14 +79,14 @@ class Subscribers:
         host.spawn(self._live(name, self._lives[name], host.random), name=name)
 
     async def crash(self) -> None:
-        """One subscriber's process dies, and another is started in its place, unless others share its messages."""
+        """Crash one subscriber's process. A new process replaces it, except sometimes in a group."""
         name = self._random.choice(self._names)
         host = self._sim.host(f"host-{name}")
         if host.is_up:
             host.crash(silent=self._random.random() < 0.5)
             running = sum(self._sim.host(f"host-{each}").is_up for each in self._names)
             if self._scenario.is_group and running and self._random.random() < 0.4:
-                # For good: the others get what it has left behind.
+                # Without a restart: the other members receive its pending entries.
                 return
             await asyncio.sleep(self._random.random())
             self._boot(name)
@@ -133,9 +133,9 @@ class Subscribers:
             if isinstance(event, Gap):
                 story.gaps.append(event.missed)
                 continue
-            story.got.append(Got(*process, event.id.encode(), event.payload, event.deliveries))
+            story.got.append(DurableDelivery(*process, event.id.encode(), event.payload, event.deliveries))
             if self._scenario.is_retried and (is_poison(event.payload) or rng.random() < 0.05):
-                await subscription.nack(event, delay_s=rng.random() * 0.3, reason="cannot be dealt with")
+                await subscription.nack(event, delay_s=rng.random() * 0.3, reason="cannot be processed")
                 continue
             unsettled.append(event)
             if len(unsettled) < rng.choice((1, 1, 4)):
@@ -150,7 +150,7 @@ class Subscribers:
     # The end.
 
     async def drain(self, within_s: float) -> None:
-        """Let every subscriber get all there is; then stop."""
+        """Wait until every subscriber has received all entries; then stop."""
         stories = self._track.subscribers
         await self._sim.until(lambda: all(map(self._is_done, stories.values())), within_s)
         self._is_over = True

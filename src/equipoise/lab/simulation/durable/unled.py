@@ -1,6 +1,6 @@
-"""Hubs without a controller: logs spread by themselves, and a live hub takes over from a dead home.
+"""Hubs without a controller: hubs spread logs among themselves, and a live hub takes over from a dead home.
 
-One hub, the busy one, is full all the time: no log may come to lie there while others have room.
+One hub, the busy one, is always full: it must not get a log while other hubs have capacity.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LOOK_S = 0.5
 
 
 class Spreading:
-    """How the logs of one run lie in the end."""
+    """Checks the owners of the logs at the end of a run."""
 
     def __init__(self, world: LogsWorld) -> None:
         self._world = world
         self._problems = world.tracks[0].problems
 
     async def check(self) -> None:
-        """All hubs are there: logs spread, then lie still; and those of a hub that dies go where there is room."""
+        """With all hubs up, logs spread and then stay; the logs of a dead hub move to hubs with capacity."""
         world, region = self._world, self._world.region
         owners = await self._owners()
         deadline = world.sim.now + _PATIENCE_S
@@ -39,19 +39,19 @@ class Spreading:
             await asyncio.sleep(_LOOK_S)
             owners = await self._owners()
         if self._is_uneven(owners):
-            self._problems.append(f"without a controller the logs do not spread: {dict(owners)}")
+            self._problems.append(f"logs do not spread without a controller: {dict(owners)}")
             return
         version = region.plan.version
         await asyncio.sleep(_QUIET_S)
         if region.plan.version > version + 1:
             self._problems.append(
-                f"{region.plan.version - version} plans in {_QUIET_S:g} s, with all in place"
+                f"{region.plan.version - version} plans in {_QUIET_S:g} s after logs had spread"
             )
         others = [hub for hub in sorted(owners) if hub != world.busy]
         await self._lose(max(others, key=lambda hub: owners[hub]))
 
     async def _lose(self, victim: str) -> None:
-        """A hub dies. Its logs are asked for, and must not come to the busy hub."""
+        """Crash a hub. Clients use its logs, which must not move to the busy hub."""
         world, before = self._world, (await self._owners())[self._world.busy]
         world.region.hubs[victim].crash(silent=True)
         world.count("home lost")
@@ -69,23 +69,23 @@ class Spreading:
                 self._problems.append(f"{track.topic} has no owner after {victim} died")
         connection.close()
         if (await self._owners())[world.busy] > before:
-            self._problems.append(f"a log of {victim} lies at {world.busy}, which has no room")
+            self._problems.append(f"a log of {victim} moved to {world.busy}, which is full")
         world.region.hubs[victim].start()
         await world.sim.until(world.region.is_settled, _PATIENCE_S)
 
     def _is_uneven(self, owners: Counter[str]) -> bool:
-        """Whether a hub has one log or more above the mean: it gives those away, and no part of a log."""
+        """Whether a hub has at least one log more than the mean, which it should give away."""
         busy, topics = self._world.busy, len(self._world.tracks)
         others = [count for hub, count in owners.items() if hub != busy]
-        # As many logs as there are topics are a load of 1, which is that of the busy hub with any number of them. It
-        # may have got one while all others were down.
+        # The load of a hub with all logs is 1, and so is the load of the busy hub with any number of logs. The busy hub
+        # may have got one while all other hubs were down.
         mean = (sum(others) + topics) / len(self._world.names)
         return owners[busy] > 1 or max(others, default=0) >= mean + 1
 
     async def _owners(self) -> Counter[str]:
-        """How many logs each hub owns, by the store."""
+        """The number of logs of each hub, from the store."""
         logs = TopicLogsStore(await self._world.region.beside(), TREE)
-        # Also that of the topic without entries that readers name.
+        # Includes the topic without entries that readers name.
         names = [*(track.topic.encode() for track in self._world.tracks), b"none"]
         nodes = [(await logs.load(name)).node for name in names]
         return Counter(node.owner for node in nodes if node.owner)

@@ -1,7 +1,7 @@
-"""Bookies, writers and a store under faults; then healing, and reading everything back.
+"""Bookies, writers and a store under faults; then healing, and a read of all ledgers.
 
-Everything acknowledged must be read back by clients that recover each ledger, two at a time, and be found on enough
-disks once all bookies have lost their power for the last time.
+Two clients at a time recover each ledger and must read all acknowledged entries, which must be on enough disks after a
+last power cut of all bookies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["CLIENT_SETTINGS", "DurableWorld", "keep_bookie"]
 STORE, STORE_PORT, BOOKIE_PORT = "store", 2181, 3181
 TREE = Tree()
 SESSIONS = StoreSettings(session_timeout_s=2.0, request_timeout_s=1.0)
-# Small, so that a run rolls, fills and compacts.
+# Small, so that bookies roll, fill and compact segments within a run.
 BOOKIE_SETTINGS = BookieSettings(
     segment_bytes=64 * 1024,
     segment_entries_max=100,
@@ -56,13 +56,13 @@ CLIENT_SETTINGS = ReplicationSettings(
     answer_timeout_s=0.5, connect_timeout_s=0.5, retry_s=0.05, append_timeout_s=2.0, copy_bytes_per_s=20_000.0
 )
 RETRY_S = 0.1
-# Appends of one writer that are under way.
+# Appends of one writer in flight.
 WINDOW = 4
 PATIENCE_S = 30.0
 
 
 class DurableWorld:
-    """The parts of one run."""
+    """The components of one run."""
 
     def __init__(self, sim: Simulation, scenario: DurableScenario, history: History) -> None:
         self.sim = sim
@@ -73,9 +73,9 @@ class DurableWorld:
         self.bookies: dict[str, Host] = {
             f"b{number}": sim.host(f"b{number}") for number in range(1, scenario.bookies + 1)
         }
-        # Bookies that do not come back.
+        # Bookies that are lost for good.
         self.gone: set[str] = set()
-        # Why a bookie refused to start, by name.
+        # By bookie, the reason why it did not start.
         self.refused: dict[str, str] = {}
         self.copies_lost_max = 0
         self.is_over = False
@@ -90,7 +90,7 @@ class DurableWorld:
     # --- the programs
 
     def boot(self, name: str) -> None:
-        """Start the bookie, or start it again after a crash."""
+        """Start the bookie, or restart it after a crash."""
         host = self.bookies[name]
         if not host.is_up:
             host.restart()
@@ -101,7 +101,7 @@ class DurableWorld:
         await keep_bookie(name, host, self.refused, self.count)
 
     async def _writer(self, name: str) -> None:
-        """Append to a ledger; roll to another when it fails."""
+        """Append to a ledger, and to a new ledger after a failure."""
         async with self.client(name) as ledgers:
             number = 0
             while not self.is_over:
@@ -135,7 +135,7 @@ class DurableWorld:
 
     @contextlib.asynccontextmanager
     async def client(self, name: str) -> AsyncIterator[BookieLedgers]:
-        """A client of bookies on the host that runs this."""
+        """A client of bookies on the current host."""
         store = await open_store()
         ledgers = BookieLedgers(store, TREE, self.sim.host(name).random, settings=CLIENT_SETTINGS)
         while True:
@@ -165,7 +165,7 @@ class DurableWorld:
         await faults.play()
         self.is_over = True
         for name in writers:
-            # Half of the writers die with appends under way, the others wait for theirs.
+            # Half of the writers crash with appends in flight, the others wait for their replies.
             if sim.random.random() < 0.5 and not scenario.lies[1]:
                 sim.host(name).crash()
         faults.heal()
@@ -203,7 +203,7 @@ class DurableWorld:
                 await asyncio.sleep(RETRY_S)
 
     async def _go_on(self, ledgers: BookieLedgers, name: str) -> None:
-        """After healing there is progress."""
+        """Check progress after healing."""
         deadline = self.sim.now + PATIENCE_S
         while True:
             with contextlib.suppress(LedgerError, StoreError):
@@ -217,7 +217,7 @@ class DurableWorld:
             await asyncio.sleep(RETRY_S)
 
     async def _look_at_disks(self) -> None:
-        """Cut the power of all bookies and count valid copies on their disks, beside every program."""
+        """Cut the power of all bookies, and count valid copies on their disks without any program."""
         for host in self.bookies.values():
             host.crash(silent=True)
         for name, host in self.bookies.items():
@@ -235,12 +235,12 @@ class DurableWorld:
                 return
             engine = open_directory(disk, manifest, BOOKIE_SETTINGS)
         except DamagedError:
-            # No bookie starts on it either: it has no copies.
+            # A bookie would not start on this disk either, so it has no copies.
             return
         for track in self.history.ledgers:
             for entry, payload in track.appended.items():
                 frame = engine.submit(None, ReadRequest(track.ledger, entry, None, Flag(0)))
-                assert frame is not None, "plain reads are answered at once"
+                assert frame is not None, "the engine answers plain reads at once"
                 body = getattr(decode_answer(frame[4:]), "body", b"")
                 if body and decode_entry(body, ledger=track.ledger, entry=entry).payload == payload:
                     track.copies[entry] = track.copies.get(entry, 0) + 1
@@ -257,7 +257,7 @@ async def open_store() -> RemoteMemoryStore:
 async def keep_bookie(
     name: str, host: Host, refused: dict[str, str], count: Callable[[str], None], site: str = ""
 ) -> None:
-    """A bookie under a supervisor that starts it again when it ends."""
+    """Run a bookie and restart it when it ends, as a supervisor does."""
     while True:
         store = await open_store()
         facts = BookieFacts(name=name, host=name, port=BOOKIE_PORT, rack=name, site=site)

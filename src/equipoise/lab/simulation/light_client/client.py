@@ -1,12 +1,12 @@
 """A light smart client: the real protocol without the application API.
 
-Thousands of them fit into one simulation. It speaks RESP3 with positions, goes where hubs tell it that a topic lives
-(`eq.home`), waits for what it is owed before it publishes elsewhere (EQ.SETTLE), subscribes at the new home before it
-leaves the old one, merges by position and counts what is missing. Where to go and how to merge are the Equipoise
-client's own (`client.routing.routes`, `stream.merge`). It keeps no queues: a message goes to a function as it comes.
+Thousands of light clients fit into one simulation. A client speaks RESP3 with positions, follows redirects to the home
+of a topic (`eq.home`), waits for outstanding positions before it publishes elsewhere (EQ.SETTLE), subscribes at the new
+home before it leaves the old one, merges by position and counts missing messages. Routing and merging are the code of
+the Equipoise client (`client.routing.routes`, `stream.merge`). It has no queues: a function receives each message.
 
-Where a topic lives is found out by publishing to it: a hub where it does not live passes the message on and says where
-it does, ahead of its reply. Only a client that never publishes subscribes wherever it is first.
+The client learns the home of a topic by publishing to it: a hub that is not the home forwards the message and names the
+home before its reply. A client that never publishes subscribes at its first hub.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from equipoise.coordinates import Coordinate, FinderSettings
 from equipoise.lab.simulation.light_client.coordinates import LightFinding, StandingGateway
 from equipoise.lab.simulation.light_client.link import (
     DeliveryCounts,
-    Hearing,
     LightLink,
     LightSubscription,
+    SubscribedTopic,
 )
 from equipoise.model import Mode
 
 __all__ = ["LightClient"]
 
-# A connection that nothing was published on for so long, and nothing is heard on, is closed.
+# A connection without subscriptions closes after this time without a publish.
 IDLE_S = 10.0
-# Before a lost connection is made again.
+# Delay before a reconnect.
 RETRY_S = 1.0
-# Between two looks whether a topic is wholly at one hub, so that it can be spread over its homes.
+# Interval of the check whether one hub sends all streams of a topic, so that the client can subscribe at all homes.
 RESEAT_S = 0.1
 ROUTES_MAX = 10_000
 _LINK_NAME_BYTES = 16
@@ -45,14 +45,14 @@ Receive = Callable[[bytes, bytes], None]
 
 
 class _Line:
-    """How one topic is published."""
+    """Publishing state of one topic."""
 
     __slots__ = ("held", "hub", "settling")
 
     def __init__(self) -> None:
-        # Where its messages go; None until that is known.
+        # The hub that the client publishes to; None until it is known.
         self.hub: Endpoint | None = None
-        # The hub that has yet to say that all it was given has its position; meanwhile messages are held.
+        # The former hub, until it confirms that all messages have their positions; messages are held meanwhile.
         self.settling: LightLink | None = None
         self.held: list[bytes] = []
 
@@ -68,9 +68,9 @@ class LightClient:
         rng: Random,
         finding: FinderSettings | None = None,
     ) -> None:
-        """`entries`: hubs to ask about topics that nothing is known of, as in the URL of a bus.
+        """`entries`: hubs for topics without a known home, as in the URL of a bus.
 
-        `finding`: how the client finds and tells where it is; None: it does neither.
+        `finding`: settings for finding and reporting the client's coordinate; None: the client has none.
         """
         self.counts = counts
         self.receive = receive
@@ -81,33 +81,33 @@ class LightClient:
         self._links: dict[Endpoint, LightLink] = {}
         self._routes = Routes(ROUTES_MAX, self._name)
         self._lines: dict[bytes, _Line] = {}
-        self._heard: dict[bytes, Hearing] = {}
-        # Topics wanted whose home is being asked for.
+        self._subscribed: dict[bytes, SubscribedTopic] = {}
+        # Topics to subscribe to once the reply to a publish names their home.
         self._wanted: dict[bytes, None] = {}
         self._is_closed = False
         self._where = None if finding is None else LightFinding(finding, entries, self._used_links, rng)
 
-    # What the program does.
+    # Calls of the program.
 
     def subscribe(self, topic: bytes) -> None:
-        """Hear a topic. If its home is being asked for by a message, from when that is known."""
+        """Subscribe to a topic; if a publish is waiting for its home, once the home is known."""
         line = self._lines.get(topic)
         if line is not None and line.hub is None:
             self._wanted[topic] = None
         else:
-            self._hear(topic)
+            self._subscribe(topic)
 
     def unsubscribe(self, topic: bytes) -> None:
         self._wanted.pop(topic, None)
-        heard = self._heard.pop(topic, None)
-        if heard is not None:
-            heard.leave()
+        subscribed = self._subscribed.pop(topic, None)
+        if subscribed is not None:
+            subscribed.leave()
         self._tidy()
 
     def is_live(self, topic: bytes) -> bool:
-        """Whether a subscription stands."""
-        heard = self._heard.get(topic)
-        return heard is not None and heard.is_live
+        """Whether a hub has confirmed the subscription."""
+        subscribed = self._subscribed.get(topic)
+        return subscribed is not None and subscribed.is_live
 
     def publish(self, topic: bytes, payload: bytes) -> None:
         request = encode_publish(topic, payload)
@@ -126,15 +126,15 @@ class LightClient:
 
     @property
     def coordinate(self) -> Coordinate | None:
-        """Where it is, as far as it knows."""
+        """The coordinate of the client, if it has found one."""
         return None if self._where is None else self._where.finding.coordinate
 
     def use_gateway(self, gateway: Endpoint | str | StandingGateway | None, access_s: float = 0.0) -> None:
-        """Be behind another gateway from now on, or none, and say so at once to the hubs in use.
+        """Change or remove the gateway, and report the change to the hubs in use.
 
-        A gateway is an address, or an object that knows its `coordinate`, `access_s` of round trip away.
+        A gateway is an address, or an object with a `coordinate` and a round trip of `access_s`.
         """
-        assert self._where is not None, "a client without `finding` has no place"
+        assert self._where is not None, "a client without `finding` has no coordinate"
         self._where.use_gateway(gateway, access_s)
 
     def close(self) -> None:
@@ -145,14 +145,14 @@ class LightClient:
             link.close()
         self._links.clear()
 
-    # What hubs say.
+    # Calls of links.
 
     def on_push(self, link: LightLink, push: list[Any]) -> None:
         kind, topic = push[0], push[1]
-        heard = self._heard.get(topic)
+        subscribed = self._subscribed.get(topic)
         if kind == b"eq.message":
-            if heard is not None:
-                heard.take_message(link, push)
+            if subscribed is not None:
+                subscribed.take_message(link, push)
         elif kind == b"eq.home":
             self._sent_home(topic, push[2], push[3], push[4:])
         elif kind == b"eq.settled":
@@ -160,24 +160,24 @@ class LightClient:
         elif kind in (b"eq.subscribe", b"eq.own"):
             subscription = link.confirmed(topic, is_own=kind == b"eq.own")
             self._wake()
-            if subscription is not None and heard is not None:
-                heard.confirm(subscription, push)
-        elif heard is not None:
-            heard.take(link, push)
+            if subscription is not None and subscribed is not None:
+                subscribed.confirm(subscription, push)
+        elif subscribed is not None:
+            subscribed.take(link, push)
 
     def on_up(self, link: LightLink) -> None:
         self._wake()
 
     def on_refused(self, subscription: LightSubscription) -> None:
-        """A hub has no stream of its own to give: it was a home, and is none any more. Another one will tell."""
-        heard = self._heard.get(subscription.topic)
+        """A hub rejected a subscription to its own streams: it is no longer a home. Another hub will name the homes."""
+        subscribed = self._subscribed.get(subscription.topic)
         subscription.leave()
-        if heard is not None:
-            heard.merge.lost(subscription)
-            self._rescue(heard)
+        if subscribed is not None:
+            subscribed.merge.lost(subscription)
+            self._rescue(subscribed)
 
     def on_lost(self, link: LightLink) -> None:
-        """A connection was lost: go on elsewhere, or here again, after a moment."""
+        """A connection was lost: continue at another hub or reconnect after a delay."""
         if self._is_closed:
             return
         self.counts.cuts += 1
@@ -188,16 +188,16 @@ class LightClient:
             if line.settling is link or line.hub == link.hub:
                 line.hub = line.settling = None
         for subscription in [one for table in link.subscriptions for one in table.values()]:
-            heard = self._heard.get(subscription.topic)
+            subscribed = self._subscribed.get(subscription.topic)
             subscription.leave()
-            if heard is not None:
-                heard.merge.lost(subscription)
+            if subscribed is not None:
+                subscribed.merge.lost(subscription)
         self._loop.call_later(RETRY_S, self._recover)
 
-    # Where topics live.
+    # Homes of topics.
 
     def _found(self, topic: bytes, link: LightLink) -> None:
-        """The reply to a message that asked: unless the hub has said otherwise, the topic lives there."""
+        """The reply to a first publish: this hub is the home, unless it has named another."""
         line = self._lines[topic]
         if line.hub is None:
             line.hub = link.hub
@@ -210,16 +210,18 @@ class LightClient:
         route = self._routes.get(topic)
         if route is None or route.publish_at is None or route.version != version:
             return
-        # A client that went elsewhere after a disconnect is led back by a route that it knew before.
+        # A known route leads a client back that switched hubs after a disconnect.
         line = self._lines.get(topic)
         if line is not None:
             self._aim(topic, line, route.publish_at)
-        heard = self._heard.get(topic)
-        if heard is not None and (is_news or route.subscribe_at not in {link.hub for link in heard.links}):
-            self._seat(heard, route)
+        subscribed = self._subscribed.get(topic)
+        if subscribed is not None and (
+            is_news or route.subscribe_at not in {link.hub for link in subscribed.links}
+        ):
+            self._seat(subscribed, route)
 
     def _aim(self, topic: bytes, line: _Line, target: Endpoint) -> None:
-        """Publish the topic there from now on."""
+        """Publish to another hub from now on."""
         former, line.hub = line.hub, target
         if former is None:
             self._resume(topic, line)
@@ -234,79 +236,79 @@ class LightClient:
             self._resume(topic, line)
 
     def _resume(self, topic: bytes, line: _Line) -> None:
-        """It is known where to publish: send what was held, and subscribe if that has waited for it."""
-        assert line.hub is not None, "called once the hub is known"
+        """The hub to publish to is known: send held messages, and subscribe if that was waiting for it."""
+        assert line.hub is not None, "the hub is known"
         held, line.held = line.held, []
         link = self._link(line.hub)
         for request in held:
             link.ask(request)
         if topic in self._wanted:
             del self._wanted[topic]
-            self._hear(topic)
+            self._subscribe(topic)
 
     # Subscriptions.
 
-    def _hear(self, topic: bytes) -> None:
-        heard = self._heard[topic] = Hearing(topic, self.counts, self.receive)
+    def _subscribe(self, topic: bytes) -> None:
+        subscribed = self._subscribed[topic] = SubscribedTopic(topic, self.counts, self.receive)
         route, line = self._routes.get(topic), self._lines.get(topic)
         if route is not None:
-            self._seat(heard, route)
+            self._seat(subscribed, route)
         else:
             hub = line.hub if line is not None else None
-            heard.merge.want([self._take(heard, hub or self._entry(), is_own=False)])
+            subscribed.merge.want([self._take(subscribed, hub or self._entry(), is_own=False)])
 
-    def _seat(self, heard: Hearing, route: Route) -> None:
-        """Take the topic where it lives."""
+    def _seat(self, subscribed: SubscribedTopic, route: Route) -> None:
+        """Subscribe to the topic at its homes."""
         if route.mode is not Mode.ALL_SUBSCRIBERS:
-            assert route.subscribe_at is not None, "the hub has named it"
-            heard.merge.want([self._take(heard, route.subscribe_at, is_own=False)])
+            assert route.subscribe_at is not None, "the hub names the home"
+            subscribed.merge.want([self._take(subscribed, route.subscribe_at, is_own=False)])
             return
-        merge, homes = heard.merge, route.homes
-        spread = {subscription.link.hub for subscription in heard.wanted if subscription.is_own}
+        merge, homes = subscribed.merge, route.homes
+        spread = {subscription.link.hub for subscription in subscribed.wanted if subscription.is_own}
         if (spread and spread != set(homes)) or not any(merge.sources.values()):
-            # First from one hub that names all streams: homes have changed, and may be others yet again. A hub that
-            # brings its own streams goes on bringing each lane that began after it was asked.
+            # Subscribe first at one hub that sends all streams, because the homes have changed and may change again. A
+            # hub with a subscription to its own streams also sends each lane that starts after the request.
             if spread or not merge.wanted:
-                merge.want([self._take(heard, route.subscribe_at or homes[0], is_own=False)])
+                merge.want([self._take(subscribed, route.subscribe_at or homes[0], is_own=False)])
         elif merge.is_changing and not spread:
-            # What is left over of the former homes has to be left first.
-            self._loop.call_later(RESEAT_S, self._reseat, heard)
+            # The client has to leave the former homes first.
+            self._loop.call_later(RESEAT_S, self._reseat, subscribed)
         else:
-            merge.want([self._take(heard, home, is_own=True) for home in homes])
+            merge.want([self._take(subscribed, home, is_own=True) for home in homes])
 
-    def _reseat(self, heard: Hearing) -> None:
-        route = self._routes.get(heard.topic)
-        if route is not None and self._heard.get(heard.topic) is heard and not self._is_closed:
-            self._seat(heard, route)
+    def _reseat(self, subscribed: SubscribedTopic) -> None:
+        route = self._routes.get(subscribed.topic)
+        if route is not None and self._subscribed.get(subscribed.topic) is subscribed and not self._is_closed:
+            self._seat(subscribed, route)
 
-    def _take(self, heard: Hearing, hub: Endpoint, *, is_own: bool) -> LightSubscription:
+    def _take(self, subscribed: SubscribedTopic, hub: Endpoint, *, is_own: bool) -> LightSubscription:
         link = self._link(hub)
-        is_known = heard.topic in link.subscriptions[is_own]
-        subscription = link.subscription(heard.topic, is_own=is_own)
+        is_known = subscribed.topic in link.subscriptions[is_own]
+        subscription = link.subscription(subscribed.topic, is_own=is_own)
         if not is_known:
-            # Behind its answer the hub says which streams there are; the answer to a ping says that it has.
+            # The hub lists the streams after its confirmation. The reply to a ping marks the end of the list.
             link.ask(_PING, lambda reply: self._greeted(subscription))
         return subscription
 
     def _greeted(self, subscription: LightSubscription) -> None:
-        heard = self._heard.get(subscription.topic)
-        if heard is not None and subscription.is_live and subscription in heard.merge.sources:
-            heard.merge.greeted(subscription)
+        subscribed = self._subscribed.get(subscription.topic)
+        if subscribed is not None and subscription.is_live and subscription in subscribed.merge.sources:
+            subscribed.merge.greeted(subscription)
             route = self._routes.get(subscription.topic)
             if not subscription.is_own and route is not None:
-                self._seat(heard, route)
+                self._seat(subscribed, route)
 
-    def _rescue(self, heard: Hearing) -> None:
-        """Take a topic over any hub if nothing brings it any more."""
-        if not heard.merge.wanted:
-            heard.merge.want([self._take(heard, self._entry(), is_own=False)])
+    def _rescue(self, subscribed: SubscribedTopic) -> None:
+        """Subscribe at any hub if the topic has no subscription left."""
+        if not subscribed.merge.wanted:
+            subscribed.merge.want([self._take(subscribed, self._entry(), is_own=False)])
 
     def _recover(self) -> None:
-        """Find another way for everything that a lost connection has left without one."""
+        """Find another hub for all topics of a lost connection."""
         if self._is_closed:
             return
-        for heard in self._heard.values():
-            self._rescue(heard)
+        for subscribed in self._subscribed.values():
+            self._rescue(subscribed)
         for topic, line in self._lines.items():
             if line.hub is None:
                 line.hub = self._entry()
@@ -323,25 +325,25 @@ class LightClient:
         return link
 
     def _entry(self) -> Endpoint:
-        """A hub to ask: one that there is a connection to, else any."""
+        """A hub with a connection, else a random entry."""
         for hub in self._links:
             return hub
         return self._entries[int(self._rng.random() * len(self._entries))]
 
     def _used_links(self) -> Iterator[tuple[LightLink, bool]]:
-        """Connections that stand, and whether topics are served there."""
-        hubs = {link.hub for heard in self._heard.values() for link in heard.links}
+        """Open connections, and whether a topic uses each."""
+        hubs = {link.hub for subscribed in self._subscribed.values() for link in subscribed.links}
         hubs.update(line.hub for line in self._lines.values() if line.hub is not None)
         return ((link, hub in hubs) for hub, link in self._links.items() if link.is_up)
 
     def _wake(self) -> None:
-        """Connections or topics have changed."""
+        """Notify the coordinate agent of changed connections or topics."""
         if self._where is not None:
             self._where.finding.wake()
 
     def _tidy(self) -> None:
-        """Close connections that are of no use any more."""
-        in_use = {link for heard in self._heard.values() for link in heard.links}
+        """Close unused connections."""
+        in_use = {link for subscribed in self._subscribed.values() for link in subscribed.links}
         in_use |= {line.settling for line in self._lines.values() if line.settling is not None}
         now = self._loop.time()
         for hub, link in list(self._links.items()):

@@ -1,7 +1,7 @@
 """The coordinate of a light client: the finder and shell of the real client, over light links.
 
-A gateway may be a real one, asked over the simulated network, or any object that knows where it is: then nothing is
-sent, and the access line is as long as the experiment says. That is what lets thousands of clients have gateways.
+A gateway may be a real gateway on the simulated network, or an object with a coordinate. With an object the client
+sends no request, and the experiment sets the latency of the access line. So thousands of clients can have gateways.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from equipoise.lab.simulation.light_client.link import LightLink, LightSubscript
 __all__ = ["LightFinding", "StandingGateway"]
 
 _LINK_NAME_BYTES = 16
-# For a connection that is made to be measured.
+# Timeout of a connection that is opened for a measurement.
 _DIAL_S = 5.0
 
 # Open links and whether each is used.
@@ -51,18 +51,18 @@ class LightFinding:
         self.finding.wake()
 
     def use_gateway(self, gateway: Endpoint | str | StandingGateway | None, access_s: float = 0.0) -> None:
-        """Be behind another gateway from now on: one at an address, or an object `access_s` of round trip away."""
+        """Change the gateway: an address, or an object with a round trip of `access_s`; None: no gateway."""
         self._standing, address = None, None
         if isinstance(gateway, Endpoint | str):
             address = str(gateway)
         elif gateway is not None:
-            # Each time another name, so that the same one with another access line is asked again.
+            # A new name each time, so that a gateway with a changed access line is measured again.
             self._gateways += 1
             self._standing, self._access_s = gateway, access_s
             address = f"gateway {self._gateways}"
         self.finding.use_gateway(address)
 
-    # What surrounds it.
+    # The environment of the coordinate agent.
 
     def connections(self) -> dict[str, tuple[ProbedConnection, bool]]:
         return {str(link.hub): (link, is_used) for link, is_used in self._links()}
@@ -75,8 +75,8 @@ class LightFinding:
             return _StandingLine(self._standing, self._access_s)
         endpoint = parse_address(address.encode())
         if endpoint is None:
-            raise AddressError(f"there is no host at {address!r}; an address is written host:port")
-        link = LightLink(_Nobody(), endpoint, self._rng.randbytes(_LINK_NAME_BYTES).hex().encode())
+            raise AddressError(f"invalid address {address!r}: write host:port")
+        link = LightLink(_NoOwner(), endpoint, self._rng.randbytes(_LINK_NAME_BYTES).hex().encode())
         async with asyncio.timeout(_DIAL_S):
             await link.dial()
         if not link.is_up:
@@ -85,7 +85,7 @@ class LightFinding:
 
 
 class _StandingLine:
-    """To a gateway that needs no network."""
+    """A connection to a gateway object."""
 
     def __init__(self, gateway: StandingGateway, access_s: float) -> None:
         self._gateway = gateway
@@ -98,8 +98,8 @@ class _StandingLine:
     def close(self) -> None: ...
 
 
-class _Nobody:
-    """Owns links over which nothing is subscribed to."""
+class _NoOwner:
+    """Owner of links without subscriptions."""
 
     def on_push(self, link: LightLink, push: list[Any]) -> None: ...
 

@@ -1,8 +1,8 @@
 """A light client's connection to one hub, and the messages of one topic over its connections.
 
-Requests written before the connection stands are kept. What has a reply, and what is answered by a push, is remembered
-in order: so a reply is known by its place, and an answer to a subscription belongs to the latest one only if nothing
-was asked after it. Messages of a topic are merged as the Equipoise client merges them, and counted.
+Requests written before the connection is established are kept. Requests with replies and subscriptions, which pushes
+answer, are queued in order, so that each reply and confirmation is matched with its request. Messages of a topic are
+merged as in the Equipoise client, and counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from equipoise.errors import RefusedError
 from equipoise.stream.merge import TopicMerge
 from equipoise.stream.position import TRUNK
 
-__all__ = ["DeliveryCounts", "Hearing", "LightLink", "LightSubscription", "Owner"]
+__all__ = ["DeliveryCounts", "LightLink", "LightSubscription", "Owner", "SubscribedTopic"]
 
-# What is called with the reply to a request; None: it is dropped.
+# Callback for the reply to a request; None: the reply is dropped.
 Reply = Callable[[object], None] | None
 
 _ASK = (b"EQ.SUBSCRIBE", b"EQ.OWN")
@@ -33,19 +33,19 @@ _LEAVE = (b"EQ.UNSUBSCRIBE", b"EQ.NOTOWN")
 
 @dataclass
 class DeliveryCounts:
-    """Written by all clients that share it. Plain counters: they are raised once per message."""
+    """Counters shared by clients. Plain attributes, because each message increments them."""
 
     deliveries: int = 0
-    # Messages that a subscriber knows to have missed, by position.
+    # Messages that subscribers missed, by position.
     missed: int = 0
     # Gaps of unknown size.
     unknown_gaps: int = 0
-    # Connections lost that this side had not closed.
+    # Lost connections that the client had not closed.
     cuts: int = 0
 
 
 class Owner(Protocol):
-    """The client that a connection belongs to."""
+    """The client that owns a connection."""
 
     def on_push(self, link: LightLink, push: list[Any]) -> None: ...
 
@@ -57,7 +57,7 @@ class Owner(Protocol):
 
 
 class LightSubscription:
-    """A subscription to one topic over one link: to all of its streams, or to those that the hub numbers itself."""
+    """A subscription to one topic over one link: to all streams, or only to the streams that the hub numbers."""
 
     __slots__ = ("is_live", "is_own", "left_out", "link", "topic")
 
@@ -66,7 +66,7 @@ class LightSubscription:
         self.topic = topic
         self.is_own = is_own
         self.is_live = False
-        # Streams that the hub does not bring.
+        # Streams that the hub does not send.
         self.left_out: set[bytes] = set()
 
     def leave(self) -> None:
@@ -78,18 +78,18 @@ class LightSubscription:
 
 
 class LightLink(asyncio.Protocol):
-    """One connection. Over once `on_lost` was called or `close` was."""
+    """One connection. It ends with `on_lost` or `close`."""
 
     def __init__(self, owner: Owner, hub: Endpoint, name: bytes) -> None:
         self.hub = hub
         self.used_at = 0.0
-        # By topic: all streams; the hub's own.
+        # By topic: subscriptions to all streams, and to the hub's own streams.
         self.subscriptions: tuple[dict[bytes, LightSubscription], dict[bytes, LightSubscription]] = ({}, {})
         self._owner = owner
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
-        # What has come in, ever.
+        # Bytes received so far.
         self._read_bytes = 0
         self._owed: deque[Reply | LightSubscription] = deque((None, None))
         self._early = [encode_request(b"HELLO", b"3"), encode_request(b"EQ.LINK", name, b"ROUTES")]
@@ -102,7 +102,7 @@ class LightLink(asyncio.Protocol):
             self._end()
 
     def tell(self, request: bytes) -> None:
-        """Send a request that is answered by pushes alone."""
+        """Send a request that only pushes answer."""
         if self._transport is None:
             self._early.append(request)
         else:
@@ -118,8 +118,8 @@ class LightLink(asyncio.Protocol):
         return self._transport is not None and not self._is_closed
 
     def measure(self, frame: bytes, answered: Answered) -> None:
-        """Ask, and take the time until the reply; as the real client's connection does."""
-        assert self._transport is not None, "only a link that is up is measured"
+        """Send a request and measure the time until its reply, as the real client's connection does."""
+        assert self._transport is not None, "only an open link can be measured"
         clock, before = asyncio.get_running_loop().time, self._read_bytes
         is_clear = not self._transport.get_write_buffer_size()
         began_at = clock()
@@ -132,7 +132,7 @@ class LightLink(asyncio.Protocol):
         self.ask(frame, reply)
 
     def subscription(self, topic: bytes, *, is_own: bool) -> LightSubscription:
-        """Subscribe, unless that was done."""
+        """Subscribe, unless the subscription exists."""
         table = self.subscriptions[is_own]
         subscription = table.get(topic)
         if subscription is None:
@@ -142,7 +142,7 @@ class LightLink(asyncio.Protocol):
         return subscription
 
     def confirmed(self, topic: bytes, *, is_own: bool) -> LightSubscription | None:
-        """A subscription to the topic stands: which one, if it is still wanted."""
+        """The hub confirmed a subscription to the topic. Returns it, or None if it was cancelled."""
         for owed in self._owed:
             if isinstance(owed, LightSubscription) and owed.topic == topic and owed.is_own is is_own:
                 self._owed.remove(owed)
@@ -177,7 +177,7 @@ class LightLink(asyncio.Protocol):
                 continue
             owed = self._owed.popleft()
             if isinstance(owed, LightSubscription):
-                # An answer that is no push is a refusal.
+                # A reply instead of a push is a rejection.
                 self._owner.on_refused(owed)
             elif owed is not None:
                 owed(reply)
@@ -191,12 +191,12 @@ class LightLink(asyncio.Protocol):
             self._owner.on_lost(self)
 
 
-# What may wait from a hub that is changed to: never the limit here, since a world has no memory to protect.
+# Buffer for messages of a hub that the client switches to: unlimited in practice, because memory is not simulated.
 MERGE_BYTES_MAX = 1 << 30
 
 
-class Hearing:
-    """One topic, over one link or over several. Owned by one client."""
+class SubscribedTopic:
+    """One subscribed topic over one or several links. Owned by one client."""
 
     __slots__ = ("_counts", "_receive", "is_live", "merge", "topic")
 
@@ -205,12 +205,12 @@ class Hearing:
         self.merge = TopicMerge(self, MERGE_BYTES_MAX)
         self._counts = counts
         self._receive = receive
-        # Whether a hub has said that the trunk stands, and we have not lost it since.
+        # Whether a hub has confirmed the trunk and its subscription was not lost since.
         self.is_live = False
 
     @property
     def links(self) -> list[LightLink]:
-        """Where it is subscribed to, or being."""
+        """Links with a subscription, confirmed or not."""
         return [
             subscription.link
             for subscription in self.merge.sources
@@ -219,7 +219,7 @@ class Hearing:
 
     @property
     def wanted(self) -> list[LightSubscription]:
-        """Where it is to be subscribed to."""
+        """The subscriptions that the client wants to keep."""
         return [
             subscription for subscription in self.merge.wanted if isinstance(subscription, LightSubscription)
         ]
@@ -229,7 +229,7 @@ class Hearing:
             subscription.leave()
 
     def take_message(self, link: LightLink, push: list[Any]) -> None:
-        """Messages of the trunk. Apart from the rest: this runs once for each."""
+        """Take messages of the trunk. A separate method, because it runs once per message."""
         every, own = link.subscriptions
         subscription = every.get(self.topic)
         if subscription is not None and subscription.is_live:
@@ -239,19 +239,19 @@ class Hearing:
             self.merge.receive(subscription, TRUNK, push[2], push[3], push[4:])
 
     def take(self, link: LightLink, push: list[Any]) -> None:
-        """Deal with whatever else a hub sent about the topic."""
+        """Take any other push about the topic."""
         kind = push[0]
         stream = TRUNK if kind in (b"eq.opened", b"eq.trunk") else push[2]
         every, own = (subscriptions.get(self.topic) for subscriptions in link.subscriptions)
         if own is not None and (kind == b"eq.ended" or (kind == b"eq.lane" and every is None)):
-            # Of what it leaves out the hub says no more than that its hub is dead, or that another begins.
+            # For a left-out stream the hub announces only its end or a new start; from then on it sends the stream.
             own.left_out.discard(stream)
         for subscription in (every, own):
             if subscription is not None and subscription.is_live and stream not in subscription.left_out:
                 self._take_news(subscription, kind, push)
 
     def _take_news(self, subscription: LightSubscription, kind: bytes, push: list[Any]) -> None:
-        """Messages of lanes, and that streams begin, go on, end or follow each other."""
+        """Take messages of lanes, and starts, continuations, ends and dependencies of streams."""
         merge = self.merge
         if kind == b"eq.lmessage":
             merge.receive(subscription, push[2], push[3], push[4], push[5:])
@@ -267,7 +267,7 @@ class Hearing:
             merge.depends(subscription, *push[2:6])
 
     def confirm(self, subscription: LightSubscription, push: list[Any]) -> None:
-        """The subscription stands."""
+        """The hub confirmed the subscription."""
         if not subscription.is_own:
             self.merge.begin(subscription, TRUNK, push[3], push[4])
             return
@@ -275,7 +275,7 @@ class Hearing:
         if push[3] is not None:
             self.merge.begin(subscription, push[3], push[4], push[5])
 
-    # What the merging tells.
+    # Calls of the merge.
 
     def on_down(self) -> None:
         self.is_live = False

@@ -1,8 +1,9 @@
 """Durable topics in a world of several hubs: their storage and their checks.
 
-The metadata of logs is in the hubs' store, or in one that only this is for, their entries on three bookies. Bookies do
-not fail here, which `durable-*` worlds have them do. A durable subscriber, the real client, follows each topic beside
-the clients of the scenario. In the end the log has what was acknowledged, once, and the durable subscriber has got it.
+The metadata of logs is in the hubs' store, or in a store of its own in worlds without one. Entries are on three
+bookies, which do not fail here; they fail in `durable-*` worlds. A real durable subscriber and a plain publisher per
+topic run beside the clients of the scenario. At the end the log must contain each acknowledged message once, and the
+durable subscriber must have received all entries.
 """
 
 from __future__ import annotations
@@ -44,35 +45,35 @@ if TYPE_CHECKING:
     from equipoise.lab.simulation.simulated_hub import SimulatedHub
     from equipoise.lab.simulation.world import Simulation
 
-__all__ = ["KeptTopics"]
+__all__ = ["SimulatedDurableTopics"]
 
 QUORUM = (3, 3, 2)
-# The user of durable subscribers, where there are users.
+# The users of durable subscribers and plain publishers, in worlds with users.
 USER, PUBLISHER = "dora", "pip"
 RETRY_S, PAUSE_S = 0.1, 0.1
 
 
-class KeptTopics:
+class SimulatedDurableTopics:
     """The durable topics of one run."""
 
     def __init__(self, sim: Simulation, scenario: ClusterScenario, history: History) -> None:
-        # Subscribers by filter need messages with attributes.
+        # Filter subscribers need messages with attributes.
         is_json = any(each.is_json for client in scenario.workload.clients for each in client.publishes)
         self._encode = encode_json if is_json else encode_payload
         self._sim = sim
         self._topics = topics = scenario.durable
         self._history = history
         self._login = f"{USER}:{USER}@" if scenario.access is not None else ""
-        # Whether plain publishers have said enough.
+        # Whether plain publishers stop.
         self.is_over = False
-        # By topic, what its durable subscriber has got.
-        self._got: dict[str, set[bytes]] = {topic: set() for topic in topics}
+        # By topic, the payloads that its durable subscriber has received.
+        self._received: dict[str, set[bytes]] = {topic: set() for topic in topics}
 
     def specs(self) -> list[TopicSpec]:
         return [TopicSpec(pattern=topic.encode(), durability=Durability(*QUORUM)) for topic in self._topics]
 
     def start(self, *, has_store: bool) -> None:
-        """Start the bookies, and a store for what is known of logs, unless hubs have one."""
+        """Start the bookies, and a store for the metadata of logs unless the hubs have one."""
         if not has_store:
             tree = MemoryTree(self._sim.loop.time)
             self._sim.host(STORE).spawn(MemoryStoreServer(tree, host="0.0.0.0", port=STORE_PORT).start())
@@ -82,18 +83,18 @@ class KeptTopics:
             host.spawn(keep_bookie(host.name, host, {}, lambda fault: None), name=host.name)
 
     async def prepare(self, host: Host) -> Callable[[Hub], None]:
-        """What lets a hub on the host keep logs."""
+        """Open a store session and ledgers on the host; the returned function gives a hub its logs."""
         store = await open_store()
         ledgers = await _open_ledgers(store, host)
         return lambda hub: hub.use_logs(store, TREE, ledgers, lambda: Quorum(*QUORUM))
 
     async def equip(self, hub: Hub, store: RemoteMemoryStore, host: Host) -> None:
-        """Let a hub that has a session with a store of the region keep logs."""
+        """Give logs to a hub that has a session with the region's store."""
         ledgers = await _open_ledgers(store, host)
         hub.use_logs(store, TREE, ledgers, lambda: Quorum(*QUORUM))
 
     def begin(self, hubs: list[str]) -> None:
-        """Let durable subscribers and plain publishers begin."""
+        """Start the durable subscribers and the plain publishers."""
         for topic in self._topics:
             host = self._sim.host(f"durable-{topic}")
             host.spawn(self._subscribe(topic, hubs, host.random), name=host.name)
@@ -101,7 +102,7 @@ class KeptTopics:
             host.spawn(self._publish(topic, hubs, host.random), name=host.name)
 
     async def _publish(self, topic: str, hubs: list[str], rng: random.Random) -> None:
-        """Publish with plain commands at any hub. After a failure it is another publisher to all hubs."""
+        """Publish with plain commands at any hub. After a failure hubs see a new publisher."""
         history, connection, lives = self._history, LogClient(lambda: rng.choice(hubs)), 0
         login = [("AUTH", PUBLISHER, PUBLISHER)] if self._login else []
         if self._login:
@@ -130,7 +131,7 @@ class KeptTopics:
                 ):
                     async for event in subscription:
                         if isinstance(event, DurableMessage):
-                            self._got[topic].add(event.payload)
+                            self._received[topic].add(event.payload)
                             await subscription.ack(event)
             except EquipoiseError:
                 await asyncio.sleep(RETRY_S)
@@ -138,34 +139,34 @@ class KeptTopics:
     # The end.
 
     async def conclude(self, hubs: Mapping[str, SimulatedHub], patience_s: float) -> None:
-        """Hold what is in the logs, and what durable subscribers have got, against what was acknowledged."""
+        """Compare the logs with the acknowledged messages, and the durable subscribers with the logs."""
         for topic in self._topics:
             track = LogTrack(topic)
             self._history.logs.append(track)
-            # The hub that has just got it may have yet to read it.
+            # A new owner may still be reading the log.
             await self._sim.until(lambda name=topic: self._entries(name, hubs) is not None, patience_s)  # type: ignore[misc]  # bound now
             entries = self._entries(topic, hubs)
             if entries is None:
-                track.problems.append("no hub has it open after healing")
+                track.problems.append("no hub has the log open after healing")
                 continue
             sent = Counter(decode_payload(payload)[:2] for payload in entries)
             twice = [name for name, count in sent.items() if count > 1]
             if twice:
-                track.problems.append(f"{twice[0]} is in it twice")
+                track.problems.append(f"{twice[0]} is in the log twice")
             for (publisher, name), messages in self._history.sent.items():
                 acked = [i for i, one in enumerate(messages) if one.outcome is PublishOutcome.ACKNOWLEDGED]
                 lost = [i for i in acked if name == topic and (publisher, i) not in sent]
                 if lost:
-                    track.problems.append(f"{publisher}.{lost[0]} was acknowledged, and is not there")
-            got = self._got[topic]
-            if not await self._sim.until(lambda got=got, all=set(entries): all <= got, patience_s):  # type: ignore[misc]  # bound now
-                missing = len(set(entries) - got)
-                track.problems.append(f"its durable subscriber has not got {missing} of {len(entries)}")
+                    track.problems.append(f"{publisher}.{lost[0]} was acknowledged but is not in the log")
+            seen = self._received[topic]
+            if not await self._sim.until(lambda seen=seen, all=set(entries): all <= seen, patience_s):  # type: ignore[misc]  # bound now
+                missing = len(set(entries) - seen)
+                track.problems.append(f"the durable subscriber misses {missing} of {len(entries)} entries")
             self._sim.host(f"durable-{topic}").crash()
 
     @staticmethod
     def _entries(topic: str, hubs: Mapping[str, SimulatedHub]) -> list[bytes] | None:
-        """What the log holds, as its owner has it, which is the hub that opened it last; None while a hub opens it."""
+        """The entries of the log at its owner, the hub with the latest epoch; None while a hub opens the log."""
         cores = [node.hub.core for node in hubs.values() if node.hub is not None]
         found = [core.logs.by_name.get(topic.encode()) for core in cores if core.logs is not None]
         live = max((log for log in found if log is not None), key=lambda log: log.epoch, default=None)

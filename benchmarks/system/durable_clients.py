@@ -1,8 +1,8 @@
-"""Clients of durable topics on live hubs, and the tally of what the topics hold in the end.
+"""Clients of durable topics on live hubs, and the tally of the topics' content at the end.
 
-Plain writers add entries with XADD and never repeat one: an entry without a reply is uncertain. Smart publishers repeat
-by themselves. A plain reader waits with XREAD BLOCK, a smart subscriber listens, a durable one acknowledges. In the end
-each topic is read back with XRANGE through every hub, and `tally` compares.
+Plain writers append entries with XADD and never retry: an entry without a reply is uncertain. Smart publishers resend
+unanswered messages. Plain readers use XREAD BLOCK; smart subscribers and durable subscribers, which acknowledge, follow
+each topic. At the end XRANGE reads each topic through every hub, and `tally` compares the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from equipoise.client import Gap
 from equipoise.errors import EquipoiseError
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.workload import History, RunPhases
-from equipoise.lab.workload.log_history import Got, LogTrack, SubscriberTrack
+from equipoise.lab.workload.log_history import DurableDelivery, LogTrack, SubscriberTrack
 from equipoise.resp.replies import spell
 
 HOST = "127.0.0.1"
@@ -32,9 +32,9 @@ WRITERS = 3
 PUBLISHERS = 2
 BURST_MAX = 8
 WRITE_EVERY_S = (0.01, 0.06)
-# A hub answers within five seconds, with a refusal if need be.
+# A hub answers within five seconds, if necessary with an error.
 REPLY_S = 10.0
-# Longer than the longest standstill.
+# Longer than the longest pause of a hub.
 RECEIPT_S = 120.0
 PAGE = 2_000
 SETTINGS = equipoise.ClientSettings(
@@ -43,7 +43,7 @@ SETTINGS = equipoise.ClientSettings(
 
 
 class Connection:
-    """Commands to one hub; a connection that broke is made anew to the next hub."""
+    """Sends commands to one hub; after a lost connection it connects to the next hub."""
 
     def __init__(self, ports: tuple[int, ...]) -> None:
         self._ports = ports
@@ -52,7 +52,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, *commands: tuple[object, ...], patience_s: float = REPLY_S) -> list[Any]:
-        """The replies, as far as they came; errors are values."""
+        """Returns the replies received; errors are values."""
         replies: list[Any] = []
         try:
             async with asyncio.timeout(patience_s):
@@ -88,7 +88,7 @@ class Connection:
             self._streams = None
 
 
-class KeptTopics:
+class DurableClients:
     """All clients of all durable topics of one run. `run` returns after `stage.stop`."""
 
     def __init__(self, ports: tuple[int, ...], seed: int, stage: RunPhases) -> None:
@@ -96,7 +96,7 @@ class KeptTopics:
         self._seed = seed
         self._stage = stage
         self.tracks = {topic: LogTrack(topic) for topic in DURABLE + STREAMS}
-        # Values whose append was refused, and those whose reply never came or was UNCERTAIN.
+        # Values whose append was rejected, and values without a reply or with the reply UNCERTAIN.
         self.refused: set[bytes] = set()
         self.uncertain: set[bytes] = set()
         self.refusals: Counter[str] = Counter()
@@ -104,7 +104,7 @@ class KeptTopics:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all that listen are subscribed."""
+        """Whether all subscribers are subscribed."""
         return self._listening == 2 * len(DURABLE)
 
     async def run(self) -> None:
@@ -221,7 +221,9 @@ class KeptTopics:
                             story.gaps.append(event.missed)
                             continue
                         story.got.append(
-                            Got("billing", life, event.id.encode(), event.payload, event.deliveries)
+                            DurableDelivery(
+                                "billing", life, event.id.encode(), event.payload, event.deliveries
+                            )
                         )
                         await subscription.ack(event, timeout_s=RECEIPT_S)
                         story.settle([event.id.encode()])
