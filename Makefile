@@ -11,7 +11,7 @@ STAMP := $(VENV)/.ready
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py src/equipoise/hub/shell/_sockets.c \
-	src/equipoise/resp/_runs.c
+	src/equipoise/hub/cluster/_relays.c src/equipoise/hub/_slots.h src/equipoise/resp/_runs.c src/equipoise/resp/_runs.h
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench,pipeline,experiments]'
 	@touch $@

@@ -1,8 +1,9 @@
 """Build the compiled parts where a C compiler is there, and go without them where none is.
 
 They are optional: `hub/shell/listening.py` serves connections with the event loop's transports where one is missing,
-and `resp/runs.py` has sequences of payloads in place of the other's runs. So neither building nor installing needs a
-compiler, and no failure here is an error: it is told and passed over.
+`resp/runs.py` has sequences of payloads in place of compiled runs, and `hub/cluster/relays.py` leaves relayed messages
+to the way in Python. So neither building nor installing needs a compiler, and no failure here is an error: it is told
+and passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = (Path("src/equipoise/hub/shell/_sockets.c"), Path("src/equipoise/resp/_runs.c"))
+SOURCES = (
+    Path("src/equipoise/hub/cluster/_relays.c"),
+    Path("src/equipoise/hub/shell/_sockets.c"),
+    Path("src/equipoise/resp/_runs.c"),
+)
 COMPILE_S_MAX = 120
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src" / "equipoise"
 VAGUE = re.compile(r"\b(whoever|whomever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE)
 # Lines with such a word: 628 before. The ceiling may only be lowered.
-LINES_MAX = 20
+LINES_MAX = 1
 
 
 def test_few_lines_speak_of_nobody_in_particular() -> None:

@@ -13,7 +13,7 @@ Finding: see `docs/results/matching.md`. Each is below the 50 ms that a turn may
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import msgspec
@@ -21,10 +21,12 @@ import msgspec
 from equipoise.content.attributes import STRING_MAX, attributes_of
 from equipoise.content.cover_set import CoverSet
 from equipoise.content.groups import SCANNED_MAX, FilterNode
-from equipoise.content.index import FilterIndex, count_of
+from equipoise.content.index import ATTRIBUTES_MAX, FilterIndex, count_of
 from equipoise.content.parsing import PREDICATES_MAX, parse_filter
 
 MIB = 1 << 20
+# Half of `filters_max`.
+MANY = 100_000
 # Of five runs the best: other programs on the machine are not counted.
 RUNS = 5
 LISTED = ",".join(f"'{i:02x}z'" for i in range(256))
@@ -59,6 +61,49 @@ def scanned() -> FilterIndex[FilterNode]:
     return index
 
 
+def many() -> Iterator[tuple[str, Iterable[str], dict[str, object]]]:
+    """Filters that come close to a message without matching it, as many as half a hub may have."""
+    half = MANY / 2
+    searched = [f"a contains '{TEXT}{i:03}'" for i in range(SCANNED_MAX)]
+    yield (
+        f"1,000 `contains`, and 1,000 behind equalities, on {STRING_MAX:,} characters",
+        [*searched, *(f"e{i % 100} = 1 and {text}" for i, text in enumerate(searched))],
+        {**{f"e{i}": 1 for i in range(100)}, "a": "a" * STRING_MAX},
+    )
+    yield (
+        f"{MANY:,} with a bound on each of two attributes",
+        (f"a > {i} and b > {MANY - i}" for i in range(MANY)),
+        {"a": half, "b": half},
+    )
+    yield (
+        f"{MANY:,} ranges of strings",
+        (f"a >= 'x{i:06}' and a < 'x{i + 1:06}'" for i in range(MANY)),
+        {"a": f"x{MANY // 2:06}z"},
+    )
+    yield (
+        f"{MANY:,} boxes that hold the message, and a bound that it does not reach",
+        (
+            f"a > -{i + 1} and a < {i + 1} and b > -{i % 997 + 1} and b < {i % 991 + 1} and c > {i}"
+            for i in range(MANY)
+        ),
+        {"a": 0, "b": 0, "c": -1},
+    )
+    yield (
+        f"{ATTRIBUTES_MAX:,} attributes",
+        (" and ".join(f"a{i + j} exists" for j in range(50)) for i in range(0, ATTRIBUTES_MAX, 50)),
+        {f"a{i}": 1 for i in range(ATTRIBUTES_MAX)},
+    )
+
+
+def filled(texts: Iterable[str]) -> FilterIndex[FilterNode]:
+    index: FilterIndex[FilterNode] = FilterIndex()
+    for text in texts:
+        filter = parse_filter(text.encode())
+        if index.objection(filter) is None:
+            index.add(FilterNode(filter))
+    return index
+
+
 def match(index: FilterIndex[FilterNode], event: bytes) -> int:
     return count_of(index.match(attributes_of(event) or {}))
 
@@ -84,6 +129,9 @@ def main() -> None:
         covers.settle(8)
 
     print(f"| file a filter of 60 `contains` beside 1,000, and remove it | {cpu_ms(file):.1f} |")
+    for name, texts, event in many():
+        taken = cpu_ms(partial(match, filled(texts), msgspec.json.encode(event)))
+        print(f"| match a message: {name} | {taken:.1f} |")
     for name, text in MATCHED.items():
         taken = cpu_ms(partial(match, index, msgspec.json.encode({"a": text})))
         print(f"| match a message: {name} | {taken:.1f} |")

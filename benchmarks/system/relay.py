@@ -6,7 +6,7 @@ after its last subscriber has gone, so one topic would have the home relay in bo
 both hubs per message; the ratio of the rates depends on how many processes the machine can run at a time.
 
 Estimate: at the wrong hub every message is read twice from links and written twice to them, beside what it takes at the
-home, in frames that carry many at once. Where a PUBLISH takes the compiled way, it does so only at the home.
+home, in frames that carry many at once. Compiled parts take a PUBLISH at the home, and these frames.
 
     python benchmarks/system/relay.py [--rounds 5] [--out benchmarks/results]
 """

@@ -253,6 +253,19 @@ def test_a_command_without_a_store_says_how_to_give_one(monkeypatch: pytest.Monk
     assert "EQUIPOISE_STORE" in result.output
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (("--durable", "billing"), "its mark is a position in the whole topic"),
+        (("--pattern",), "a filter is for topics by name"),
+    ],
+)
+def test_a_filter_is_refused_where_none_is_possible(option: tuple[str, ...], text: str) -> None:
+    result = CliRunner().invoke(app, ["sub", "t", "--where", "a = 1", *option])
+    assert result.exit_code == 2
+    assert text in " ".join(result.output.replace("│", " ").split())
+
+
 def test_the_delay_of_a_limited_topic_is_that_of_one_message() -> None:
     limit = dict.fromkeys(("share_rate_per_s", "share_burst", "admitted", "waiting", "refused"), 0.0)
     relay = limit | {"delayed": 27.0, "delay_s": 27.0}

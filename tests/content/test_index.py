@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 
 from content.filters import payloads, texts
 from content.test_filter import is_match, parsed
+from equipoise.content import cells
 from equipoise.content import filter as filter_module
 from equipoise.content.attributes import STRING_MAX, attributes_of
 from equipoise.content.cover_set import CoverSet
 from equipoise.content.covering import covers
+from equipoise.content.filter import Filter
 from equipoise.content.groups import SCANNED_MAX, FilterNode
-from equipoise.content.index import SHAPES_MAX, FilterIndex, count_of, listed
+from equipoise.content.index import ATTRIBUTES_MAX, SHAPES_MAX, FilterIndex, count_of, listed
 from equipoise.content.parsing import parse_filter
 
 SOME = settings(derandomize=True, max_examples=100, deadline=None)
@@ -116,6 +119,97 @@ def test_boxes_agree_with_brute_force_at_any_scale() -> None:
             index.remove(nodes.pop(chance.randrange(len(nodes))))
 
 
+def test_boxes_of_many_sides_share_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "SIDES_MAX", 4)
+    rng = random.Random(11)
+    check_against_brute_force(
+        [
+            f"x > {rng.uniform(-9, 0)} and x < {10.0 ** rng.randint(-6, 6)} and y > {rng.uniform(-9, 0)}"
+            f" and y < {10.0 ** rng.randint(-6, 6)} and name >= 'a' and name < '{rng.choice('bcd')}'"
+            for _ in range(400)
+        ],
+        [
+            {"x": rng.uniform(-9, 99), "y": rng.uniform(-9, 1), "name": rng.choice(["a", "bb", 1.0, "cc"])}
+            for _ in range(50)
+        ],
+        rng,
+    )
+
+
+def test_filters_with_several_bounds_and_equal_ones_are_found_and_removed() -> None:
+    rng = random.Random(12)
+    check_against_brute_force(
+        [
+            rng.choice(
+                [
+                    f"x > {rng.randint(0, 5)} and y <= {rng.randint(0, 5)} and z < {rng.randint(0, 5)}",
+                    f"name >= 'a{rng.randint(0, 9)}' and name < 'c{rng.randint(0, 9)}'",
+                    f"x > {rng.randint(0, 5)} and name > 'b{rng.randint(0, 30)}'",
+                ]
+            )
+            for _ in range(600)
+        ],
+        [
+            {
+                "x": float(rng.randint(0, 6)),
+                "y": float(rng.randint(0, 6)),
+                "z": rng.choice([0.0, 3.0, "b"]),
+                "name": rng.choice(["a5", "b12", "b2", "c", 7.0]),
+            }
+            for _ in range(50)
+        ],
+        rng,
+    )
+
+
+def check_against_brute_force(texts: list[str], events: list[Any], rng: random.Random) -> None:
+    """Match each event, with fewer and fewer filters; and compare what covers a filter with what may."""
+    index: FilterIndex[FilterNode] = FilterIndex()
+    for text in texts:
+        node = node_of(text)
+        if index.get(node.filter) is None:
+            index.add(node)
+    nodes = list(index)
+    step = len(nodes) // len(events)
+    for event in events:
+        expected = {node.filter for node in nodes if node.filter.matches(event)}
+        assert {node.filter for node in listed(index.match(event))} == expected
+        narrow = rng.choice(nodes)
+        wide = [node for node in nodes if node is not narrow and covers(node.filter, narrow.filter)]
+        assert (index.covering(narrow.filter) is not None) is bool(wide)
+        for _ in range(step):
+            index.remove(nodes.pop(rng.randrange(len(nodes))))
+    for node in nodes:
+        index.remove(node)
+    assert index.match(events[0]) == [] and len(index) == 0
+
+
+def test_few_filters_are_looked_at_for_one_that_covers() -> None:
+    """Each of them holds the new one's box, and none covers it: a hub would look at all, for each that comes."""
+
+    class Counted(FilterNode):
+        looked_at = 0
+
+        @property
+        def filter(self) -> Filter:
+            Counted.looked_at += 1
+            return self._filter
+
+        @filter.setter
+        def filter(self, filter: Filter) -> None:
+            self._filter = filter
+
+    index: FilterIndex[Counted] = FilterIndex()
+    for i in range(1, 3_000):
+        index.add(Counted(parse_filter(f"x > -{i} and x < {i} and y > {i}".encode())))
+    Counted.looked_at = 0
+    assert index.covering(parse_filter(b"x > -0.5 and x < 0.5 and y > 0")) is None
+    assert Counted.looked_at == 1_000
+    Counted.looked_at = 0
+    assert index.covering(parse_filter(b"x in (0.1, 0.2, 0.3, 0.4) and y > 0")) is None
+    assert Counted.looked_at == 250
+
+
 def test_lists_with_values_in_common_are_all_found() -> None:
     """1. `a = 0` and `a in (0, 2)` are found by the same value. 2. Neither must take the other's place, or take it
     away when it goes."""
@@ -157,6 +251,43 @@ def test_limits_are_named() -> None:
     for i in range(SHAPES_MAX):
         shapes.add(node_of(f"a{i} exists"))
     assert shapes.objection(parse_filter(b"b exists")) == "1000 shapes of filters"
+    attributes: FilterIndex[FilterNode] = FilterIndex()
+    for i in range(ATTRIBUTES_MAX // 50):
+        attributes.add(node_of(" and ".join(f"a{50 * i + j} exists" for j in range(50))))
+    assert attributes.objection(parse_filter(b"b exists")) == "10000 attributes in filters"
+    assert attributes.objection(parse_filter(b"a0 exists")) is None
+
+
+def test_groups_of_filters_that_are_compared_one_by_one_add_up_to_a_thousand() -> None:
+    """A message that has the values of many groups is compared with all of these: half a second for forty thousand."""
+    index: FilterIndex[FilterNode] = FilterIndex()
+    for shape in range(4):
+        for i in range(250):
+            # The other values are found by another group of the shape, so they take no room.
+            for value in range(3):
+                node = node_of(f"s{shape} = {value} and a contains 'x{i}y'")
+                assert index.objection(node.filter) is None
+                index.add(node)
+    refused = index.objection(parse_filter(b"s0 = 1 and a contains 'one more'"))
+    assert refused is not None and "1000 filters that one message may be compared with one by one" in refused
+    assert index.objection(parse_filter(b"s9 = 1 and a contains 'one more'")) == refused
+    assert index.objection(parse_filter(b"s9 = 1 and a suffix 'z' and b > 1")) == refused
+    # Where another group of the shape is fuller there is room, and what no index helps with has its own.
+    assert index.objection(parse_filter(b"s0 = 9 and a contains 'one more'")) is None
+    assert index.objection(parse_filter(b"a contains 'one more'")) is None
+    for node in [node for node in index if str(node.filter).endswith("s3 = 2")]:
+        index.remove(node)
+    assert index.objection(parse_filter(b"s9 = 1 and a contains 'one more'")) == refused
+    for node in [node for node in index if "s3" in str(node.filter)]:
+        index.remove(node)
+    assert index.objection(parse_filter(b"s9 = 1 and a contains 'one more'")) is None
+
+
+def test_many_attributes_take_places_as_texts_do() -> None:
+    index: FilterIndex[FilterNode] = FilterIndex()
+    for i in range(SCANNED_MAX // 4):
+        index.add(node_of(" and ".join([*(f"a{j} exists" for j in range(63)), f"b != {i}"])))
+    assert index.objection(parse_filter(b"a contains 'one more'")) is not None
 
 
 @pytest.mark.parametrize("found_by", ["", "s = 1 and "])

@@ -22,10 +22,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from equipoise.hub import Limits
+from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.core import HubCore
+from equipoise.hub.data.reply import Reply
 from equipoise.hub.shell import listening
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from equipoise.resp import RequestReader
+from equipoise.stream.effects import StreamState
+from equipoise.stream.submission import Budget
 from hub.live import Peer, live_hub, on_uvloop
 from hub.world import World, pipeline, users
 from support.polling import until
@@ -416,9 +420,9 @@ def test_a_machine_without_a_compiler_builds_without_the_parts(tmp_path: Path) -
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_machine_with_a_compiler_builds_the_parts(tmp_path: Path) -> None:
-    assert compiled(tmp_path, "cc -Wall -Werror") == ["None", "None"]
+    assert compiled(tmp_path, "cc -Wall -Werror") == ["None", "None", "None"]
     made = sorted(tmp_path.iterdir())
-    assert [path.name for path in made] == ["_runs.so", "_sockets.so"]
+    assert [path.name for path in made] == ["_relays.so", "_runs.so", "_sockets.so"]
     assert all(path.read_bytes().startswith(b"\x7fELF") for path in made)
 
 
@@ -457,3 +461,38 @@ def test_work_that_fails_in_a_turn_has_sent_what_it_wrote() -> None:
         with pytest.raises(RuntimeError, match="as it happens"):
             world.poller.turn(work)
         assert client.read() == b"+a\r\n"
+
+
+@needs_wires
+def test_runs_for_another_home_are_submitted_and_replies_to_come_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1. A topic has state of a stream: other hubs are involved.
+    2. Its first run is answered at once, its second one later, and a run of an ordinary topic lies between.
+    """
+    with wire_world() as world:
+        client = WireClient(world)
+        client.send_raw(pipeline([[b"PUBLISH", b"far", b"0"], [b"PUBLISH", b"near", b"0"]]))
+        topic = world.core.index.topics[b"far"]
+        topic.stream = Stream(topic, StreamState.REMOTE, "h2", Budget(1_000))
+        pending = Reply()
+        replies: list[bytes | Reply] = [b":7\r\n", pending]
+        runs: list[tuple[object, list[bytes]]] = []
+
+        def submit(topic: object, payloads: list[bytes]) -> bytes | Reply:
+            runs.append((topic, list(payloads)))
+            return replies[len(runs) - 1]
+
+        monkeypatch.setattr(world.core.cluster, "submit", submit)
+        client.read()
+        client.received.clear()
+        names = (b"far", b"far", b"near", b"far", b"near")
+        client.send_raw(pipeline([[b"PUBLISH", name, b"%d" % i] for i, name in enumerate(names)]))
+        assert runs == [(topic, [b"0", b"1"]), (topic, [b"3"])]
+        assert client.read() == b":7\r\n:7\r\n:0\r\n"
+        assert world.core.index.topics[b"near"].n == 3
+        pending.complete(b":9\r\n")
+        world.shell.advance(0.0)
+        world.turn()
+        assert client.read() == b":7\r\n:7\r\n:0\r\n:9\r\n:0\r\n"
+        topic.stream = None

@@ -77,8 +77,12 @@ def command(
     Try it: `equipoise sub news`, then in another terminal `equipoise pub news hello`. All topics: `equipoise
     sub -p '*'`. By content: `equipoise sub stocks --where 'volume > 150'`.
     """
-    if where is not None and (pattern or durable):
-        raise typer.BadParameter("a filter is for topics by name: leave out --pattern and --durable")
+    if where is not None and pattern:
+        raise typer.BadParameter("a filter is for topics by name: leave out --pattern")
+    if where is not None and durable:
+        raise typer.BadParameter(
+            "a durable subscription has no filter: its mark is a position in the whole topic"
+        )
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
     if not durable and (group or start != _START):
         raise typer.BadParameter("--group and --start are for durable subscriptions: give --durable NAME too")
@@ -94,6 +98,16 @@ def command(
             else follow(bus, lambda: _subscription(bus, topics, pattern, where), count, printer)
         ),
     )
+
+
+def _check_filter(*, is_pattern: bool, is_durable: bool) -> None:
+    """Reject a filter where none is possible."""
+    if is_pattern:
+        raise typer.BadParameter("a filter is for topics by name: leave out --pattern")
+    if is_durable:
+        raise typer.BadParameter(
+            "a durable subscription has no filter: its mark is a position in the whole topic"
+        )
 
 
 class Printer:

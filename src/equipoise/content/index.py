@@ -15,20 +15,27 @@ Always true:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from equipoise.content.attributes import path_of, values_at
 from equipoise.content.covering import covers
 from equipoise.content.filter import Constraint, Filter, Value
 from equipoise.content.groups import SCANNED_MAX, Found, Listed, N, places_of
-from equipoise.content.shapes import FilterShape, ShapeKey, access_values, shape_key
+from equipoise.content.shapes import NOTHING, FilterShape, ShapeKey, access_values, shape_key
 
-__all__ = ["SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_of", "listed"]
+__all__ = ["ATTRIBUTES_MAX", "SHAPES_MAX", "FilterIndex", "ScarceRoom", "count_of", "listed"]
 
 # Shapes of filters of one topic: a message may have to look up each of them, a third of a microsecond each.
 SHAPES_MAX = 1_000
+# Attributes of one topic's filters: each is looked up in each message, in a fifth of a microsecond or more.
+ATTRIBUTES_MAX = 10_000
+# Filters that `covering` tests: 3 ms.
+_LOOKED_AT_MAX = 1_000
 _SHAPES = "shapes of filters"
+_ATTRIBUTES = "attributes in filters"
 _SCANNED = "filters that no index helps with (contains, suffix, != without an equality)"
+_FOUND = "filters that one message may be compared with one by one (contains, suffix, != with an equality)"
 
 
 K = TypeVar("K", str, int)
@@ -42,7 +49,7 @@ class ScarceRoom(NamedTuple, Generic[N]):
     # The limit, and the filter's need.
     most: int
     needed: int
-    # The filters that use it, each as often as the places it takes; the first of its shape for each shape.
+    # The filters that use it, each as often as the places it takes; the first filter of each shape and each attribute.
     holders: Sequence[N]
 
 
@@ -63,9 +70,10 @@ class FilterIndex(Generic[N]):
         self._always: _Shapes[N] = ()
         # How many filters have each equality, to find the rarest.
         self._frequency: dict[str, dict[Value, int]] = {}
-        # The attributes of filters, each with its segments, and the number of its filters.
+        # The attributes of filters: the segments of each, the number of its filters, and the first of them.
+        self._paths: dict[str, tuple[str, ...] | None] = {}
         self._uses: dict[str, int] = {}
-        self._paths: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
+        self._named_by: dict[str, N] = {}
         # Equal tuples of shapes are one.
         self._tuples: dict[_Shapes[N], _Shapes[N]] = {}
 
@@ -89,23 +97,47 @@ class FilterIndex(Generic[N]):
         shape = self._shapes.get(key)
         if shape is None and len(self._shapes) >= least:
             yield ScarceRoom(_SHAPES, SHAPES_MAX, 1, [shape.first for shape in self._shapes.values()])
-        if not key.has_residue:
-            return
+        new = sum([path not in self._uses for path, *_ in filter.constraints])
+        if new and len(self._uses) + new > least:
+            yield ScarceRoom(_ATTRIBUTES, ATTRIBUTES_MAX, new, list(self._named_by.values()))
+        if key.has_residue:
+            yield from self._scarce_places(filter, access, shape, least)
+
+    def _scarce_places(
+        self, filter: Filter, access: Constraint | None, shape: FilterShape[N] | None, least: int
+    ) -> Iterator[ScarceRoom[N]]:
+        """The room among filters that are tested one by one."""
         needed = places_of(filter)
         if access is None:
             # Each message is compared with all of them, of any shape.
-            shapes = [shape for shape in self._always if shape.key.has_residue]
+            noun = _SCANNED
             groups = [
-                group for shape in shapes for group in shape.groups.values() if isinstance(group, Listed)
+                group
+                for shape in self._always
+                for group in shape.groups.values()
+                if isinstance(group, Listed)
             ]
-            if sum([group.places for group in groups]) + needed > least:
-                holders = [node for group in groups for node in group.holders()]
-                yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, holders)
-        elif shape is not None:
-            groups = [group for value in access_values(access) for group in shape.listed(value, filter)]
-            fullest = max(groups, key=lambda group: group.places, default=None)
-            if fullest is not None and fullest.places + needed > least:
-                yield ScarceRoom(_SCANNED, SCANNED_MAX, needed, fullest.holders())
+        else:
+            # Each message is compared with one group of each shape at most.
+            noun = _FOUND
+            own = [
+                group
+                for value in access_values(access)
+                for group in (shape.listed(value, filter) if shape else ())
+            ]
+            groups = [
+                other.fullest
+                for other in self._shapes.values()
+                if other is not shape and other.key.has_residue and other.key.prefix_length != NOTHING
+            ]
+            mine = max(own, key=lambda group: group.places, default=None)
+            if shape is not None and shape.fullest.places >= needed + (0 if mine is None else mine.places):
+                return
+            groups += [] if mine is None else [mine]
+        if sum([group.places for group in groups]) + needed > least:
+            yield ScarceRoom(
+                noun, SCANNED_MAX, needed, [node for group in groups for node in group.holders()]
+            )
 
     def objection(self, filter: Filter) -> str | None:
         """The exhausted resource that the filter needs, or None."""
@@ -120,6 +152,10 @@ class FilterIndex(Generic[N]):
         assert filter not in self._nodes, "equal filters are one"
         access = self._access(filter)
         self._nodes[filter] = node if access is None else (node, access)
+        for path, *_ in filter.constraints:
+            if path not in self._named_by:
+                self._named_by[path] = node
+                self._paths[path] = path_of(path)[1]
         self._count(filter, 1)
         key = shape_key(filter, access)
         shape = self._shapes.get(key)
@@ -144,7 +180,7 @@ class FilterIndex(Generic[N]):
         self._count(filter, -1)
 
     def match(self, attributes: dict[str, Any]) -> Found[N]:
-        values = values_at(attributes, self._paths)
+        values = values_at(attributes, self._paths.items())
         found: Found[N] = []
         for path, table in self._by_value.items():
             value = values.get(path)
@@ -160,8 +196,8 @@ class FilterIndex(Generic[N]):
         return found
 
     def covering(self, narrow: Filter) -> N | None:
-        """A filter of the index that covers this one, other than itself; None if there is none."""
-        for node in self._wider(narrow):
+        """A filter of the index that covers this one, other than itself; None: none is known."""
+        for node in islice(self._wider(narrow), _LOOKED_AT_MAX // _effort(narrow)):
             if covers(node.filter, narrow) and node.filter != narrow:
                 return node
         return None
@@ -207,14 +243,12 @@ class FilterIndex(Generic[N]):
         return equal or other
 
     def _count(self, filter: Filter, step: int) -> None:
-        is_new = False
         for path, _, values, *_ in filter.constraints:
             uses = self._uses.get(path, 0) + step
-            is_new |= uses in (0, step)
             if uses:
                 self._uses[path] = uses
             else:
-                del self._uses[path]
+                del self._uses[path], self._paths[path], self._named_by[path]
             if values is not None and len(values) == 1:
                 known = self._frequency.setdefault(path, {})
                 count = known.get(values[0], 0) + step
@@ -224,8 +258,6 @@ class FilterIndex(Generic[N]):
                     del known[values[0]]
                     if not known:
                         del self._frequency[path]
-        if is_new:
-            self._paths = tuple(map(path_of, self._uses))
 
     def _file(self, shape: FilterShape[N], value: Value | None, *, is_there: bool) -> None:
         """Add the shape to the value's lookups, or remove it."""
@@ -277,6 +309,14 @@ def listed(found: Found[N]) -> list[N]:
 
 def _changed(shapes: _Shapes[N], shape: FilterShape[N], *, is_there: bool) -> _Shapes[N]:
     return (*shapes, shape) if is_there else tuple(other for other in shapes if other is not shape)
+
+
+def _effort(narrow: Filter) -> int:
+    """The cost of testing whether another filter covers this one; 1 for most."""
+    return max(
+        max(len(values or ()), 0 if residue is None else len(residue.contained), 1)
+        for _, _, values, _, _, residue in narrow.constraints
+    )
 
 
 def _has_prefix(constraint: Constraint) -> bool:

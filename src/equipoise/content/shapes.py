@@ -5,19 +5,25 @@ A shape groups its filters by the values of their equalities, so that a message 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple
 
+from equipoise.content.cells import Cells
+from equipoise.content.corners import Corners
 from equipoise.content.filter import Constraint, Filter, Value, ValueType
-from equipoise.content.groups import Axis, FilterGroup, Found, Listed, N, group_for
+from equipoise.content.groups import Axis, FilterGroup, Found, Listed, N, Ordered, Same
 
-__all__ = ["FilterShape", "ShapeKey", "access_values", "shape_key"]
+__all__ = ["NOTHING", "FilterShape", "ShapeKey", "access_values", "shape_key"]
+
+
+# A `prefix_length`: not indexed.
+NOTHING = -2
 
 
 class ShapeKey(NamedTuple):
     """The common properties of filters of one shape: how they are indexed, and how they compare which attributes."""
 
-    # The length of the prefix by which they are indexed; -1: by a value; -2: not indexed.
+    # The length of the prefix by which they are indexed; -1: by a value; NOTHING: not indexed.
     prefix_length: int
     access: str
     equal: tuple[str, ...]
@@ -31,7 +37,7 @@ class ShapeKey(NamedTuple):
 class FilterShape(Generic[N]):
     """The filters of one shape, in groups by their values. A group of one filter at most is that filter."""
 
-    __slots__ = ("first", "groups", "is_single", "key", "size", "spread")
+    __slots__ = ("_by_places", "first", "groups", "is_single", "key", "size", "spread")
 
     def __init__(self, key: ShapeKey, first: N) -> None:
         self.key = key
@@ -42,6 +48,13 @@ class FilterShape(Generic[N]):
         self.groups: dict[Any, N | FilterGroup[N]] = {}
         # By index key, the number of filters.
         self.spread: dict[Value | None, int] = {}
+        # The groups that are tested one by one, by the places that they take.
+        self._by_places: dict[int, dict[Listed[N], None]] = {}
+
+    @property
+    def fullest(self) -> Listed[N]:
+        """The largest group that is tested one by one: a message is compared with at most one of them."""
+        return next(iter(self._by_places[max(self._by_places)]))
 
     def add(self, access: Value | None, node: N) -> None:
         at = self._group_key(access, node.filter)
@@ -53,8 +66,12 @@ class FilterShape(Generic[N]):
         group = self.groups.get(at)
         if group is None:
             _, _, _, _, axes, has_residue, has_list = self.key
-            group = self.groups[at] = group_for(axes, has_residue=has_residue, has_list=has_list)
+            group = self.groups[at] = _group_for(axes, has_residue=has_residue, has_list=has_list)
+        if isinstance(group, Listed):
+            self._note_places(group, is_there=False)
         group.add(node)  # type: ignore[union-attr]
+        if isinstance(group, Listed):
+            self._note_places(group, is_there=True)
 
     def remove(self, access: Value | None, node: N) -> None:
         at = self._group_key(access, node.filter)
@@ -63,15 +80,19 @@ class FilterShape(Generic[N]):
         if not self.spread[access]:
             del self.spread[access]
         group = self.groups[at]
+        if isinstance(group, Listed):
+            self._note_places(group, is_there=False)
         if not self.is_single:
             group.remove(node)  # type: ignore[union-attr]
+        if isinstance(group, Listed):
+            self._note_places(group, is_there=True)
         if self.is_single or not len(group):  # type: ignore[arg-type]
             del self.groups[at]
 
     def listed(self, access: Value | None, filter: Filter) -> Iterator[Listed[N]]:
         """The group in which the filter would be, if that is tested one by one."""
         group = self.groups.get(self._group_key(access, filter))
-        if isinstance(group, Listed) and self.key.has_residue:
+        if isinstance(group, Listed):
             yield group
 
     def collect(self, access: Value | None, values: Mapping[str, Value], found: Found[N]) -> None:
@@ -103,6 +124,17 @@ class FilterShape(Generic[N]):
             yield group  # type: ignore[misc]
         else:
             yield from group.wider(narrow)  # type: ignore[union-attr]
+
+    def _note_places(self, group: Listed[N], *, is_there: bool) -> None:
+        if not group.places:
+            return
+        if is_there:
+            self._by_places.setdefault(group.places, {})[group] = None
+            return
+        level = self._by_places[group.places]
+        del level[group]
+        if not level:
+            del self._by_places[group.places]
 
     def _group_key(self, access: Value | None, filter: Filter) -> Any:
         if not self.key.equal:
@@ -139,7 +171,7 @@ def shape_key(filter: Filter, access: Constraint | None) -> ShapeKey:
             is_bare = is_access and residue is not None and residue == (residue.prefix, "", (), ())
             has_residue |= residue is not None and not is_bare
     if access is None:
-        length = -2
+        length = NOTHING
     elif access.values is not None:
         length = -1
     else:
@@ -153,3 +185,16 @@ def shape_key(filter: Filter, access: Constraint | None) -> ShapeKey:
 def _only_value(constraint: Constraint | None) -> Value | None:
     values = None if constraint is None else constraint.values
     return values[0] if values is not None and len(values) == 1 else None
+
+
+def _group_for(axes: Sequence[Axis], *, has_residue: bool, has_list: bool) -> FilterGroup[N]:
+    """`has_list`: the filters have different lists of values, so the loosest bound need not cover the others."""
+    if has_residue:
+        return Listed()
+    if not axes:
+        return Same()
+    if len(axes) == 1 and axes[0].has_low != axes[0].has_high and not has_list:
+        return Ordered(axes[0])
+    if any(axis.is_box for axis in axes):
+        return Cells(axes)
+    return Corners(axes)

@@ -230,7 +230,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             le=1,
             description="Share of connections_max, subscriptions_hub_max, patterns_hub_max, filters_max and "
             "topics_bytes_max that one named user may hold, over all its connections; and of a topic's 1,000 "
-            "shapes of filters, and 1,000 filters that are evaluated one by one.",
+            "shapes of filters, 10,000 attributes in filters, and 1,000 filters that are evaluated one by one.",
         ),
     ] = 0.8
     pattern_bytes_max: Annotated[

@@ -9,7 +9,7 @@ from equipoise.hub.cluster.link.capabilities import spell_greeting
 from equipoise.hub.cluster.link.capability import CAPABILITIES, CONTROL
 from equipoise.hub.cluster.link.codec import encode as spelled
 from equipoise.hub.cluster.link.frames import ControlFrame, EgressFrame, RunFrame
-from equipoise.hub.cluster.link.link import LINK_TURN_S, LinkSession
+from equipoise.hub.cluster.link.link_session import LINK_TURN_S, LinkSession
 from equipoise.model import Mode
 from hub.cluster.hubs import HUB_USER, Hubs
 
@@ -110,11 +110,11 @@ class TestTurns:
 
     @staticmethod
     def slow_chunk(hubs: Hubs) -> bytes:
-        """Twenty messages for t, which lives at h2; each takes two fifths of a turn."""
+        """Forty messages for t, which lives at h2. Between two looks at the clock pass two thirds of a turn."""
         session = hubs["h2"].cluster.incoming["h1"].latest
         assert isinstance(session, LinkSession)
-        session._clock = count(0.0, LINK_TURN_S / 2.5).__next__
-        return b"".join(spelled(RunFrame(b"t", 1, 0, [b"%d" % number])) for number in range(20))
+        session._clock = count(0.0, LINK_TURN_S / 1.5).__next__
+        return b"".join(spelled(RunFrame(b"t", 1, 0, [b"%d" % number])) for number in range(40))
 
     @staticmethod
     def begun() -> tuple[Hubs, bytes]:
@@ -129,13 +129,13 @@ class TestTurns:
         before, (end, _) = incoming.offset, hubs.connections["h1", "h2"]
         first = topic.n
         end.send_raw(chunk)
-        assert first < topic.n < first + 20 and incoming.offset == before
+        assert first < topic.n < first + 40 and incoming.offset == before
         assert (incoming.is_busy, end.wire.is_reading) == (True, False)
         # What comes now waits for its turn, too.
         end.send_raw(spelled(RunFrame(b"t", 1, 0, [b"last"])))
         for _ in range(30):
             hubs["h2"].shell.advance()
-        assert (topic.n, incoming.is_busy, end.wire.is_reading) == (first + 21, False, True)
+        assert (topic.n, incoming.is_busy, end.wire.is_reading) == (first + 41, False, True)
         assert incoming.offset > before + len(chunk)
 
     def test_a_sender_that_reconnects_meanwhile_has_to_wait_and_nothing_is_executed_twice(self) -> None:
@@ -154,7 +154,7 @@ class TestTurns:
         again.send_raw(spell_greeting(lives[0], None, generation=link.generation, peer=lives[1]))
         assert str(again.read()[0]).startswith("UNKNOWN")
         hubs.settle()
-        assert topic.n == first + 20
+        assert topic.n == first + 40
         assert link.connections == 3 and link.base <= link.end
 
     def test_while_a_chunk_is_executed_the_sender_hears_that_the_hub_is_alive(self) -> None:

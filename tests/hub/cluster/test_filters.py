@@ -9,11 +9,14 @@ import pytest
 
 from equipoise.content.filter import Filter
 from equipoise.content.index import FilterIndex
+from equipoise.content.interest import InterestSet
 from equipoise.hub.cluster import interests
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.cluster.link.frames import EgressFrame, FilteredFrame, Frame, FromFrame, SpanFrame
 from equipoise.hub.cluster.settings import ClusterSettings
+from equipoise.hub.cluster.stream_interest import StreamInterest
 from equipoise.hub.content import hub_filters
+from equipoise.hub.data.reply import REPLY_S
 from equipoise.model import Mode
 from hub.cluster.hubs import Hubs
 from hub.world import FakeClient, pipeline
@@ -79,6 +82,55 @@ def test_publish_does_not_count_filters_at_other_hubs() -> None:
     hubs.settle()
     assert publisher.read() == [0]
     assert heard(client) == [2]
+
+
+def test_many_filters_are_read_in_turns() -> None:
+    """Reading a filter takes up to 11 ms: other clients are served meanwhile, and the confirmations come in order."""
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, other = hubs["h2"].client(3), hubs["h2"].client()
+    texts = [f"$filter t number = {i}" for i in range(20)]
+    hubs["h2"].shell.tick_s = 0.001
+    client.send("PSUBSCRIBE", *texts)
+    client.send("ECHO", "after")
+    other.send("ECHO", "meanwhile")
+    assert other.read() == [b"meanwhile"]
+    assert client.read() == []
+    hubs["h2"].shell.tick_s = 0.0
+    hubs.settle()
+    *confirmed, after = client.read()
+    assert [text for _, text, _ in confirmed] == [text.encode() for text in texts]
+    assert after == b"after"
+
+
+def test_a_client_that_goes_while_its_filters_wait_for_the_home_leaves_nothing() -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client = hubs["h2"].client()
+    hubs["h2"].shell.tick_s = 0.001
+    client.send("PSUBSCRIBE", *(f"$filter t number = {i}" for i in range(20)))
+    hubs["h2"].shell.tick_s = 0.0
+    # All are read; the home has not confirmed that it sends what they match.
+    hubs["h2"].advance(0)
+    assert client.session.is_busy
+    client.wire.abort()
+    hubs.settle()
+    assert hubs["h2"].core.filtering.filters == 0
+
+
+def test_filters_that_wait_for_a_home_in_vain_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client = hubs["h2"].client()
+    monkeypatch.setattr(hubs["h2"].core.cluster.subscriptions, "_is_ready", lambda *_: False)
+    hubs["h2"].shell.tick_s = 0.001
+    client.send("PSUBSCRIBE", *(f"$filter t number = {i}" for i in range(20)))
+    hubs["h2"].shell.tick_s = 0.0
+    hubs.settle()
+    assert client.read() == []
+    hubs["h2"].advance(REPLY_S)
+    hubs.settle()
+    assert [str(answer)[:8] for answer in client.read()] == ["TRYAGAIN"]
 
 
 def test_a_filter_stays_while_the_topic_moves() -> None:
@@ -317,6 +369,41 @@ def test_a_home_that_has_filters_of_others_goes_and_asks_for_them() -> None:
     assert at(hubs, "h2") == at(hubs, "h3")
     assert hubs["h2"].core.losses.messages == 0
     assert hubs["h2"].core.losses.gaps == 0
+
+
+def test_costly_filters_are_settled_a_few_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes up to a few milliseconds: a go ends by the clock, and others follow until all are settled."""
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    wide = subscribed(hubs, "h2", "$filter t number >= 0")
+    client = hubs["h2"].client()
+    client.send("PSUBSCRIBE", *(f"$filter t number = {number}" for number in range(50)))
+    hubs.settle()
+    assert len(client.read()) == 50
+    goes: list[int] = []
+    spent_s = 0.0
+    settle, go = InterestSet.settle, interests.Interests._settle
+
+    def costly(interest: InterestSet, steps: int) -> None:
+        nonlocal spent_s
+        spent_s += 0.002 * steps
+        goes[-1] += steps
+        settle(interest, steps)
+
+    def counted(self: interests.Interests, interest: StreamInterest) -> None:
+        goes.append(0)
+        go(self, interest)
+
+    monkeypatch.setattr(hubs["h2"].shell, "fine_now", lambda: spent_s)
+    monkeypatch.setattr(InterestSet, "settle", costly)
+    monkeypatch.setattr(interests.Interests, "_settle", counted)
+    # The 50 filters that it covered have to be looked at.
+    wide.send("PUNSUBSCRIBE")
+    wait(hubs, 1.0)
+    held = hubs["h1"].core.index.topics[b"t"].hub_filters
+    assert held is not None and len(held.index) == 50
+    assert max(goes) == interests.STEPS_AT_ONCE
+    assert sum(goes) >= 50
 
 
 def test_a_hub_that_sends_whole_topics_is_not_asked_for_less() -> None:

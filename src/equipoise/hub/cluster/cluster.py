@@ -48,6 +48,7 @@ from equipoise.hub.cluster.publish_route import ClientAcks, PublishRouting
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.redirects import TopicRedirects
 from equipoise.hub.cluster.relay_merge import RelayedStreams
+from equipoise.hub.cluster.relays import Publish, Relays, relays_of
 from equipoise.hub.cluster.router import Router, Routing
 from equipoise.hub.cluster.severing import LinkSevering
 from equipoise.hub.cluster.stream_gc import StreamGc
@@ -97,7 +98,7 @@ class Cluster:
         self.position_queries, self.named_positions = PositionQueries(self), NamedPositions(self)
         self.home_positions = HomePositions(self)
         self.ways = PublishRouting(self)
-        self.submit, self.admit = self.ways.publish, self.ways.admit
+        self.admit = self.ways.admit
         self.subscriptions = SubscriptionBarrier(self)
         if settings.disconnect_on_loss:
             disconnect_on_loss(core)
@@ -114,6 +115,8 @@ class Cluster:
         self.is_seen = self._is_over = False
         self._stream_gc = StreamGc(self, settings.unsubscribe_delay_s)
         self.frames, self.greeting = FrameDispatch(self), PeerGreeting(self)
+        self.relays: Relays | None = relays_of(self)
+        self.submit: Publish = self.ways.publish if self.relays is None else self.relays.submit
 
     # --- routing
 

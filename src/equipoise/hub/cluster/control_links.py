@@ -48,6 +48,10 @@ class ControlLinks:
     def frames(self) -> FrameExecutor:
         return self._cluster.frames
 
+    @property
+    def relays(self) -> None:
+        """Nothing is relayed on control links."""
+
     def send(self, hub: str, frame: ControlFrame) -> bool:
         """Send a message to a live hub; False: its control link is not connected yet."""
         link = self.out.get(hub) or self._open(hub)

@@ -35,8 +35,11 @@ __all__ = ["PACE_S", "STEPS", "Interests"]
 
 # Interval between changes of a topic's requested filters, in seconds: at most twenty per second.
 PACE_S = 0.05
-# Filters processed in one go: about 4 ms; and the pause between two goes, in seconds.
+# Filters processed in one go: about 4 ms, and no more than that if they are costly, but for the last few; and the pause
+# between two goes, in seconds.
 STEPS = 200
+STEPS_AT_ONCE = 5
+SETTLE_S = 0.004
 STEP_S = 0.01
 
 
@@ -263,7 +266,7 @@ class Interests:
 
     def _go_on(self, stream: Stream, interest: StreamInterest) -> bool:
         """Process some filters, and send changes if PACE_S has passed; return whether any were sent."""
-        interest.set.settle(STEPS)
+        self._settle(interest)
         now = self._cluster.core.shell.now()
         is_time, has_said = now >= interest.sent_at + PACE_S, False
         if is_time:
@@ -275,6 +278,14 @@ class Interests:
             if self._timer is None:
                 self._timer = self._cluster.core.shell.call_later(STEP_S, self._tick)
         return has_said
+
+    def _settle(self, interest: StreamInterest) -> None:
+        fine_now = self._cluster.core.shell.fine_now
+        until = fine_now() + SETTLE_S
+        for _ in range(0, STEPS, STEPS_AT_ONCE):
+            interest.set.settle(min(STEPS, STEPS_AT_ONCE))
+            if interest.set.is_settled or fine_now() > until:
+                return
 
     def _send(self, stream: Stream, interest: StreamInterest) -> bool:
         """Send changes to all sources; return whether there were any."""

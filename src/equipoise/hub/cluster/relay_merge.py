@@ -92,18 +92,18 @@ class RelayedStreams:
         is_fed = stream.source in (None, origin) and not is_stray
         if not stream.pending and (is_fed or stream.continues(epoch, first)):
             self._deliver(stream, epoch, first, payloads)
-            self._advance(stream, has_moved=True, is_message=True)
+            self.advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads), is_stray))
-            self._advance(stream, is_message=True)
+            self.advance(stream, is_message=True)
 
     def filtered(self, stream: Stream, origin: str, run: FilteredRun) -> None:
         if not stream.pending and (stream.source in (None, origin) or stream.continues(run.epoch, run.n)):
             self._deliver_span(stream, run)
-            self._advance(stream, has_moved=True, is_message=True)
+            self.advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, run.epoch, run))
-            self._advance(stream, is_message=True)
+            self.advance(stream, is_message=True)
 
     def opened(self, stream: Stream, origin: str, epoch: int, after: tuple[str, int, int]) -> None:
         hub, after_epoch, after_n = after
@@ -123,7 +123,7 @@ class RelayedStreams:
             self._take(stream, arrival.origin, arrival.part)
         else:
             self._wait(stream, arrival)
-        self._advance(stream, has_moved=is_taken)
+        self.advance(stream, has_moved=is_taken)
 
     def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
         """A home, or a hub that follows it, sends us the stream after (epoch, n)."""
@@ -132,7 +132,7 @@ class RelayedStreams:
             return
         if stream.attached(origin, epoch, n):
             self._jump(stream, epoch, n)
-        self._advance(stream, has_moved=True)
+        self.advance(stream, has_moved=True)
 
     # What changes.
 
@@ -168,7 +168,7 @@ class RelayedStreams:
         stream.lost(hub, is_gone=is_gone)
         self._cluster.flushes.peer_gone(stream, hub)
         self._cluster.interests.left(stream, hub)
-        self._advance(stream)
+        self.advance(stream)
 
     def hub_lost(self) -> None:
         """A hub is dead, or what it had sent is void: subscribers by pattern get a gap, since no position says so.
@@ -207,12 +207,12 @@ class RelayedStreams:
     def wake(self, stream: Stream) -> None:
         """Another of the topic's streams has come further."""
         self._cluster.news.tell(stream.topic)
-        self._advance(stream)
+        self.advance(stream)
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Leave out what the stream has up to this position."""
         self._jump(stream, epoch, n)
-        self._advance(stream, has_moved=True)
+        self.advance(stream, has_moved=True)
 
     # What stream/relay.py asks.
 
@@ -227,7 +227,7 @@ class RelayedStreams:
 
     # Inside.
 
-    def _advance(self, stream: Stream, *, has_moved: bool = False, is_message: bool = False) -> None:
+    def advance(self, stream: Stream, *, has_moved: bool = False, is_message: bool = False) -> None:
         """Take what is due, change the source, answer who waits. A message that is merely delivered changes nothing for
         the handover, unless this hub waits for an end.
         """

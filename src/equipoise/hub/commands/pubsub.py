@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
@@ -15,6 +16,8 @@ from equipoise.hub.data.publish import publish_run
 from equipoise.hub.data.region_counts import PATTERN, SHARD, TOPIC
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.subscribe import (
+    NOTHING_COMPILED,
+    Compiled,
     compile_filter_or_pattern,
     compile_pattern,
     objection,
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 
 # Topics checked in one step of a listing: a millisecond for a user with many grants.
 LISTED_AT_ONCE = 64
-# Patterns compiled in one step of subscribing to them.
-COMPILED_AT_ONCE = 16
 
 
 def subscriber(kind: Kind) -> Handler:
@@ -45,7 +46,9 @@ def subscriber(kind: Kind) -> Handler:
         if not core.cluster.is_alone and not kind.is_shard:
             return _subscribe_everywhere(core, session, kind, names)
         if kind.is_pattern:
-            return _subscribe_to_patterns(core, session, kind, names)
+            return _compiled(
+                core, session, kind, names, lambda found: subscribe(core, session, kind, names, found) or b""
+            )
         return subscribe(core, session, kind, names) or b""
 
     return run
@@ -55,12 +58,16 @@ def _subscribe_everywhere(
     core: HubCore, session: Session, kind: Kind, names: list[bytes]
 ) -> bytes | str | Reply:
     """Subscribe once the other hubs involved send this hub the messages that match the subscription."""
-    compiled: dict[bytes, Glob | FilterRequest] = {}
-    for name in names if kind.is_pattern else ():
-        found = _compile(core, kind, name)
-        if isinstance(found, str):
-            return found
-        compiled[name] = found
+    if kind.is_pattern:
+        return _compiled(
+            core, session, kind, names, partial(_subscribe_when_ready, core, session, kind, names)
+        )
+    return _subscribe_when_ready(core, session, kind, names, NOTHING_COMPILED)
+
+
+def _subscribe_when_ready(
+    core: HubCore, session: Session, kind: Kind, names: list[bytes], compiled: Compiled
+) -> bytes | str | Reply:
     problem = objection(core, session, kind, names, compiled)
     if problem is not None:
         return problem
@@ -78,25 +85,30 @@ def _subscribe_everywhere(
     return core.cluster.subscriptions.when_ready(session, kind, others, proceed, filtered=filtered)
 
 
-def _subscribe_to_patterns(core: HubCore, session: Session, kind: Kind, names: list[bytes]) -> bytes | Reply:
-    """Subscribe to patterns in turns, because compiling a thousand long patterns takes long."""
+def _compiled(
+    core: HubCore,
+    session: Session,
+    kind: Kind,
+    names: list[bytes],
+    proceed: Callable[[Compiled], bytes | str | Reply],
+) -> bytes | Reply:
+    """Compile patterns and filters in turns, because a thousand long ones take long, then `proceed` with them."""
     compiled: dict[bytes, Glob | FilterRequest] = {}
     problem: str | None = None
 
     def steps() -> Iterator[None]:
         nonlocal problem
-        for i, name in enumerate(names):
+        for name in names:
             found = _compile(core, kind, name)
             if isinstance(found, str):
                 problem = found
                 return
             compiled[name] = found
-            if not i % COMPILED_AT_ONCE:
-                yield
+            yield
 
-    def reply() -> bytes:
-        text = problem or subscribe(core, session, kind, names, compiled)
-        return core.refuse(text) if text is not None else b""
+    def reply() -> bytes | Reply:
+        outcome = problem or proceed(compiled)
+        return core.refuse(outcome) if isinstance(outcome, str) else outcome
 
     return by_turns(core, session, steps(), reply)
 

@@ -144,17 +144,20 @@ class Turn(Protocol):
 
 
 def by_turns(
-    core: HasTurns, session: Turn, steps: Iterator[object], outcome: Callable[[], bytes]
+    core: HasTurns, session: Turn, steps: Iterator[object], outcome: Callable[[], bytes | Reply]
 ) -> bytes | Reply:
-    """Run the steps in turns and reply with `outcome()`: at once if the session's current turn suffices."""
-    outcomes: list[bytes] = []
+    """Run the steps in turns and reply with `outcome()`: at once if the session's current turn suffices.
+
+    An outcome that has to be awaited itself has its own timeout, which begins after the last step.
+    """
+    outcomes: list[bytes | Reply] = []
     # The work is finite, so the reply needs no timeout.
     reply = Reply(wait_s=None)
     is_late = False
 
     def done() -> None:
         if is_late:
-            reply.complete(outcome())
+            _complete_with(core, reply, outcome())
         else:
             outcomes.append(outcome())
 
@@ -169,6 +172,28 @@ def by_turns(
     work.run(wanted(), done, until=session.last_at + TURN_S)
     is_late = True
     return outcomes[0] if outcomes else reply
+
+
+def _complete_with(core: HasTurns, reply: Reply, outcome: bytes | Reply) -> None:
+    if not isinstance(outcome, Reply):
+        reply.complete(outcome)
+        return
+    timeout = None if outcome.wait_s is None else core.turns.shell.call_later(outcome.wait_s, outcome.expire)
+
+    def ready() -> None:
+        if timeout is not None:
+            timeout.cancel()
+        reply.complete(*(outcome.pieces or ()))
+
+    def abandoned() -> None:
+        if timeout is not None:
+            timeout.cancel()
+        outcome.forget()
+
+    reply.when_abandoned(abandoned)
+    outcome.owe(ready, core.turns.shell.now(), is_muted=False)
+    if outcome.pieces is not None:
+        ready()
 
 
 def _nothing() -> None:

@@ -15,7 +15,8 @@ looked at before a PUBLISH is executed here, and before what a turn has gathered
 what is written to clients is kept, links between hubs excepted.
 
 `publish` is the only decision in this file, and a copy of one: of the way that a PUBLISH takes through
-`Session.receive`, `publish_run` and `HubCore.publish` if nothing about it is special. What is special in any way is left
+`Session.receive`, `publish_run` and `HubCore.publish` if nothing about it is special. Where other hubs are involved in
+the topic, it makes a run of the messages and leaves that to `HubCore.submit`. What is special in any way is left
 to them, with every byte from the first command on that was not executed here.
 
 XADDs without options are only read here. Those of all clients that follow each other in a turn and concern one topic are
@@ -54,6 +55,9 @@ Always true:
 #include <time.h>
 #include <unistd.h>
 
+#include "../../resp/_runs.h"
+#include "../_slots.h"
+
 /* As uvloop's: what is read at once, and when a protocol learns that its transport is full, and that it is not. */
 #define READ_BYTES (256 * 1024)
 #define HIGH_BYTES (64 * 1024)
@@ -66,7 +70,7 @@ Always true:
 #define RECEIVERS_MAX 50
 /* What is gathered for one call; less than RUN_BYTES of live_log.py by more than one chunk. Words of one XADD. */
 #define GATHERED_BYTES (512 * 1024)
-#define WORDS_MAX 999
+#define ADDITION_WORDS_MAX 999
 /* The longest request that is looked for among the reads that wait. */
 #define READ_REQUEST_BYTES 1024
 
@@ -132,6 +136,7 @@ static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str
 static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
 static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
 static PyObject *str_awake_until, *str_standstill, *str_notice, *str_logs, *str_shared, *str_xread;
+static PyObject *str_submit, *str_answer, *str_flush;
 
 /* Where the attributes of the hub's objects are. Filled in by `learn`. */
 static struct {
@@ -155,8 +160,6 @@ static struct {
     /* TopicLimit, StallWatch */
     Py_ssize_t l_lent, w_looked_at, w_since, w_timer;
 } at;
-
-#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
 /* --- wires: registration */
 
@@ -684,64 +687,23 @@ typedef struct {
 static const char PUBLISH_HEAD[] = "*3\r\n$7\r\nPUBLISH\r\n$";
 #define PUBLISH_HEAD_SIZE (sizeof PUBLISH_HEAD - 1)
 
-/* A length without leading zeros and the line's end; the place after it, or NULL. */
-static const char *read_length(const char *from, const char *end, Py_ssize_t *length, int digits_max) {
-    Py_ssize_t value = 0;
-    const char *start = from;
-    while (from < end && *from >= '0' && *from <= '9' && from - start < digits_max)
-        value = 10 * value + (*from++ - '0');
-    if (from == start || (*start == '0' && from - start > 1) || end - from < 2 || from[0] != '\r' || from[1] != '\n')
-        return NULL;
-    *length = value;
-    return from + 2;
-}
-
 /* One PUBLISH in its ordinary spelling; the place after it, or NULL if it is anything else, or unfinished. */
 static const char *read_publish(const char *from, const char *end, Py_ssize_t payload_max, Publish *found) {
     if (end - from < (Py_ssize_t)PUBLISH_HEAD_SIZE || memcmp(from, PUBLISH_HEAD, PUBLISH_HEAD_SIZE))
         return NULL;
-    from = read_length(from + PUBLISH_HEAD_SIZE, end, &found->topic_size, 4);
+    from = read_number(from + PUBLISH_HEAD_SIZE, end, &found->topic_size, 4);
     if (from == NULL || end - from < found->topic_size + 3 || found->topic_size > payload_max)
         return NULL;
     found->topic = from;
     from += found->topic_size;
     if (from[0] != '\r' || from[1] != '\n' || from[2] != '$')
         return NULL;
-    from = read_length(from + 3, end, &found->payload_size, 7);
+    from = read_number(from + 3, end, &found->payload_size, 7);
     if (from == NULL || end - from < found->payload_size + 2 || found->payload_size > payload_max)
         return NULL;
     found->payload = from;
     from += found->payload_size;
     return from[0] == '\r' && from[1] == '\n' ? from + 2 : NULL;
-}
-
-static int add_to(PyObject *object, Py_ssize_t offset, Py_ssize_t amount) {
-    PyObject *increment = PyLong_FromSsize_t(amount);
-    if (increment == NULL)
-        return -1;
-    PyObject *sum = PyNumber_Add(SLOT(object, offset), increment);
-    Py_DECREF(increment);
-    if (sum == NULL)
-        return -1;
-    Py_SETREF(SLOT(object, offset), sum);
-    return 0;
-}
-
-static void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
-    PyObject *former = SLOT(object, offset);
-    SLOT(object, offset) = Py_NewRef(value);
-    Py_XDECREF(former);
-}
-
-static int digits_of(Py_ssize_t number, char *into) {
-    char reversed[24];
-    int count = 0;
-    do
-        reversed[count++] = '0' + number % 10;
-    while (number /= 10);
-    for (int i = 0; i < count; i++)
-        into[i] = reversed[count - 1 - i];
-    return count;
 }
 
 /* As plain_encoder does: a frame per message. */
@@ -778,6 +740,39 @@ static PyObject *payloads_of(const Publish *run, Py_ssize_t count) {
             PyTuple_SET_ITEM(payloads, i, payload);
     }
     return payloads;
+}
+
+/* The type of runs, learnt when it is first needed; 0 where it has not been built. */
+static int has_runs(void) {
+    static int is_known;
+    if (!is_known) {
+        PyObject *runs = PyImport_ImportModule("equipoise.resp._runs");
+        run_type = runs ? (PyTypeObject *)PyObject_GetAttrString(runs, "Run") : NULL;
+        Py_XDECREF(runs);
+        PyErr_Clear();
+        is_known = 1;
+    }
+    return run_type != NULL;
+}
+
+/* As `publishes` of `_runs.c`: a run, or one payload in a tuple. */
+static PyObject *run_of(const Publish *messages, Py_ssize_t count) {
+    Py_ssize_t size = 0;
+    if (count == 1)
+        return payloads_of(messages, 1);
+    for (Py_ssize_t i = 0; i < count; i++)
+        size += digit_count(messages[i].payload_size) + messages[i].payload_size + 5;
+    Run *run = new_run(count, size);
+    if (run == NULL)
+        return NULL;
+    char *body = PyBytes_AS_STRING(run->body), *to = body;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        *to++ = '$';
+        to = put_payload(to, messages[i].payload, messages[i].payload_size);
+        run->places[i] = (Place){to - 2 - messages[i].payload_size - body, messages[i].payload_size};
+        run->size += messages[i].payload_size;
+    }
+    return (PyObject *)run;
 }
 
 /* What is written just now, for Backlogs: a subscriber's transport may be full, or become so. */
@@ -818,9 +813,10 @@ static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish 
         return NULL;
     PyObject *topic = PyDict_GetItemWithError(topics, name);
     Py_DECREF(name);
-    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_stream) != Py_None ||
-        SLOT(topic, at.t_content) != Py_None ||
-        (SLOT(topic, at.t_is_gated) != Py_False && !is_only_limited(topic)))
+    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_content) != Py_None)
+        return NULL;
+    int is_relayed = SLOT(topic, at.t_stream) != Py_None, is_gated = SLOT(topic, at.t_is_gated) != Py_False;
+    if (is_relayed ? is_gated || !has_runs() : is_gated && !is_only_limited(topic))
         return NULL;
     PyObject *audience = SLOT(topic, at.t_audience);
     if (Py_TYPE(audience) != at.audience || SLOT(audience, at.a_is_plain) != Py_True)
@@ -874,21 +870,32 @@ static int deliver_groups(PyObject *core, PyObject *topic, PyObject *groups, con
     return problem;
 }
 
+/* Note the publisher, if it is not the last one. */
+static int note_publisher(PyObject *core, PyObject *session, PyObject *topic) {
+    int is_same = PyObject_RichCompareBool(SLOT(topic, at.t_publisher), SLOT(session, at.id), Py_EQ);
+    if (is_same)
+        return is_same < 0 ? -1 : 0;
+    PyObject *metering = PyObject_GetAttr(core, str_metering);
+    PyObject *done = metering ? PyObject_CallMethodObjArgs(metering, str_published_by, topic, session, NULL) : NULL;
+    Py_XDECREF(metering);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* Publish a run of messages to a topic that other hubs are involved in: the reply to each, as bytes or to come. */
+static PyObject *submit_run(PyObject *core, PyObject *session, PyObject *topic, const Publish *run, Py_ssize_t count) {
+    PyObject *payloads = note_publisher(core, session, topic) < 0 ? NULL : run_of(run, count);
+    PyObject *reply = payloads ? PyObject_CallMethodObjArgs(core, str_submit, topic, payloads, NULL) : NULL;
+    Py_XDECREF(payloads);
+    return reply;
+}
+
 /* Publish a run of messages to a plain topic; the reply to each, or NULL with an exception. */
 static PyObject *publish_run(PyObject *core, PyObject *session, PyObject *topic, const Publish *run, Py_ssize_t count) {
-    int is_same = PyObject_RichCompareBool(SLOT(topic, at.t_publisher), SLOT(session, at.id), Py_EQ);
-    if (is_same < 0)
+    if (SLOT(topic, at.t_stream) != Py_None)
+        return submit_run(core, session, topic, run, count);
+    if (note_publisher(core, session, topic) < 0)
         return NULL;
-    if (!is_same) {
-        PyObject *metering = PyObject_GetAttr(core, str_metering);
-        PyObject *done = metering == NULL
-                             ? NULL
-                             : PyObject_CallMethodObjArgs(metering, str_published_by, topic, session, NULL);
-        Py_XDECREF(metering);
-        if (done == NULL)
-            return NULL;
-        Py_DECREF(done);
-    }
     Py_ssize_t bytes_in = 0;
     for (Py_ssize_t i = 0; i < count; i++)
         bytes_in += run[i].payload_size;
@@ -996,6 +1003,23 @@ static int is_after_standstill(PyObject *core, PyObject *now) {
     return is_late;
 }
 
+/* The reply to a run is to come: as Session.answer, and what was replied before is written first. */
+static int owe(PyObject *session, PyObject *reply, const Publish *run, Py_ssize_t count) {
+    Py_ssize_t bytes = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        bytes += run[i].payload_size;
+    PyObject *names = Py_BuildValue("(s)", "is_muted"), *size = PyLong_FromSsize_t(bytes), *done = NULL;
+    PyObject *args[] = {session, reply, size, Py_False};
+    if (names != NULL && size != NULL)
+        done = PyObject_VectorcallMethod(str_answer, args, 3, names);
+    if (done != NULL)
+        Py_SETREF(done, PyObject_CallMethodNoArgs(session, str_flush));
+    Py_XDECREF(names);
+    Py_XDECREF(size);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 /* Execute the PUBLISH commands at the beginning that are plain in every way. How many bytes they had, or -1. */
 static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssize_t size) {
     PyObject *core = p->core;
@@ -1019,8 +1043,8 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
     if (!count)
         return 0;
     PyObject *index = NULL, *topics = NULL, *users = NULL, *is_open = NULL, *stats = NULL;
-    PyObject *now = NULL, *replies = NULL;
-    Py_ssize_t done = 0, used = -1;
+    PyObject *now = NULL, *replies = NULL, *pending = NULL;
+    Py_ssize_t done = 0, owed = 0, used = -1;
     users = PyObject_GetAttr(core, str_users);
     is_open = users ? PyObject_GetAttr(users, str_is_open) : NULL;
     index = PyObject_GetAttr(core, str_index);
@@ -1070,6 +1094,12 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
         }
         PyObject *reply = publish_run(core, session, topic, run, length);
         Py_DECREF(topic);
+        if (reply != NULL && !PyBytes_Check(reply)) {
+            pending = reply;
+            owed = length;
+            done += length;
+            break;
+        }
         PyObject *several = reply ? repeated(reply, length) : NULL;
         Py_XDECREF(reply);
         if (several == NULL) {
@@ -1090,7 +1120,8 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
     if (done && used == 0) {
         used = messages[done - 1].payload + messages[done - 1].payload_size + 2 - data;
         if (add_to(stats, at.input_bytes, used) < 0 || add_to(stats, at.commands, done) < 0 ||
-            write_to(core, session, Py_None, 0, replies) < 0)
+            (replies != NULL && write_to(core, session, Py_None, 0, replies) < 0) ||
+            (pending != NULL && owe(session, pending, &messages[done - owed], owed) < 0))
             used = -1;
     }
 out:
@@ -1101,6 +1132,7 @@ out:
     Py_XDECREF(stats);
     Py_XDECREF(now);
     Py_XDECREF(replies);
+    Py_XDECREF(pending);
     return used;
 }
 
@@ -1111,22 +1143,12 @@ typedef struct {
     Py_ssize_t topic_size, fields_size, words;
 } Addition;
 
-/* `$length`, the bytes and the line's end; the place after them, or NULL. */
-static const char *read_word(const char *from, const char *end, Py_ssize_t size_max, const char **word,
-                             Py_ssize_t *size) {
-    if (from == end || *from != '$' || (from = read_length(from + 1, end, size, 7)) == NULL || *size > size_max ||
-        end - from < *size + 2 || from[*size] != '\r' || from[*size + 1] != '\n')
-        return NULL;
-    *word = from;
-    return from + *size + 2;
-}
-
 /* One XADD without options, whose id is `*`; the place after it, or NULL if it is anything else, or unfinished. */
 static const char *read_addition(const char *from, const char *end, Py_ssize_t size_max, Addition *found) {
     const char *word;
     Py_ssize_t size;
-    if (from == end || *from != '*' || (from = read_length(from + 1, end, &found->words, 3)) == NULL ||
-        found->words < 5 || !(found->words & 1) || found->words > WORDS_MAX)
+    if (from == end || *from != '*' || (from = read_number(from + 1, end, &found->words, 3)) == NULL ||
+        found->words < 5 || !(found->words & 1) || found->words > ADDITION_WORDS_MAX)
         return NULL;
     if ((from = read_word(from, end, size_max, &word, &size)) == NULL || size != 4 ||
         (memcmp(word, "XADD", 4) && memcmp(word, "xadd", 4)))
@@ -1331,6 +1353,14 @@ static Py_ssize_t join_read(Poller *p, PyObject *session, const char *data, Py_s
 
 /* --- the poller */
 
+/* Who takes the input: the session, or of a link, where Session.receive would only pass it on, its receiving end. */
+static PyObject *taker_of(PyObject *session) {
+    int is_link = at.is_known && Py_TYPE(session) == at.session && SLOT(session, at.peer) != Py_None &&
+                  SLOT(session, at.is_closing) == Py_False && SLOT(session, at.waiting) == Py_None &&
+                  SLOT(session, at.gathered) == Py_None;
+    return is_link ? SLOT(session, at.peer) : session;
+}
+
 static int receive(Wire *w, const char *data, Py_ssize_t size) {
     PyObject *session = Py_NewRef(w->session);
     Py_ssize_t used = publish(w->poller, session, data, size);
@@ -1343,8 +1373,9 @@ static int receive(Wire *w, const char *data, Py_ssize_t size) {
         return used < 0 ? -1 : 0;
     }
     execute_gathered(w->poller, 0);
-    PyObject *chunk = PyBytes_FromStringAndSize(data + used, size - used);
-    PyObject *result = chunk ? PyObject_CallMethodOneArg(session, str_receive, chunk) : NULL;
+    PyObject *chunk = PyBytes_FromStringAndSize(data + used, size - used), *taker = Py_NewRef(taker_of(session));
+    PyObject *result = chunk ? PyObject_CallMethodOneArg(taker, str_receive, chunk) : NULL;
+    Py_DECREF(taker);
     Py_XDECREF(chunk);
     Py_XDECREF(result);
     Py_DECREF(session);
@@ -1596,20 +1627,6 @@ static PyTypeObject PollerType = {
 
 /* --- the module */
 
-static int find_slot(PyObject *type, const char *name, Py_ssize_t *offset) {
-    PyObject *descriptor = PyObject_GetAttrString(type, name);
-    if (descriptor == NULL)
-        return -1;
-    if (Py_TYPE(descriptor) != &PyMemberDescr_Type) {
-        PyErr_Format(PyExc_TypeError, "%s is not a slot of %R", name, type);
-        Py_DECREF(descriptor);
-        return -1;
-    }
-    *offset = ((PyMemberDescrObject *)descriptor)->d_member->offset;
-    Py_DECREF(descriptor);
-    return 0;
-}
-
 /* The hub's own types, whose attributes `publish` reads and changes where they are. */
 static PyObject *learn(PyObject *module, PyObject *args) {
     PyObject *session, *reader, *limits, *stats, *topic, *audience, *limit, *stalls, *shared, *encoder, *replies_on,
@@ -1725,6 +1742,8 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_awake_until, "awake_until"}, {&str_standstill, "standstill"},
         {&str_notice, "notice"},         {&str_logs, "logs"},
         {&str_shared, "shared"},         {&str_xread, "xread"},
+        {&str_submit, "submit"},         {&str_answer, "answer"},
+        {&str_flush, "flush"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)

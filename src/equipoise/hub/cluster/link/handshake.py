@@ -12,7 +12,7 @@ from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.capabilities import CONTROL_WORD, PROTOCOL, Announcement
 from equipoise.hub.cluster.link.codec import parse_number
 from equipoise.hub.cluster.link.incoming import LinkId
-from equipoise.hub.cluster.link.link import LinkSession
+from equipoise.hub.cluster.link.link_session import LinkSession
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore

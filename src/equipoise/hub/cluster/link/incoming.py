@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from equipoise.hub.telemetry.stats import Stats
     from equipoise.resp import RequestLimits
 
-__all__ = ["VOID_OFFSET", "FrameExecutor", "FrameReceiver", "InLink", "LinkHost", "LinkId", "LinkWire"]
+__all__ = [
+    "VOID_OFFSET",
+    "FrameExecutor",
+    "FrameReceiver",
+    "InLink",
+    "LinkHost",
+    "LinkId",
+    "LinkWire",
+    "PlainFrames",
+]
 
 # An offset that no sender has reached: a sender that has to resume there begins the next generation, in all releases.
 VOID_OFFSET = (1 << 63) - 1
@@ -58,6 +67,15 @@ class FrameExecutor(Protocol):
         """Execute a frame of a live peer. Raises ProtocolError if it is invalid."""
 
 
+class PlainFrames(Protocol):
+    """The compiled part: see hub/cluster/relays.py."""
+
+    def execute(
+        self, peer: str, link: InLink, data: bytes, start: int, words_max: int, size_max: int, /
+    ) -> int:
+        """Execute plain frames from `start` on, up to the first one that is not; return how many bytes they had."""
+
+
 class FrameReceiver(Protocol):
     """The cluster."""
 
@@ -66,6 +84,10 @@ class FrameReceiver(Protocol):
     @property
     def incoming(self) -> dict[str, InLink]:
         """By hub, the current generation of its link to this hub."""
+
+    @property
+    def relays(self) -> PlainFrames | None:
+        """The compiled part, where it has been built."""
 
 
 class LinkHost(Protocol):

@@ -20,7 +20,7 @@ from equipoise.content.balancing.edge_table import EdgeTransition
 from equipoise.content.balancing.messages import HubStatus
 from equipoise.content.balancing.pair_estimate import PairEstimate
 from equipoise.hub.cluster.control_links import ControlLinks
-from equipoise.hub.cluster.link import link
+from equipoise.hub.cluster.link import link_session
 from equipoise.hub.content import content_publishers
 from equipoise.hub.content.content_edge import ContentEdge
 from equipoise.hub.content.edge_rooms import EdgeRooms
@@ -124,7 +124,7 @@ EDGE_ABLATIONS = (
         "Writes to one link yield to other connections.",
         balance.NAME,
         "content-overloaded",
-        lambda: replaced(link, "LINK_TURN_S", inf),
+        lambda: replaced(link_session, "LINK_TURN_S", inf),
     ),
     Ablation(
         "head-publishers",
