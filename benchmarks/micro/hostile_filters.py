@@ -1,4 +1,4 @@
-"""How long can one filter, or one message, keep a hub's loop?
+"""How long can one filter, or one message, block a hub's loop?
 
 Question: what CPU time do the costliest filters take to read and to file, and the costliest messages to match?
 

@@ -1,4 +1,4 @@
-"""How long does a plan of 100,000 entries keep a hub's loop when it is read and when it changes?
+"""How long does a plan of 100,000 entries block a hub's loop when it is read and when it changes?
 
     python benchmarks/micro/large_plan.py [--entries 100000]
 

@@ -1,4 +1,4 @@
-"""What does it cost a hub to know where it and its clients are?
+"""What do the coordinates of a hub and its clients cost the hub?
 
     python benchmarks/micro/places.py [--topics 10000] [--clients 1000] [--windows 20] [--peers 127] [--out FOLDER]
 

@@ -1,4 +1,4 @@
-"""What does a split cost with the CPU times that were measured of a hub, instead of those fitted to SRTM's figures?
+"""What does a split cost with the measured CPU times of a hub, instead of the times fitted to SRTM's figures?
 
     python benchmarks/micro/srtm_costs.py [--chunk-us 19.2] [--message-us 0.18] [--seconds 20] [--runs 10]
 

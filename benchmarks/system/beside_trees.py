@@ -1,4 +1,4 @@
-"""Does a hub of this tree hold up other topics less than hubs of other trees, beside a publisher above its limit?
+"""Does a hub of this tree delay other topics less than hubs of other trees, beside a publisher above its limit?
 
     python benchmarks/system/beside_trees.py TREE [TREE ...] [--seconds 170]
 

@@ -1,4 +1,4 @@
-"""Parts of durable_reach.py that are about bookies: several, one that is full, and those of Apache BookKeeper."""
+"""Parts of durable_reach.py about bookies: several bookies, a full bookie, and Apache BookKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishers that each wait for their answer before they send again, servers that run for a while, and ratios of pairs.
+"""Closed-loop publishers that wait for each reply, servers that run for a while, and ratios of pairs.
 
 Shared by the benchmarks of durable topics.
 """

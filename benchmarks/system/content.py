@@ -1,4 +1,4 @@
-"""Do hubs of unequal strength share the subscribers of a content topic by themselves, and does anyone notice?
+"""Do hubs of unequal capacity balance the subscribers of a content topic without a controller, and without losses?
 
 Four hub processes and a ZooKeeper. The first is the head of a content topic, the other three are its edges, and get
 processor time as 1 : 2 : 4 (SIGSTOP and SIGCONT, 25 times in a second). All subscribers, smart and each with a filter,

@@ -1,4 +1,4 @@
-"""What else is asked of durable topics, part by part (`--only`).
+"""Further goals of durable topics, part by part (`--only`).
 
 jetstream   acknowledged appends of 1 kB by 64 publishers and by one, each waiting for its answer: `equipoise hub
             --data` against NATS JetStream with a file store and `sync_interval: always`, in turns on the same disk, by

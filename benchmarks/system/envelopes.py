@@ -1,4 +1,4 @@
-"""Does a rate limit hold over ten live hubs, whatever publishers and operators do?
+"""Does a rate limit hold over ten live hubs under any actions of publishers and operators?
 
 `equipoise up` runs a store, hubs and a controller. One topic admits 10 messages per second in bursts of 5. Plain,
 pipelined and smart publishers and batches (EQ.PUBLISH) at all hubs publish as fast as they are answered; meanwhile the

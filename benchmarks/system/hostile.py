@@ -1,4 +1,4 @@
-"""What do other clients notice of one that means no good?
+"""How does a hostile client affect the latency of other clients?
 
 A hub process; a publisher and a subscriber that measure how long a message takes, 200 times a second, from one
 address; an attacker in a process of its own, from another address. With each attack off and on by turns. What counts

@@ -1,4 +1,4 @@
-"""How long is a hub too full before a plan relieves it?
+"""How long is a hub overloaded before a plan relieves it?
 
     python benchmarks/system/hotspot.py [--rounds 5] [--out benchmarks/results]
 

@@ -1,4 +1,4 @@
-"""How much later do best-effort messages arrive while the same hub appends to logs?
+"""How much does the latency of best-effort messages grow while the same hub appends to logs?
 
 A process publishes to a best-effort topic 250 times a second and reads its own messages. Another one meanwhile does
 nothing, appends 1,000 entries of 1 kB a second over eight connections, or publishes as many messages without

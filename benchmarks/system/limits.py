@@ -1,4 +1,4 @@
-"""What does a rate limit cost, and whom does a publisher above its limit hold up?
+"""What does a rate limit cost, and which other publishers does a publisher above its limit delay?
 
     python benchmarks/system/limits.py [--only cost|beside|turns|stalls] [--rounds 15] [--out benchmarks/results]
 

@@ -1,4 +1,4 @@
-"""What does a plain client lose by being at the wrong hub?
+"""What does a plain client lose at a hub that is not the topic's home?
 
 Two hub processes and a ZooKeeper. Two topics live at one of them. A plain publisher that pipelines and a plain
 subscriber use one of them at the home, or the other one at the other hub, by turns: a hub follows a topic for a while

@@ -1,4 +1,4 @@
-"""Is a limited topic split, dealt and relieved by itself, on live hubs, without a message lost or out of order?
+"""Do live hubs and a controller split a limited topic and seat its publishers without lost or disordered messages?
 
 A real `equipoise up`: store, three hubs, the pipeline on Spark, the controller with its defaults. A topic has a rate
 limit and a latency limit that one hub does not keep, by what the controller is told a message costs; its 60 smart

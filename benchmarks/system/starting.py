@@ -1,4 +1,4 @@
-"""How soon can `equipoise up` be used, how soon does it plan, and how soon is it gone?
+"""How soon does `equipoise up` accept messages, how soon does it plan, and how soon does it stop?
 
 From the command line to the first published message, to the first decision on a view, and from Ctrl-C to the end of the
 last process. A fresh directory each time.

@@ -1,4 +1,4 @@
-"""A system of live processes, and what may happen to each: SIGKILL, SIGSTOP for a while, a full disk.
+"""A system of live processes, and the faults of each: SIGKILL, SIGSTOP for a while, a full disk.
 
 `equipoise up` runs in a folder of its own. With bookies, each has a small disk of its own where the kernel allows it: a
 tmpfs in a mount namespace, which is gone when the processes are.

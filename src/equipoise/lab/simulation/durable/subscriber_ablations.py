@@ -64,7 +64,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-marks",
         replacing(ConsumerGroup, "is_displaced", lambda group, name: False),
-        seed=190,
+        seed=119,
     ),
     Ablation(
         "subscriber-pending",
