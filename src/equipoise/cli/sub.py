@@ -77,12 +77,8 @@ def command(
     Try it: `equipoise sub news`, then in another terminal `equipoise pub news hello`. All topics: `equipoise
     sub -p '*'`. By content: `equipoise sub stocks --where 'volume > 150'`.
     """
-    if where is not None and pattern:
-        raise typer.BadParameter("a filter is for topics by name: leave out --pattern")
-    if where is not None and durable:
-        raise typer.BadParameter(
-            "a durable subscription has no filter: its mark is a position in the whole topic"
-        )
+    if where is not None:
+        _check_filter(is_pattern=pattern, is_durable=bool(durable))
     printer = Printer(has_topics=pattern or len(topics) > 1, has_positions=positions, is_json=as_json)
     if not durable and (group or start != _START):
         raise typer.BadParameter("--group and --start are for durable subscriptions: give --durable NAME too")

@@ -44,6 +44,23 @@ __all__ = ["profile_split"]
 # A quarter of an hour: a message with its deliveries to all subscribers of a large topic takes seconds.
 _COST_US_MAX = 1e9
 
+_Rate = Annotated[
+    float | None,
+    typer.Option(min=RATE_MIN, max=RATE_MAX, help="Rate limit in messages/s; without it, that of the spec."),
+]
+_ChunkCost = Annotated[
+    float,
+    typer.Option(
+        min=0, max=_COST_US_MAX, help="CPU time of a hub to read messages that arrive together, in µs."
+    ),
+]
+_MessageCost = Annotated[
+    float,
+    typer.Option(
+        min=0, max=_COST_US_MAX, help="CPU time of a hub for one message and its deliveries, in µs."
+    ),
+]
+
 
 def profile_split(
     topic: Annotated[str, typer.Argument(help="Topic name.", autocompletion=topic_names)],
@@ -61,28 +78,13 @@ def profile_split(
     quantile: Annotated[
         float | None, typer.Option(help="Quantile of the latency limit; without it, that of the spec.")
     ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            min=RATE_MIN, max=RATE_MAX, help="Rate limit in messages/s; without it, that of the spec."
-        ),
-    ] = None,
+    rate: _Rate = None,
     burst: Annotated[
         int | None, typer.Option(min=1, max=BURST_MAX, help="Burst; without it, that of the spec.")
     ] = None,
     hubs: Annotated[int, typer.Option(min=1, max=64, help="Largest number of hubs to try.")] = 6,
-    chunk_us: Annotated[
-        float,
-        typer.Option(
-            min=0, max=_COST_US_MAX, help="CPU time of a hub to read messages that arrive together, in µs."
-        ),
-    ] = 10.0,
-    message_us: Annotated[
-        float,
-        typer.Option(
-            min=0, max=_COST_US_MAX, help="CPU time of a hub for one message and its deliveries, in µs."
-        ),
-    ] = 5.0,
+    chunk_us: _ChunkCost = 10.0,
+    message_us: _MessageCost = 5.0,
     deal: Annotated[
         bool,
         typer.Option(

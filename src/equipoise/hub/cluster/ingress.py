@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOPS_MAX", "Ingress"]
 
-# Each hop leads to a newer plan, or past a hub that has died, so messages do not go in circles. Three hops are many; at
-# this many the message is given up, and counted.
+# Each hop leads to a newer plan, or past a dead hub, so messages do not go in circles. After these the message is lost.
 HOPS_MAX = 64
 
 
@@ -171,14 +170,11 @@ class Ingress:
         return True
 
     def _line_up(self, stream: Stream, path: Path) -> None:
-        """If what is left of a path waits for tokens, have it take turns."""
-        if stream.admission.tokens is not None and (items := stream.admission.waiting.get(path)):
-            limit = stream.topic.limit
-            if limit is not None and path in limit.ring:
-                return
+        """Have the rest of a path take turns if it waits for tokens, or if a token has come since it was held."""
+        items, limit = stream.admission.waiting.get(path), stream.topic.limit
+        if items and limit is not None and stream.admission.tokens is not None and path not in limit.ring:
             hop = self._route(stream)
             reason = self.waiting_for(stream, items[0], hop)
-            # Without a reason: a token has come since the message was held. Nothing else would serve the path then.
             if reason is WaitReason.TOKENS or (reason is None and hop.is_here):
                 self._cluster.limits.line_up(stream.topic, path)
 
@@ -189,7 +185,7 @@ class Ingress:
 
     def is_vouched(self, stream: Stream) -> bool:
         """Whether a message may be acknowledged before it has its position: if this hub dies, its loss is reported."""
-        # It is not if the hub is to be the home and has no way: then the former home may go on in its epoch.
+        # Not at a hub that is to be the home and has no way: the former home may go on in its epoch.
         return stream.state.is_home or self._route(stream).way == (stream.admission.vouched or ("", 0))
 
     def reason(self, topic: Topic) -> WaitReason | None:

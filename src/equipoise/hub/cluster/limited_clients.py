@@ -110,6 +110,16 @@ class LimitedClients:
             return reply
         return self._wait(topic, limit, reply, payloads, after)
 
+    def charge(self, topic: Topic) -> bytes | None:
+        """Take the token of an entry of the topic's log; the rejection if there is none, or if messages wait for it."""
+        limit = topic.limit
+        if limit is None:
+            return None
+        if topic.is_home and self._tokens.room(topic):
+            self._tokens.spend(limit, 1)
+            return None
+        return self._refusal(topic, limit, None, 1)
+
     def ready(self, topic: Topic) -> int:
         """Number of messages that a pipelining client may publish at once, in one run."""
         is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None

@@ -93,7 +93,7 @@ class RateLimits:
         self._core = cluster.core
         self.shares = ShareKeeper(cluster)
         self.clients = LimitedClients(cluster, self)
-        self.submit, self.ready = self.clients.submit, self.clients.ready
+        self.submit, self.ready, self.charge = self.clients.submit, self.clients.ready, self.clients.charge
         self.submit_positioned, self.publish = self.clients.submit_positioned, self.clients.publish
         self._admissions = Admissions()
         self.stalls = StallWatch(cluster.core.shell)

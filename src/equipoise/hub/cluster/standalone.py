@@ -150,6 +150,9 @@ class _NoLimits:
     def ready(self, topic: Topic) -> int:
         raise AssertionError("no topic is limited")
 
+    def charge(self, topic: Topic) -> bytes | None:
+        return None
+
     def take(self, topic: Topic, count: int) -> bool:
         raise AssertionError("no topic is limited")
 

@@ -125,7 +125,7 @@ def add(core: HubCore, session: Session, command: list[bytes]) -> bytes | str | 
     is_plain = core.users.is_open and len(name) <= core.limits.topic_bytes_max
     if logs is None or not is_plain or size > COMMAND_BYTES_MAX or name.startswith(LANE_PREFIX):
         return _add_carefully(core, session, command)
-    live = logs.at_hand(name)
+    live = logs.for_adds(name)
     if live is None:
         return _add_carefully(core, session, command)
     call = LogCall(command, logs.now_ms(), session.proto)

@@ -39,7 +39,7 @@ def add_several(core: HubCore, session: Session, commands: list[list[bytes]]) ->
     size = sum([sum(map(len, column)) for column in fields])
     if size > RUN_BYTES or len(name) > core.limits.topic_bytes_max or name.startswith(LANE_PREFIX):
         return None
-    live = logs.at_hand(name)
+    live = logs.for_adds(name)
     if live is None:
         return None
     core.stats.commands += count
@@ -98,7 +98,7 @@ def _plain_log(core: HubCore, name: bytes, now: float) -> LiveLog | None:
         return None
     if now > core.awake_until or core.turns.queue.waiting or name.startswith(LANE_PREFIX):
         return None
-    live = logs.at_hand(name)
+    live = logs.for_adds(name)
     return live if live is not None and live.is_open else None
 
 

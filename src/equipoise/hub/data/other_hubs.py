@@ -243,6 +243,9 @@ class LimitedTopics(Protocol):
     ) -> bytes | Reply:
         """Publish with one reply to all; `receipt` encodes the reply from the last message's position."""
 
+    def charge(self, topic: Topic) -> bytes | None:
+        """Take the token of an entry of the topic's log; the rejection if it is not admitted now."""
+
     def ready(self, topic: Topic) -> int:
         """Number of messages that a pipelining client may publish in one run now."""
 

@@ -28,18 +28,17 @@ class TopicSpecs:
         self.enforced_version = 0
         # Whether any spec needs a single writer per topic: a rate limit or a log.
         self.need_single_writer = False
-        # Whether any spec needs a log.
-        self.has_durable = False
+        # Whether any spec needs a log, and whether any has a rate limit.
+        self.has_durable = self.has_limited = False
         self._changes = 0
 
     def follow(self, specs: Specs, version: int) -> None:
         """Put these specs in force."""
         self._specs, self.version = specs, version
         self._changes += 1
-        self.need_single_writer = any(
-            spec.rate_per_s is not None or spec.durability is not None for spec in specs
-        )
+        self.has_limited = any(spec.rate_per_s is not None for spec in specs)
         self.has_durable = any(spec.durability is not None for spec in specs)
+        self.need_single_writer = self.has_limited or self.has_durable
 
     def tell_durable(self, proto: int, write: Callable[[bytes], object]) -> None:
         """Notify a smart client of durable topics, with the version of the specs: it then numbers its messages."""

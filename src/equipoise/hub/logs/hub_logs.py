@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from equipoise.hub.data.topics import Topic
     from equipoise.hub.logs.durable_topic import DurableTopic
     from equipoise.hub.logs.durable_topics import DurableTopics
+    from equipoise.hub.logs.limited_adds import LimitedAdds
     from equipoise.ledger.log import OpenLedger
     from equipoise.log.read import LogRead
     from equipoise.log.records import LogRecord
@@ -121,7 +122,9 @@ class HubLogs:
         self.elsewhere: OtherLogs | None = None
         # The topics whose channel is on their log; None: none can be.
         self.durable: DurableTopics | None = None
-        # Of those, the ones that lost their home, until they have got here what their logs have.
+        # Charges XADDs to topics that have a rate limit; None: no topic has one.
+        self.limited: LimitedAdds | None = None
+        # Of the durable topics, those that lost their home, until they have got here what their logs have.
         self.unfilled: dict[Topic, DurableTopic] = {}
         self._fill_timers: dict[Topic, Timer] = {}
         # Reads that wait, in the order in which they came.
@@ -172,6 +175,11 @@ class HubLogs:
             self._fill_timers.pop(topic).cancel()
             found.wake()
 
+    def for_adds(self, name: bytes) -> LiveLog | None:
+        """The log, if XADDs may be executed on it here and now, and need no tokens."""
+        is_limited = self.limited is not None and self.limited.covers(name)
+        return None if is_limited else self.at_hand(name)
+
     def at_hand(self, name: bytes) -> LiveLog | None:
         """The log, if a command may be run on it here and now."""
         if self.elsewhere is not None:
@@ -195,6 +203,12 @@ class HubLogs:
         """Run a command on a log that is open here, or about to be."""
         if request.name in PUBLISHES and self.durable is not None:
             return self.durable.perform(live, request)
+        if (
+            request.name == "xadd"
+            and self.limited is not None
+            and (refusal := self.limited.charge(live.name))
+        ):
+            return refusal
         now_ms = self.now_ms()
         return live.submit(lambda log: request.run(log, now_ms), request.size)
 

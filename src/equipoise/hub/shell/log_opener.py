@@ -37,6 +37,7 @@ import msgspec
 from equipoise.errors import DamagedError, LedgerError, StoreError
 from equipoise.hub.logs.durable_topics import DurableTopics
 from equipoise.hub.logs.hub_logs import HubLogs
+from equipoise.hub.logs.limited_adds import LimitedAdds
 from equipoise.hub.logs.live_log import LiveLog, LogStage
 from equipoise.hub.shell.log_claims import LogClaims, OwnedElsewhereError, Taking
 from equipoise.hub.shell.log_fold import LogFold, closed_ledger
@@ -331,6 +332,7 @@ def logs_of(core: HubCore, opener: LogOpener, missing: Callable[[], str] = lambd
         retention_of=lambda name: None if (spec := core.specs.of_name(name)) is None else spec.retention,
     )
     durable = logs.durable = DurableTopics(core, logs)
+    logs.limited = LimitedAdds(core)
 
     def request_release(topic: bytes, hub: str) -> bool:
         return logs.elsewhere is not None and logs.elsewhere.request_release(topic, hub)

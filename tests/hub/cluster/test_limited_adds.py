@@ -1,0 +1,97 @@
+"""XADDs to topics with a rate limit: they take tokens of the bucket that messages take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from equipoise.hub.logs.hub_logs import HubLogs
+from equipoise.hub.logs.limited_adds import LimitedAdds
+from equipoise.hub.logs.live_log import LiveLog
+from equipoise.hub.shell.log_opener import FoundLog
+from equipoise.ledger.memory import MemoryLedgers
+from equipoise.ledger.quorum import Quorum
+from equipoise.log.topic_log import TopicLog
+from hub.cluster.hubs import Hubs
+from hub.cluster.test_rate_limits import fill, limited, pass_time
+from hub.world import FakeClient, pipeline
+
+
+class LoggingHub:
+    """A hub of a cluster with logs in memory, and topics `x*` limited to 10/s in bursts of 2."""
+
+    def __init__(self) -> None:
+        self.hubs: Hubs = limited("h1")
+        self.node = self.hubs["h1"]
+        self._confirmations: deque[Callable[[], None]] = deque()
+        self._ledgers = MemoryLedgers(self._confirmations.append)
+        self.node.core.logs = HubLogs(
+            self.node.shell, self._open, may_ack=lambda: True, committed=lambda log, records: None
+        )
+        self.node.core.logs.limited = LimitedAdds(self.node.core)
+        fill(self.node)
+
+    def _open(self, live: LiveLog) -> None:
+        ledger = asyncio.run(self._ledgers.create(live.name, 1, Quorum(1, 1, 1)))
+        self.node.shell.call_later(0, live.opened, FoundLog(TopicLog(), ledger, 1))
+
+    def replies(self, client: FakeClient, commands: list[list[str]]) -> list[Any]:
+        client.send_raw(pipeline(commands))
+        for _ in range(3):
+            self.node.advance()
+            while self._confirmations:
+                self._confirmations.popleft()()
+        return client.read()
+
+    def counts(self, replies: list[Any]) -> tuple[int, int]:
+        """Commands that were executed, and that were rejected for lack of a token."""
+        rejected = [reply for reply in replies if isinstance(reply, str) and reply.startswith("LIMITED x ")]
+        return len(replies) - len(rejected), len(rejected)
+
+
+ADD = ["XADD", "x", "*", "a", "1"]
+
+
+def test_an_add_without_a_token_is_rejected_and_adds_nothing() -> None:
+    hub = LoggingHub()
+    client = hub.node.client()
+    assert hub.counts(hub.replies(client, [ADD] * 5)) == (2, 3)
+    assert hub.replies(client, [["XLEN", "x"]]) == [2]
+    pass_time(hub.hubs, 0.1)
+    assert hub.counts(hub.replies(client, [ADD] * 5)) == (1, 4)
+    limit = hub.node.core.index.topics[b"x"].limit
+    assert limit is not None
+    assert (limit.admitted, limit.refused) == (3, 7)
+
+
+def test_adds_and_messages_share_the_bucket() -> None:
+    hub = LoggingHub()
+    client = hub.node.client()
+    assert hub.replies(client, [["PUBLISH", "x", "m"], ["PUBLISH", "x", "m"]]) == [0, 0]
+    assert hub.counts(hub.replies(client, [ADD])) == (0, 1)
+
+
+def test_adds_in_a_transaction_take_a_token_each() -> None:
+    hub = LoggingHub()
+    client = hub.node.client()
+    *_, executed = hub.replies(client, [["MULTI"], ADD, ADD, ADD, ["EXEC"]])
+    assert hub.counts(executed) == (2, 1)
+
+
+def test_adds_of_many_clients_in_one_turn_take_a_token_each() -> None:
+    hub = LoggingHub()
+    clients = [hub.node.client() for _ in range(4)]
+    for client in clients:
+        client.send(*ADD)
+    replies = [reply for client in clients for reply in hub.replies(client, [["PING"]])]
+    assert hub.counts(replies) == (2 + len(clients), 2)
+
+
+def test_other_topics_and_commands_need_no_token() -> None:
+    hub = LoggingHub()
+    client = hub.node.client()
+    assert hub.counts(hub.replies(client, [["XADD", "y", "*", "a", "1"]] * 9)) == (9, 0)
+    assert hub.counts(hub.replies(client, [ADD] * 3)) == (2, 1)
+    assert hub.replies(client, [["XLEN", "x"], ["XTRIM", "x", "MAXLEN", "0"]]) == [2, 2]
