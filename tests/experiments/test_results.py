@@ -174,5 +174,5 @@ def test_an_unwritable_folder_has_a_clear_error_message(tmp_path: Path) -> None:
 def test_experiments_are_found_by_name_and_by_paper() -> None:
     assert [experiment.name for experiment in experiments_by_name("dynamoth-1a")] == ["dynamoth-1a"]
     assert len(experiments_by_name("dynamoth")) >= 2
-    with pytest.raises(SettingsError, match="there are: dynamoth-1a"):
+    with pytest.raises(SettingsError, match="known experiments: dynamoth-1a"):
         experiments_by_name("dynamoth-9")

@@ -96,3 +96,25 @@ def test_a_pattern_that_was_away_starts_afresh() -> None:
     cursor.accept((b"a", b""), 1, 1, 1)
     cursor.forget()
     assert cursor.accept((b"a", b""), 1, 50, 1) == IN_ORDER
+
+
+def test_a_stream_whose_hub_restarted_with_an_earlier_clock_is_not_behind() -> None:
+    cursor = Cursor()
+    cursor.resume(9, 0, may_lag=True)
+    assert cursor.resume(7, 0, may_lag=True) is None
+    assert cursor.accept(7, 1, 2) == IN_ORDER
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_an_epoch_of_which_messages_have_arrived_is_behind_one_without_any(*, opens: bool) -> None:
+    """A relay that lags sends the last messages of the former epoch again."""
+    cursor = Cursor()
+    cursor.resume(5, 0)
+    cursor.accept(5, 1, 50)
+    if opens:
+        cursor.open(9, 5, 50)
+    else:
+        cursor.resume(9, 0)
+    assert cursor.resume(5, 40, may_lag=True) == 0
+    assert cursor.accept(5, 41, 10) == Verdict(10, 0)
+    assert cursor.position == (9, 0)

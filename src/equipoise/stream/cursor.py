@@ -57,7 +57,7 @@ class Cursor:
         """Follow a subscription that begins after (epoch, last_n); return how many messages were missed until there."""
         self.behind = None
         known = self.position if self.epoch >= 0 else self._floor
-        if may_lag and (epoch, last_n) < known:
+        if may_lag and (epoch, last_n) < known and not self._is_restarted(epoch):
             self.epoch, self.next_n = known[0], known[1] + 1
             self.behind = (epoch, last_n) if epoch < self.epoch else None
             return 0
@@ -67,8 +67,22 @@ class Cursor:
             missed = None
         else:
             missed = last_n + 1 - self.next_n
+        self._leave_epoch()
         self.epoch, self.next_n = epoch, last_n + 1
         return missed
+
+    def _leave_epoch(self) -> None:
+        """Note the present epoch, if a message of it has arrived."""
+        if self.next_n > 1:
+            self._floor = self.position
+
+    def _is_restarted(self, epoch: int) -> bool:
+        """Whether a stream in a lower epoch is not behind: no message of the present epoch has arrived.
+
+        Its hub may have restarted with an earlier clock before it sent the first one. Epochs of which messages have
+        arrived are lower still.
+        """
+        return self.epoch >= 0 and self.next_n <= 1 and epoch > self._floor[0]
 
     def accept(self, epoch: int, n: int, count: int) -> Verdict:
         """Accept a batch of `count` messages, the first at position n."""
@@ -101,6 +115,7 @@ class Cursor:
                 self.next_n += missed
             return missed
         lost = max(0, after_n + 1 - self.next_n) if after_epoch == self.epoch else None
+        self._leave_epoch()
         self.epoch, self.next_n = epoch, at + 1
         return None if lost is None else lost + at
 

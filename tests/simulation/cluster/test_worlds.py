@@ -176,6 +176,8 @@ MENDED = [
     *[("limits-zombie", seed) for seed in (1356, 1999)],
     # A hub that had just restarted took the publisher's former hub for dead, and reported its link as ended.
     ("limits-seats-crashes", 1940),
+    # A hub restarted with an earlier clock before its lane had a message: clients took the new lane for the old one.
+    ("cluster-everything", 4924),
 ]
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from equipoise.hub.cluster import relays
 from equipoise.hub.cluster.frame_dispatch import FrameDispatch
 from equipoise.hub.cluster.link.frames import CloseFrame, Frame, IngressFrame, RunFrame
 from equipoise.hub.cluster.link.link import OutLink
@@ -116,7 +117,7 @@ def _is_of(verb: type[Frame], data: bytes) -> bool:
 
 @contextmanager
 def tapped() -> Iterator[TappedWire]:
-    """Pass all frames of hubs to a `TappedWire`."""
+    """Pass all frames of hubs to a `TappedWire`. Hubs relay in Python: the compiled part passes no frames."""
     wire = TappedWire()
     write, execute = OutLink.write, FrameDispatch.execute
 
@@ -128,7 +129,11 @@ def tapped() -> Iterator[TappedWire]:
         execute(dispatch, peer, frame)
         wire.receiving(dispatch._cluster.name, frame)
 
-    with replaced(OutLink, "write", watched_write), replaced(FrameDispatch, "execute", watched_execute):
+    with (
+        replaced(relays, "compiled", None),
+        replaced(OutLink, "write", watched_write),
+        replaced(FrameDispatch, "execute", watched_execute),
+    ):
         yield wire
 
 
