@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from equipoise.hub.client_limits import Limits
 from equipoise.hub.logs.hub_logs import HubLogs
 from equipoise.hub.logs.limited_adds import LimitedAdds
 from equipoise.hub.logs.live_log import LiveLog
@@ -22,8 +23,8 @@ from hub.world import FakeClient, pipeline
 class LoggingHub:
     """A hub of a cluster with logs in memory, and topics `x*` limited to 10/s in bursts of 2."""
 
-    def __init__(self) -> None:
-        self.hubs: Hubs = limited("h1")
+    def __init__(self, **options: Any) -> None:
+        self.hubs: Hubs = limited("h1", **options)
         self.node = self.hubs["h1"]
         self._confirmations: deque[Callable[[], None]] = deque()
         self._ledgers = MemoryLedgers(self._confirmations.append)
@@ -31,7 +32,6 @@ class LoggingHub:
             self.node.shell, self._open, may_ack=lambda: True, committed=lambda log, records: None
         )
         self.node.core.logs.limited = LimitedAdds(self.node.core)
-        fill(self.node)
 
     def _open(self, live: LiveLog) -> None:
         ledger = asyncio.run(self._ledgers.create(live.name, 1, Quorum(1, 1, 1)))
@@ -54,8 +54,14 @@ class LoggingHub:
 ADD = ["XADD", "x", "*", "a", "1"]
 
 
-def test_an_add_without_a_token_is_rejected_and_adds_nothing() -> None:
+def with_tokens() -> LoggingHub:
     hub = LoggingHub()
+    fill(hub.node)
+    return hub
+
+
+def test_an_add_without_a_token_is_rejected_and_adds_nothing() -> None:
+    hub = with_tokens()
     client = hub.node.client()
     assert hub.counts(hub.replies(client, [ADD] * 5)) == (2, 3)
     assert hub.replies(client, [["XLEN", "x"]]) == [2]
@@ -67,21 +73,21 @@ def test_an_add_without_a_token_is_rejected_and_adds_nothing() -> None:
 
 
 def test_adds_and_messages_share_the_bucket() -> None:
-    hub = LoggingHub()
+    hub = with_tokens()
     client = hub.node.client()
     assert hub.replies(client, [["PUBLISH", "x", "m"], ["PUBLISH", "x", "m"]]) == [0, 0]
     assert hub.counts(hub.replies(client, [ADD])) == (0, 1)
 
 
 def test_adds_in_a_transaction_take_a_token_each() -> None:
-    hub = LoggingHub()
+    hub = with_tokens()
     client = hub.node.client()
     *_, executed = hub.replies(client, [["MULTI"], ADD, ADD, ADD, ["EXEC"]])
     assert hub.counts(executed) == (2, 1)
 
 
 def test_adds_of_many_clients_in_one_turn_take_a_token_each() -> None:
-    hub = LoggingHub()
+    hub = with_tokens()
     clients = [hub.node.client() for _ in range(4)]
     for client in clients:
         client.send(*ADD)
@@ -90,8 +96,17 @@ def test_adds_of_many_clients_in_one_turn_take_a_token_each() -> None:
 
 
 def test_other_topics_and_commands_need_no_token() -> None:
-    hub = LoggingHub()
+    hub = with_tokens()
     client = hub.node.client()
     assert hub.counts(hub.replies(client, [["XADD", "y", "*", "a", "1"]] * 9)) == (9, 0)
     assert hub.counts(hub.replies(client, [ADD] * 3)) == (2, 1)
     assert hub.replies(client, [["XLEN", "x"], ["XTRIM", "x", "MAXLEN", "0"]]) == [2, 2]
+
+
+def test_a_hub_without_room_for_the_topic_rejects_the_add() -> None:
+    hub = LoggingHub(limits={"h1": Limits(topics_max=1)})
+    client = hub.node.client()
+    client.do("SUBSCRIBE", "in-use")
+    other = hub.node.client()
+    (reply,) = hub.replies(other, [ADD])
+    assert "topics_max" in str(reply)

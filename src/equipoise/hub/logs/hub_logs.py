@@ -122,7 +122,7 @@ class HubLogs:
         self.elsewhere: OtherLogs | None = None
         # The topics whose channel is on their log; None: none can be.
         self.durable: DurableTopics | None = None
-        # Charges XADDs to topics that have a rate limit; None: no topic has one.
+        # Charges XADDs to topics that have a rate limit; None: XADDs are not limited.
         self.limited: LimitedAdds | None = None
         # Of the durable topics, those that lost their home, until they have got here what their logs have.
         self.unfilled: dict[Topic, DurableTopic] = {}

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.access.quotas import topic_bytes
+from equipoise.resp.replies import error
+
 if TYPE_CHECKING:
+    from equipoise.hub.access.quotas import Quotas
     from equipoise.hub.data.other_hubs import OtherHubs
     from equipoise.hub.data.topic_specs import TopicSpecs
     from equipoise.hub.data.topics import Topic
@@ -22,6 +26,8 @@ __all__ = ["LimitedAdds"]
 class _Core(Protocol):
     @property
     def cluster(self) -> OtherHubs: ...
+    @property
+    def quotas(self) -> Quotas: ...
     @property
     def specs(self) -> TopicSpecs: ...
     def make_topic(self, name: bytes) -> Topic | None: ...
@@ -41,6 +47,13 @@ class LimitedAdds:
         return spec is not None and spec.rate_per_s is not None and not name.startswith(b"$")
 
     def charge(self, name: bytes) -> bytes | None:
-        """Take a token for an entry that is about to be added; the rejection if the topic admits none now."""
-        topic = self._core.make_topic(name) if self.covers(name) else None
-        return None if topic is None else self._core.cluster.limits.charge(topic)
+        """Take a token for an entry that is about to be added; the rejection if the topic admits none now.
+
+        A hub without room for the topic has no bucket for it, and rejects the entry like a message.
+        """
+        if not self.covers(name):
+            return None
+        topic = self._core.make_topic(name)
+        if topic is None:
+            return error(self._core.quotas.no_room(topic_bytes(name)))
+        return self._core.cluster.limits.charge(topic)
