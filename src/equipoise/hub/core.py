@@ -393,7 +393,7 @@ class HubCore:
         if self.logs is not None:
             self.logs.close()
         self.cluster.close()
-        timed = (self.admission, self.lease, self.standstill, self._topic_gc)
+        timed = (self.admission, self.lease, self.standstill, self._topic_gc, self.turns.shares)
         for part in (*timed, self.places.probing, self.metering):
             part.stop()
         for session in list(self.sessions.values()):

@@ -44,10 +44,12 @@ _FEW_WORDS = re.compile(rb"\*([1-9])\r\n").match
 _WORD = re.compile(rb"\$(0|[1-9][0-9]{0,4})\r\n").match
 # Above this copying weighs more than parsing.
 _LONE_BYTES_MAX = 16 * 1_024
-# The exact parser takes some 10 ms for this much of any input; the rest is left for the next call, so that other
-# connections do not wait for long.
-_EXACT_BYTES = 32 * 1024
-_EXACT_REQUESTS = 2_000
+# The exact parser takes some 2 ms for this much of any input, and less than one for so many short requests; the rest is
+# left for the next call, so that other connections do not wait for long.
+_EXACT_BYTES = 8 * 1024
+_EXACT_REQUESTS = 256
+# Unfinished input is kept in blocks of this size.
+_BLOCK_BYTES = 64 * 1024
 # A request with this many words is not parsed from its beginning again.
 _WORDS_BEGUN = 32
 # Commands behind a login are read under the limits of the new user.
@@ -76,8 +78,9 @@ class RequestReader:
         # May be replaced between calls: a connection gets wider limits once it has authenticated.
         self.limits = limits
         self.error: str | None = None
-        # One growing buffer: a list of small pieces would take many times the memory of the pieces.
-        self._unfinished: bytearray | None = None
+        # Blocks of up to _BLOCK_BYTES: a list of small pieces would take many times the memory of the pieces, and one
+        # growing buffer would be copied whenever it has to move.
+        self._unfinished: list[bytes | bytearray] | None = None
         # Of an unfinished request of many words: its parsed words, how many are left, and their size.
         self._begun: tuple[list[bytes], int, int] | None = None
         # The size of the unfinished request; and the count of such requests so far, which distinguishes two of them.
@@ -88,7 +91,7 @@ class RequestReader:
     def feed(self, data: bytes) -> Publishes | list[Command]:
         is_continued = self._unfinished is not None
         if self._unfinished is not None:
-            self._unfinished += data
+            self._append(data)
             self.buffered_bytes += len(data)
             if self.buffered_bytes < self._needed_bytes:
                 return []
@@ -147,7 +150,7 @@ class RequestReader:
         """Like `feed`, but the bytes of a client without login are parsed only up to a command that may log it in."""
         is_continued = self._unfinished is not None
         if self._unfinished is not None:
-            self._unfinished += data
+            self._append(data)
             data = self._take_unfinished()
             if self._begun is not None:
                 return self._finish_begun(data)
@@ -192,7 +195,7 @@ class RequestReader:
         return commands
 
     def _keep(self, rest: bytes, needed_bytes: int) -> None:
-        self._unfinished = bytearray(rest)
+        self._unfinished = [rest]
         self.buffered_bytes = len(rest)
         self._needed_bytes = needed_bytes
 
@@ -209,9 +212,19 @@ class RequestReader:
 
     def _take_unfinished(self) -> bytes:
         assert self._unfinished is not None, "callers check this first"
-        data, self._unfinished = bytes(self._unfinished), None
+        blocks, self._unfinished = self._unfinished, None
         self.buffered_bytes = 0
-        return data
+        return bytes(blocks[0]) if len(blocks) == 1 else b"".join(blocks)
+
+    def _append(self, data: bytes) -> None:
+        assert self._unfinished is not None, "callers check this first"
+        last = self._unfinished[-1]
+        if len(last) + len(data) > _BLOCK_BYTES:
+            self._unfinished.append(data)
+        elif isinstance(last, bytearray):
+            last += data
+        else:
+            self._unfinished[-1] = bytearray(last) + data
 
     def _finish_begun(self, data: bytes) -> list[Command]:
         """Continue the unfinished request, then parse as usual."""

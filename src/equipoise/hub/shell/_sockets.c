@@ -10,6 +10,10 @@ the end of the turn, one system call for each connection; what is written at ano
 
 A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/ports.py`).
 
+Wires whose user or address is over its share of the hub's time (`hub/data/shares.py`) are on a second epoll. The loop
+calls `run_limited` for it, which reads from them in pieces of about a tenth of a millisecond, owner by owner, and stops
+as soon as any other wire has something. How much is read at once follows from the time that the last piece took.
+
 A hub that has stood still does not know whether it has been declared dead (`hub/cluster/standstill.py`). So the clock is
 looked at before a PUBLISH is executed here, and before what a turn has gathered is sent; and while the poller holds,
 what is written to clients is kept, links between hubs excepted.
@@ -58,8 +62,17 @@ Always true:
 #include "../../resp/_runs.h"
 #include "../_slots.h"
 
-/* As uvloop's: what is read at once, and when a protocol learns that its transport is full, and that it is not. */
-#define READ_BYTES (256 * 1024)
+/* What is read at once: copying more would keep other connections waiting. */
+#define READ_BYTES (64 * 1024)
+/* The same from a wire whose owner is over its share: at first, and at least. */
+#define LIMITED_READ_BYTES 512
+#define LIMITED_READ_BYTES_MIN 64
+/* A piece of such a wire; and all pieces between two turns of the loop. As PIECE_S of shares.py. */
+#define PIECE_NS 60000
+#define LIMITED_TURN_NS 500000
+/* As NOTED_S of shares.py. */
+#define NOTED_NS 250000
+/* As uvloop's: when a protocol learns that its transport is full, and that it is not. */
 #define HIGH_BYTES (64 * 1024)
 #define LOW_BYTES (16 * 1024)
 #define EVENTS_MAX 256
@@ -76,9 +89,15 @@ Always true:
 
 typedef struct {
     PyObject_HEAD
-    int epoll;
+    /* Of the wires within their share, and of the others. */
+    int epoll, limited;
     int is_running, is_holding;
     PyObject *core;
+    /* Told of time that a session has used; asked whether a session's owner is over its share. NULL: nothing is metered. */
+    PyObject *used, *limit_of;
+    /* Counts changes of the owners over their share, and pieces; and the owner whose wire had the last piece. */
+    uint32_t shares_at, last_owner;
+    uint64_t pieces;
     /* Wires whose output is kept until the poller holds no more. */
     PyObject *held;
     PyObject *call_soon;
@@ -110,6 +129,11 @@ typedef struct Wire {
     int fd;
     /* Of the piece at `head`, how much is sent; and the bytes of all, without that. */
     Py_ssize_t sent, bytes;
+    /* Time used and not yet reported; the last piece; the owner's number, 0 unless it is over its share; when that was
+       asked for; and how much is read at once while it is. */
+    int64_t used_ns;
+    uint64_t piece;
+    uint32_t owner, asked_at, read_bytes;
     uint8_t interest;
     uint8_t is_dirty, is_closing, is_full;
 } Wire;
@@ -171,7 +195,7 @@ static void wire_watch(Wire *w, uint8_t interest) {
     event.events = (interest & WANTS_IN ? EPOLLIN : 0) | (interest & WANTS_OUT ? EPOLLOUT : 0);
     /* A descriptor that nothing is wanted of is taken out: epoll would report its end again and again. */
     int operation = !interest ? EPOLL_CTL_DEL : former ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    epoll_ctl(w->poller->epoll, operation, w->fd, &event);
+    epoll_ctl(w->owner ? w->poller->limited : w->poller->epoll, operation, w->fd, &event);
     w->interest = interest;
 }
 
@@ -1384,7 +1408,7 @@ static int receive(Wire *w, const char *data, Py_ssize_t size) {
 
 static void wire_read(Wire *w) {
     Poller *p = w->poller;
-    ssize_t size = recv(w->fd, p->buffer, READ_BYTES, 0);
+    ssize_t size = recv(w->fd, p->buffer, w->owner ? w->read_bytes : READ_BYTES, 0);
     if (size < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             wire_end(w, errno);
@@ -1466,6 +1490,50 @@ static void poller_end_turn(Poller *p) {
     poller_flush(p);
 }
 
+/* --- shares */
+
+/* Whether the wire's time is metered: links between hubs are not. */
+static int wire_is_metered(Wire *w) {
+    return w->poller->used != NULL && w->fd >= 0 && at.is_known && w->session != NULL &&
+           Py_TYPE(w->session) == at.session && SLOT(w->session, at.peer) == Py_None;
+}
+
+/* Move the wire to the epoll where it belongs. `number`: its owner's, 0 if that is within its share; consumed. */
+static void wire_limit(Wire *w, PyObject *number) {
+    uint32_t owner = number ? (uint32_t)PyLong_AsUnsignedLongMask(number) : 0;
+    Py_XDECREF(number);
+    if (PyErr_Occurred())
+        poller_report(w->poller);
+    w->asked_at = w->poller->shares_at;
+    if (!owner == !w->owner || w->fd < 0) {
+        w->owner = owner;
+        return;
+    }
+    uint8_t interest = w->interest;
+    wire_watch(w, 0);
+    w->owner = owner;
+    if (!w->read_bytes)
+        w->read_bytes = LIMITED_READ_BYTES;
+    wire_watch(w, interest);
+}
+
+/* Ask again whether the wire's owner is over its share, if that may have changed. */
+static void wire_renew(Wire *w) {
+    if (w->asked_at != w->poller->shares_at && wire_is_metered(w))
+        wire_limit(w, PyObject_CallOneArg(w->poller->limit_of, w->session));
+}
+
+/* The wire has been served for so long. */
+static void wire_used(Wire *w, int64_t ns) {
+    w->used_ns += ns;
+    if (w->used_ns < NOTED_NS || !wire_is_metered(w))
+        return;
+    PyObject *seconds = PyFloat_FromDouble(w->used_ns / 1e9);
+    w->used_ns = 0;
+    wire_limit(w, seconds ? PyObject_CallFunctionObjArgs(w->poller->used, w->session, seconds, NULL) : NULL);
+    Py_XDECREF(seconds);
+}
+
 static PyObject *poller_run(Poller *p, PyObject *none) {
     struct epoll_event events[EVENTS_MAX];
     if (p->is_running || p->epoll < 0)
@@ -1474,12 +1542,112 @@ static PyObject *poller_run(Poller *p, PyObject *none) {
     for (int i = 0; i < count; i++)
         Py_INCREF((PyObject *)events[i].data.ptr);
     p->is_running = 1;
+    int64_t began = monotonic_ns();
     for (int i = 0; i < count; i++) {
-        wire_serve(events[i].data.ptr, events[i].events);
-        Py_DECREF((PyObject *)events[i].data.ptr);
+        Wire *w = events[i].data.ptr;
+        wire_renew(w);
+        if (!w->owner) {
+            wire_serve(w, events[i].events);
+            int64_t ended = monotonic_ns();
+            wire_used(w, ended - began);
+            began = ended;
+        }
+        Py_DECREF(w);
     }
     execute_gathered(p, 1);
     poller_end_turn(p);
+    Py_RETURN_NONE;
+}
+
+/* Of the events left, the one to serve next: of the owner after the last one, the wire that has waited longest; -1: none. */
+static int next_limited(Poller *p, struct epoll_event *events, int count) {
+    int chosen = -1;
+    for (int i = 0; i < count; i++) {
+        Wire *w = events[i].data.ptr, *best = chosen < 0 ? NULL : events[chosen].data.ptr;
+        if (w == NULL)
+            continue;
+        uint32_t distance = w->owner - p->last_owner - 1, least = best ? best->owner - p->last_owner - 1 : 0;
+        if (best == NULL || distance < least || (distance == least && w->piece < best->piece))
+            chosen = i;
+    }
+    return chosen;
+}
+
+/* As next_piece_bytes of shares.py. */
+static uint32_t next_read_bytes(uint32_t size, int64_t took_ns) {
+    if (took_ns > PIECE_NS)
+        return size / 2 > LIMITED_READ_BYTES_MIN ? size / 2 : LIMITED_READ_BYTES_MIN;
+    return took_ns >= PIECE_NS / 4 ? size : 2 * size < READ_BYTES ? 2 * size : READ_BYTES;
+}
+
+/* One piece of a wire whose owner is over its share. The time at its end. */
+static int64_t serve_piece(Poller *p, Wire *w, uint32_t events, int64_t began) {
+    p->last_owner = w->owner;
+    w->piece = ++p->pieces;
+    wire_serve(w, events);
+    int64_t ended = monotonic_ns();
+    w->read_bytes = next_read_bytes(w->read_bytes, ended - began);
+    wire_used(w, ended - began);
+    return ended;
+}
+
+/* Serve these wires, whose owners are over their share, by pieces; 0 when the time is over or another wire has input. */
+static int serve_limited(Poller *p, struct epoll_event *events, int count, int64_t until) {
+    struct epoll_event other;
+    int64_t now = monotonic_ns(), looked_at = now;
+    int chosen;
+    while ((chosen = next_limited(p, events, count)) >= 0) {
+        Wire *w = events[chosen].data.ptr;
+        events[chosen].data.ptr = NULL;
+        wire_renew(w);
+        if (w->owner)
+            now = serve_piece(p, w, events[chosen].events, now);
+        Py_DECREF(w);
+        if (now - looked_at > PIECE_NS / 4) {
+            if (now > until || epoll_wait(p->epoll, &other, 1, 0) > 0)
+                return 0;
+            looked_at = now;
+        }
+    }
+    return 1;
+}
+
+/* Serve the wires whose owners are over their share, while no other wire has anything. */
+static PyObject *poller_run_limited(Poller *p, PyObject *none) {
+    struct epoll_event events[EVENTS_MAX];
+    if (p->is_running || p->epoll < 0)
+        Py_RETURN_NONE;
+    p->is_running = 1;
+    int64_t until = monotonic_ns() + LIMITED_TURN_NS;
+    int has_time = 1, count;
+    while (has_time && (count = epoll_wait(p->limited, events, EVENTS_MAX, 0)) > 0) {
+        for (int i = 0; i < count; i++)
+            Py_INCREF((PyObject *)events[i].data.ptr);
+        has_time = serve_limited(p, events, count, until);
+        for (int i = 0; i < count; i++)
+            Py_XDECREF((PyObject *)events[i].data.ptr);
+    }
+    execute_gathered(p, 1);
+    poller_end_turn(p);
+    Py_RETURN_NONE;
+}
+
+/* Report the time that sessions use to `used`, and serve those in short pieces that `limit_of` says are limited. */
+static PyObject *poller_share(Poller *p, PyObject *args) {
+    PyObject *used, *limit_of;
+    if (!PyArg_ParseTuple(args, "OO", &used, &limit_of))
+        return NULL;
+    Py_INCREF(used);
+    Py_INCREF(limit_of);
+    Py_XSETREF(p->used, used);
+    Py_XSETREF(p->limit_of, limit_of);
+    p->shares_at++;
+    Py_RETURN_NONE;
+}
+
+/* Other owners than before are over their share. */
+static PyObject *poller_renew_shares(Poller *p, PyObject *none) {
+    p->shares_at++;
     Py_RETURN_NONE;
 }
 
@@ -1546,10 +1714,16 @@ static PyObject *poller_attach(Poller *p, PyObject *args) {
 
 static PyObject *poller_fileno(Poller *p, PyObject *none) { return PyLong_FromLong(p->epoll); }
 
+static PyObject *poller_limited_fileno(Poller *p, PyObject *none) { return PyLong_FromLong(p->limited); }
+
 static PyObject *poller_close(Poller *p, PyObject *none) {
-    if (p->epoll >= 0)
+    if (p->epoll >= 0) {
         close(p->epoll);
-    p->epoll = -1;
+        close(p->limited);
+    }
+    p->epoll = p->limited = -1;
+    Py_CLEAR(p->used);
+    Py_CLEAR(p->limit_of);
     Py_CLEAR(p->on_error);
     Py_RETURN_NONE;
 }
@@ -1573,6 +1747,7 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     PyObject *core, *call_soon, *on_error;
     if (!PyArg_ParseTuple(args, "OOO", &core, &call_soon, &on_error))
         return -1;
+    p->epoll = p->limited = -1;
     p->core = Py_NewRef(core);
     p->call_soon = Py_NewRef(call_soon);
     p->on_error = Py_NewRef(on_error);
@@ -1580,8 +1755,9 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     if (p->held == NULL || find_clock(p) < 0)
         return -1;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
+    p->limited = epoll_create1(EPOLL_CLOEXEC);
     p->buffer = PyMem_Malloc(READ_BYTES);
-    if (p->epoll < 0 || p->buffer == NULL) {
+    if (p->epoll < 0 || p->limited < 0 || p->buffer == NULL) {
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
     }
@@ -1591,6 +1767,10 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
 static void poller_dealloc(Poller *p) {
     if (p->epoll >= 0)
         close(p->epoll);
+    if (p->limited >= 0)
+        close(p->limited);
+    Py_XDECREF(p->used);
+    Py_XDECREF(p->limit_of);
     PyMem_Free(p->dirty);
     PyMem_Free(p->buffer);
     Py_XDECREF(p->core);
@@ -1610,7 +1790,11 @@ static PyMethodDef poller_methods[] = {
     {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
     {"hold", (PyCFunction)poller_hold, METH_O, NULL},
     {"gather", (PyCFunction)poller_gather, METH_O, NULL},
+    {"run_limited", (PyCFunction)poller_run_limited, METH_NOARGS, NULL},
+    {"share", (PyCFunction)poller_share, METH_VARARGS, NULL},
+    {"renew_shares", (PyCFunction)poller_renew_shares, METH_NOARGS, NULL},
     {"fileno", (PyCFunction)poller_fileno, METH_NOARGS, NULL},
+    {"limited_fileno", (PyCFunction)poller_limited_fileno, METH_NOARGS, NULL},
     {"close", (PyCFunction)poller_close, METH_NOARGS, NULL},
     {NULL}};
 

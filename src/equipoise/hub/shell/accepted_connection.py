@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from equipoise.hub.data.shares import MeteredInput
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ log = logging.getLogger("equipoise.hub")
 
 
 class AcceptedConnection(asyncio.Protocol):
-    """Connects a transport to its session. The transport calls the session's `receive` directly."""
+    """Connects a transport to its session. Input does not pass through this object."""
 
     __slots__ = ("_address", "_core", "data_received", "session")
 
@@ -32,7 +33,8 @@ class AcceptedConnection(asyncio.Protocol):
         self._address: str | None = None
         if not is_on_wire:
             # An attribute instead of a method saves a call per chunk; transports look it up by name.
-            self.data_received = self.session.receive  # type: ignore[method-assign]  # meant, see above
+            metered = MeteredInput(core.turns.shares, core.shell.work_s, self.session)
+            self.data_received = metered  # type: ignore[method-assign,assignment]  # meant, see above
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
         core = self._core

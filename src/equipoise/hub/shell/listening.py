@@ -50,7 +50,7 @@ try:
         SharedRead,
     )
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
-    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn
+    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn, wires.Poller.share
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
@@ -121,12 +121,14 @@ class WirePort:
         self._loop = loop
         self._poller = wires.Poller(core, loop.call_soon, self._report)
         self._poller.gather(core.commands.add_gathered)
+        self._poller.share(core.turns.used, core.turns.limit_of)
         self._sockets: list[socket.socket] = []
         self._connections = 0
         self._is_closed = False
         self.port = 0
         core.standstill.on_hold.append(self._poller.hold)
         loop.add_reader(self._poller.fileno(), self._poller.run)
+        loop.add_reader(self._poller.limited_fileno(), self._poller.run_limited)
         core.shell.turns = self._poller
 
     def listen(self, sock: socket.socket) -> None:
@@ -150,6 +152,7 @@ class WirePort:
     def _end_if_done(self) -> None:
         if self._is_closed and not self._connections and self._poller.fileno() >= 0:
             self._loop.remove_reader(self._poller.fileno())
+            self._loop.remove_reader(self._poller.limited_fileno())
             self._core.standstill.on_hold.remove(self._poller.hold)
             self._poller.close()
 
