@@ -139,7 +139,7 @@ def test_a_wire_over_its_share_is_read_in_pieces_and_after_the_others() -> None:
     """
     1. A flood has 10,000 commands in its socket, a modest client one.
     2. The turn of the wires within their share answers the modest client, and nothing of the flood.
-    3. Each turn of the others executes a small part of the flood, and ends early if the modest client has input.
+    3. Each turn of the others executes a small part of the flood, and answers the modest client at once.
     4. Within its share again, the flood is read as all others are; nothing is lost.
     """
     owners = {"flood": 1}
@@ -151,13 +151,12 @@ def test_a_wire_over_its_share_is_read_in_pieces_and_after_the_others() -> None:
         modest.put_raw(request("PING"))
         world.poller.run()
         assert modest.read() == b"+PONG\r\n" and flood.read() == b""
-        world.poller.run_limited()
-        executed = flood.read().count(b"PONG")
-        assert 0 < executed < 2_000
-        modest.put_raw(request("PING"))
-        world.poller.run_limited()
-        in_one_piece = flood.read().count(b"PONG") - executed
-        assert 0 < in_one_piece < 200
+        for number in range(2, 4):
+            modest.put_raw(request("PING"))
+            before = flood.read().count(b"PONG")
+            world.poller.run_limited()
+            assert 0 < flood.read().count(b"PONG") - before < 2_000
+            assert modest.read() == b"+PONG\r\n" * number
         owners.clear()
         world.poller.renew_shares()
         for _ in range(1_000):
@@ -167,7 +166,6 @@ def test_a_wire_over_its_share_is_read_in_pieces_and_after_the_others() -> None:
             if flood.read().count(b"PONG") == 10_000:
                 break
         assert flood.read() == b"+PONG\r\n" * 10_000
-        assert modest.read() == b"+PONG\r\n" * 2
 
 
 @needs_wires
@@ -183,10 +181,7 @@ def test_wires_over_their_share_take_turns_by_owner() -> None:
         for client in (*crowd, other):
             client.put_raw(b"PING\r\n" * 10_000)
         world.poller.run()
-        modest = WireClient(world)
-        modest.put_raw(b"PING\r\n")
-        # As long as the modest client waits, each call serves one piece.
-        for _ in range(200):
+        for _ in range(40):
             world.poller.run_limited()
         answered = [client.read().count(b"PONG") for client in crowd]
         assert min(answered) > 0

@@ -11,8 +11,8 @@ the end of the turn, one system call for each connection; what is written at ano
 A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/ports.py`).
 
 Wires whose user or address is over its share of the hub's time (`hub/data/shares.py`) are on a second epoll. The loop
-calls `run_limited` for it, which reads from them in pieces of about a tenth of a millisecond, owner by owner, and stops
-as soon as any other wire has something. How much is read at once follows from the time that the last piece took.
+calls `run_limited` for it, which reads from them in pieces of some 60 µs, owner by owner, and serves all other wires that
+have something between two pieces. How much is read at once follows from the time that the last piece took.
 
 A hub that has stood still does not know whether it has been declared dead (`hub/cluster/standstill.py`). So the clock is
 looked at before a PUBLISH is executed here, and before what a turn has gathered is sent; and while the poller holds,
@@ -70,6 +70,8 @@ Always true:
 /* A piece of such a wire; and all pieces between two turns of the loop. As PIECE_S of shares.py. */
 #define PIECE_NS 60000
 #define LIMITED_TURN_NS 500000
+/* Sending to one connection takes some 10 µs: more of them are not sent to in one go while others may wait. */
+#define SENDS_AT_ONCE 8
 /* As NOTED_S of shares.py. */
 #define NOTED_NS 250000
 /* As uvloop's: when a protocol learns that its transport is full, and that it is not. */
@@ -136,6 +138,8 @@ typedef struct Wire {
     uint32_t owner, asked_at, read_bytes;
     uint8_t interest;
     uint8_t is_dirty, is_closing, is_full;
+    /* Whether the last read has filled its buffer: then there is probably more. */
+    uint8_t has_more;
 } Wire;
 
 enum { WANTS_IN = 1, WANTS_OUT = 2 };
@@ -157,7 +161,7 @@ typedef struct {
 static PyTypeObject WireType, LentBucketType;
 static PyObject *str_shell, *str_fine_now, *str_cluster, *str_limits, *str_lend;
 static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
-static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
+static PyObject *str_audience_of, *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
 static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
 static PyObject *str_awake_until, *str_standstill, *str_notice, *str_logs, *str_shared, *str_xread;
 static PyObject *str_submit, *str_answer, *str_flush;
@@ -830,26 +834,44 @@ static int is_only_limited(PyObject *topic) {
            Py_TYPE(SLOT(topic, at.t_limit)) == at.limit;
 }
 
+/* Whether the topic's audience is of this version of the index, or could be made so; -1 with an exception. */
+static int is_fresh(PyObject *core, PyObject *topic, PyObject *version) {
+    PyObject *audience = SLOT(topic, at.t_audience);
+    if (Py_TYPE(audience) != at.audience)
+        return 0;
+    int is_same = PyObject_RichCompareBool(SLOT(audience, at.a_version), version, Py_EQ);
+    if (is_same)
+        return is_same;
+    PyObject *renewed = PyObject_CallMethodOneArg(core, str_audience_of, topic);
+    int is_renewed = renewed == NULL ? -1 : renewed == SLOT(topic, at.t_audience) && Py_TYPE(renewed) == at.audience;
+    Py_XDECREF(renewed);
+    return is_renewed;
+}
+
+/* Whether messages of the topic take the plain way; if not, there may be an exception. */
+static int is_plain_topic(PyObject *core, PyObject *topic, PyObject *version) {
+    if (Py_TYPE(topic) != at.topic || SLOT(topic, at.t_content) != Py_None)
+        return 0;
+    int is_relayed = SLOT(topic, at.t_stream) != Py_None, is_gated = SLOT(topic, at.t_is_gated) != Py_False;
+    if (is_relayed ? is_gated || !has_runs() : is_gated && !is_only_limited(topic))
+        return 0;
+    if (is_fresh(core, topic, version) <= 0)
+        return 0;
+    PyObject *audience = SLOT(topic, at.t_audience);
+    return SLOT(audience, at.a_is_plain) == Py_True && PyLong_AsSsize_t(SLOT(audience, at.a_receivers)) <= RECEIVERS_MAX &&
+           PyBytes_CheckExact(SLOT(audience, at.a_reply)) && PyBytes_GET_SIZE(SLOT(audience, at.a_reply));
+}
+
 /* The topic, with a reference, if its messages take the plain way; NULL if not, or with an exception. */
-static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish *message) {
+static PyObject *plain_topic(PyObject *core, PyObject *topics, PyObject *version, const Publish *message) {
     PyObject *name = PyBytes_FromStringAndSize(message->topic, message->topic_size);
     if (name == NULL)
         return NULL;
-    PyObject *topic = PyDict_GetItemWithError(topics, name);
+    PyObject *topic = Py_XNewRef(PyDict_GetItemWithError(topics, name));
     Py_DECREF(name);
-    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_content) != Py_None)
-        return NULL;
-    int is_relayed = SLOT(topic, at.t_stream) != Py_None, is_gated = SLOT(topic, at.t_is_gated) != Py_False;
-    if (is_relayed ? is_gated || !has_runs() : is_gated && !is_only_limited(topic))
-        return NULL;
-    PyObject *audience = SLOT(topic, at.t_audience);
-    if (Py_TYPE(audience) != at.audience || SLOT(audience, at.a_is_plain) != Py_True)
-        return NULL;
-    int is_fresh = PyObject_RichCompareBool(SLOT(audience, at.a_version), version, Py_EQ);
-    if (is_fresh <= 0 || PyLong_AsSsize_t(SLOT(audience, at.a_receivers)) > RECEIVERS_MAX ||
-        !PyBytes_CheckExact(SLOT(audience, at.a_reply)) || !PyBytes_GET_SIZE(SLOT(audience, at.a_reply)))
-        return NULL;
-    return Py_NewRef(topic);
+    if (topic != NULL && !is_plain_topic(core, topic, version))
+        Py_CLEAR(topic);
+    return topic;
 }
 
 /* The head of a plain encoder's frames, borrowed; NULL of any other encoder. */
@@ -1087,7 +1109,7 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
             length++;
         /* Anew for each run: writing may end a subscriber by patterns. */
         PyObject *version = PyObject_GetAttr(index, str_version);
-        PyObject *topic = version ? plain_topic(topics, version, run) : NULL;
+        PyObject *topic = version ? plain_topic(core, topics, version, run) : NULL;
         Py_XDECREF(version);
         if (topic != NULL && is_open != Py_True && is_permitted(session, topic) <= 0)
             Py_CLEAR(topic);
@@ -1408,7 +1430,9 @@ static int receive(Wire *w, const char *data, Py_ssize_t size) {
 
 static void wire_read(Wire *w) {
     Poller *p = w->poller;
-    ssize_t size = recv(w->fd, p->buffer, w->owner ? w->read_bytes : READ_BYTES, 0);
+    size_t room = w->owner ? w->read_bytes : READ_BYTES;
+    ssize_t size = recv(w->fd, p->buffer, room, 0);
+    w->has_more = size == (ssize_t)room;
     if (size < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             wire_end(w, errno);
@@ -1455,6 +1479,17 @@ static void poller_look_at_clock(Poller *p) {
     Py_XDECREF(done);
 }
 
+/* Send what this wire has, or keep it. Consumes the reference. */
+static void poller_flush_one(Poller *p, Wire *w) {
+    /* A wire that is kept stays dirty, so that it is kept once. */
+    if (!wire_is_held(w) || PyList_Append(p->held, (PyObject *)w) < 0) {
+        PyErr_Clear();
+        p->gathered_bytes += w->bytes;
+        wire_send_gathered(w);
+    }
+    Py_DECREF(w);
+}
+
 static void poller_flush(Poller *p) {
     int64_t began = p->dirty_count ? monotonic_ns() : 0;
     while (p->dirty_count) {
@@ -1462,15 +1497,14 @@ static void poller_flush(Poller *p) {
         Wire **dirty = p->dirty;
         p->dirty = NULL;
         p->dirty_count = p->dirty_room = 0;
-        for (Py_ssize_t i = 0; i < count; i++) {
-            /* A wire that is kept stays dirty, so that it is kept once. */
-            if (!wire_is_held(dirty[i]) || PyList_Append(p->held, (PyObject *)dirty[i]) < 0) {
-                PyErr_Clear();
-                p->gathered_bytes += dirty[i]->bytes;
-                wire_send_gathered(dirty[i]);
-            }
-            Py_DECREF(dirty[i]);
-        }
+        /* Those over their share last: the others do not wait for them. */
+        for (int is_limited = 0; is_limited < 2; is_limited++)
+            for (Py_ssize_t i = 0; i < count; i++)
+                if (dirty[i] != NULL && (is_limited || !dirty[i]->owner)) {
+                    Wire *w = dirty[i];
+                    dirty[i] = NULL;
+                    poller_flush_one(p, w);
+                }
         if (p->dirty == NULL) {
             p->dirty = dirty;
             p->dirty_room = room;
@@ -1482,12 +1516,17 @@ static void poller_flush(Poller *p) {
         p->sending_ns += monotonic_ns() - began;
 }
 
-/* Send what the turn has gathered. */
-static void poller_end_turn(Poller *p) {
-    p->is_running = 0;
+/* Send what the turn has gathered so far. */
+static void poller_send(Poller *p) {
     if (p->dirty_count && !p->is_holding)
         poller_look_at_clock(p);
     poller_flush(p);
+}
+
+/* Send what the turn has gathered. */
+static void poller_end_turn(Poller *p) {
+    p->is_running = 0;
+    poller_send(p);
 }
 
 /* --- shares */
@@ -1534,14 +1573,12 @@ static void wire_used(Wire *w, int64_t ns) {
     Py_XDECREF(seconds);
 }
 
-static PyObject *poller_run(Poller *p, PyObject *none) {
+/* Read once from every wire within its share that has something. How many there are. */
+static int serve_others(Poller *p) {
     struct epoll_event events[EVENTS_MAX];
-    if (p->is_running || p->epoll < 0)
-        Py_RETURN_NONE;
     int count = epoll_wait(p->epoll, events, EVENTS_MAX, 0);
     for (int i = 0; i < count; i++)
         Py_INCREF((PyObject *)events[i].data.ptr);
-    p->is_running = 1;
     int64_t began = monotonic_ns();
     for (int i = 0; i < count; i++) {
         Wire *w = events[i].data.ptr;
@@ -1555,6 +1592,14 @@ static PyObject *poller_run(Poller *p, PyObject *none) {
         Py_DECREF(w);
     }
     execute_gathered(p, 1);
+    return count;
+}
+
+static PyObject *poller_run(Poller *p, PyObject *none) {
+    if (p->is_running || p->epoll < 0)
+        Py_RETURN_NONE;
+    p->is_running = 1;
+    serve_others(p);
     poller_end_turn(p);
     Py_RETURN_NONE;
 }
@@ -1584,6 +1629,7 @@ static uint32_t next_read_bytes(uint32_t size, int64_t took_ns) {
 static int64_t serve_piece(Poller *p, Wire *w, uint32_t events, int64_t began) {
     p->last_owner = w->owner;
     w->piece = ++p->pieces;
+    w->has_more = 0;
     wire_serve(w, events);
     int64_t ended = monotonic_ns();
     w->read_bytes = next_read_bytes(w->read_bytes, ended - began);
@@ -1591,39 +1637,43 @@ static int64_t serve_piece(Poller *p, Wire *w, uint32_t events, int64_t began) {
     return ended;
 }
 
-/* Serve these wires, whose owners are over their share, by pieces; 0 when the time is over or another wire has input. */
-static int serve_limited(Poller *p, struct epoll_event *events, int count, int64_t until) {
-    struct epoll_event other;
+/* Serve these wires, whose owners are over their share, by pieces, and the others between two pieces. Returns the time. */
+static int64_t serve_limited(Poller *p, struct epoll_event *events, int count, int64_t until) {
     int64_t now = monotonic_ns(), looked_at = now;
     int chosen;
-    while ((chosen = next_limited(p, events, count)) >= 0) {
+    while (now < until && (chosen = next_limited(p, events, count)) >= 0) {
         Wire *w = events[chosen].data.ptr;
-        events[chosen].data.ptr = NULL;
         wire_renew(w);
         if (w->owner)
             now = serve_piece(p, w, events[chosen].events, now);
-        Py_DECREF(w);
-        if (now - looked_at > PIECE_NS / 4) {
-            if (now > until || epoll_wait(p->epoll, &other, 1, 0) > 0)
-                return 0;
-            looked_at = now;
+        events[chosen].events = EPOLLIN;
+        if (!w->owner || !w->has_more || !(w->interest & WANTS_IN)) {
+            events[chosen].data.ptr = NULL;
+            Py_DECREF(w);
         }
+        if (now - looked_at < PIECE_NS / 4 && p->dirty_count < SENDS_AT_ONCE)
+            continue;
+        if (serve_others(p) > 0 || p->dirty_count >= SENDS_AT_ONCE)
+            poller_send(p);
+        now = looked_at = monotonic_ns();
     }
-    return 1;
+    return now;
 }
 
-/* Serve the wires whose owners are over their share, while no other wire has anything. */
+/* Serve the wires whose owners are over their share, for a while. */
 static PyObject *poller_run_limited(Poller *p, PyObject *none) {
     struct epoll_event events[EVENTS_MAX];
     if (p->is_running || p->epoll < 0)
         Py_RETURN_NONE;
     p->is_running = 1;
-    int64_t until = monotonic_ns() + LIMITED_TURN_NS;
-    int has_time = 1, count;
-    while (has_time && (count = epoll_wait(p->limited, events, EVENTS_MAX, 0)) > 0) {
+    if (serve_others(p) > 0)
+        poller_send(p);
+    int64_t now = monotonic_ns(), until = now + LIMITED_TURN_NS;
+    int count;
+    while (now < until && (count = epoll_wait(p->limited, events, EVENTS_MAX, 0)) > 0) {
         for (int i = 0; i < count; i++)
             Py_INCREF((PyObject *)events[i].data.ptr);
-        has_time = serve_limited(p, events, count, until);
+        now = serve_limited(p, events, count, until);
         for (int i = 0; i < count; i++)
             Py_XDECREF((PyObject *)events[i].data.ptr);
     }
@@ -1914,7 +1964,8 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_resume, "resume_writing"}, {&str_lost, "connection_lost"},
         {&str_eof, "eof_received"},      {&str_publish, "publish"},
         {&str_index, "index"},           {&str_topics, "topics"},
-        {&str_version, "version"},       {&str_users, "users"},
+        {&str_version, "version"},       {&str_audience_of, "audience_of"},
+              {&str_users, "users"},
         {&str_is_open, "is_open"},       {&str_stats, "stats"},
         {&str_backlogs, "backlogs"},     {&str_topic, "topic"},
         {&str_messages, "messages"},     {&str_now, "now"},

@@ -23,7 +23,7 @@ from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.session import Session
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.shared_read import SharedRead
-from equipoise.hub.shell.accepted_connection import AcceptedConnection
+from equipoise.hub.shell.accepted_connection import AcceptedConnection, tune
 from equipoise.hub.telemetry.stats import Stats
 from equipoise.resp import RequestLimits, RequestReader
 from equipoise.resp.replies import plain_encoder
@@ -132,6 +132,9 @@ class WirePort:
         core.shell.turns = self._poller
 
     def listen(self, sock: socket.socket) -> None:
+        # Accepted sockets inherit these options.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tune(sock, self._core.limits.keepalive_s)
         self._sockets.append(sock)
         self.port = self.port or int(sock.getsockname()[1])
         self._loop.add_reader(sock.fileno(), self._accept, sock)
@@ -177,7 +180,6 @@ class WirePort:
 
     def _serve(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = WireConnection(self._core, self)
         wire = self._poller.attach(accepted.detach(), connection, connection.session)
         self._connections += 1
@@ -196,6 +198,9 @@ class WireConnection(AcceptedConnection):
     def __init__(self, core: HubCore, port: WirePort) -> None:
         super().__init__(core, is_on_wire=True)
         self._port = port
+
+    def tune(self, transport: asyncio.Transport) -> None:
+        """Nothing: the listening socket has the options."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
