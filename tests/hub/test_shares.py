@@ -40,8 +40,8 @@ def shares() -> tuple[FakeShell, Shares, CountingTurns]:
         (0.0003, 0.1, False),  # Little.
         (0.0005, 0.01, False),  # Exactly the free share.
         (0.0010, 0.01, True),  # Twice the free share.
-        (0.0040, 1.0, False),  # A burst now and then.
-        (0.0060, 1.0, True),  # A long burst.
+        (0.0015, 1.0, False),  # A burst now and then.
+        (0.0025, 1.0, True),  # A long burst.
         (1.0, 1.0, True),  # Everything.
     ],
 )
@@ -92,7 +92,7 @@ class TimedWorld(World):
 
 def test_input_over_the_share_is_executed_in_short_turns() -> None:
     """
-    1. A client sends 4,000 commands, 80 ms of work: from 5 ms on its turns are short.
+    1. A client sends 4,000 commands, 80 ms of work: from 2 ms on its turns are short.
     2. Another client of another address is answered at once meanwhile, and never waits longer than a short turn.
     3. All replies come, in order.
     """

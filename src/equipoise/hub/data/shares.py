@@ -29,9 +29,9 @@ __all__ = ["NOTED_S", "PIECE_BYTES", "PIECE_S", "MeteredInput", "Shares", "next_
 FREE_SHARE = 0.05
 # An owner is over its share above the first level, in seconds, and no longer below the second one. No level exceeds
 # the third, so an owner that pauses is within its share after a tenth of a second.
-OVER_S = 0.005
-UNDER_S = 0.0025
-LEVEL_S_MAX = 0.0075
+OVER_S = 0.002
+UNDER_S = 0.001
+LEVEL_S_MAX = 0.005
 # Interval of the check for owners that are within their share again.
 CHECK_S = 0.05
 # Use is noted in amounts of at least this: the time of most clients is never noted. As NOTED_NS of _sockets.c.

@@ -23,7 +23,7 @@ from equipoise.hub.data.shares import PIECE_BYTES, PIECE_S, Shares, next_piece_b
 __all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
 
 # How long one client's commands may occupy the loop in one turn, in seconds. A multiple of the clock's 1 ms.
-TURN_S = 0.002
+TURN_S = 0.001
 # The same for an owner over its share. The loop's own work for a pass takes a tenth of it.
 SHORT_TURN_S = 2 * PIECE_S
 _END = object()
