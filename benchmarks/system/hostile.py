@@ -9,9 +9,9 @@ it right before and after, and the median of these ratios is taken; the hub has 
 another machine would leave it; on two cores the attacker shares the other one with the meter, at the lowest priority,
 and a message counts as received when the kernel had it from the hub, not when the meter got to run.
 
-Estimate: a turn of one client is 2 ms at most, and attacks that cost more than their bytes have been bounded; so
-other clients wait for the loop as they would beside any busy client, and the ratio stays near 1 where the attack does
-not fill the hub's core. All attacks take four minutes.
+Estimate: an attacker that uses much of the hub's time is served in pieces of some 60 µs, after all others; so other
+clients wait for one piece, and for what a hub does before it knows. The ratio stays near 1.5 where the attack fills
+the hub's core, and below where it does not. All attacks with three rounds take three minutes.
 
     python benchmarks/system/hostile.py [--rounds 5] [--only NAME …] [--out benchmarks/results]
 """
