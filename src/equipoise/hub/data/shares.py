@@ -74,9 +74,12 @@ class Shares:
         # The owners over their share, each with a number that is unique since the hub started.
         self.limited: dict[str, int] = {}
         self._timer: Timer | None = None
+        self._is_stopped = False
 
     def note(self, owner: str, used_s: float) -> int:
         """The owner has used this much time; return its number if it is over its share, else 0."""
+        if self._is_stopped:
+            return 0
         now = self._shell.now()
         use = self._uses.get(owner)
         if use is None:
@@ -91,6 +94,7 @@ class Shares:
 
     def stop(self) -> None:
         """The hub closes."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
