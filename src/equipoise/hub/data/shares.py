@@ -38,7 +38,7 @@ CHECK_S = 0.05
 NOTED_S = 0.00025
 # How long one piece of input of an owner over its share should take. As PIECE_NS of _sockets.c.
 PIECE_S = 0.00006
-# Its size at first, at least and at most, in bytes. As LIMITED_READ_BYTES and READ_BYTES of _sockets.c.
+# Its size at first, at least and at most, in bytes. As LIMITED_READ_BYTES and kin of _sockets.c.
 PIECE_BYTES = 512
 PIECE_BYTES_MIN = 64
 PIECE_BYTES_MAX = 64 * 1024

@@ -62,11 +62,12 @@ Always true:
 #include "../../resp/_runs.h"
 #include "../_slots.h"
 
-/* What is read at once: copying more would keep other connections waiting. */
-#define READ_BYTES (64 * 1024)
-/* The same from a wire whose owner is over its share: at first, and at least. */
+/* What is read at once, as uvloop's. */
+#define READ_BYTES (256 * 1024)
+/* The same from a wire whose owner is over its share: at first, at least and at most. */
 #define LIMITED_READ_BYTES 512
 #define LIMITED_READ_BYTES_MIN 64
+#define LIMITED_READ_BYTES_MAX (64 * 1024)
 /* A piece of such a wire; and all pieces between two turns of the loop. As PIECE_S of shares.py. */
 #define PIECE_NS 60000
 #define LIMITED_TURN_NS 500000
@@ -1622,7 +1623,7 @@ static int next_limited(Poller *p, struct epoll_event *events, int count) {
 static uint32_t next_read_bytes(uint32_t size, int64_t took_ns) {
     if (took_ns > PIECE_NS)
         return size / 2 > LIMITED_READ_BYTES_MIN ? size / 2 : LIMITED_READ_BYTES_MIN;
-    return took_ns >= PIECE_NS / 4 ? size : 2 * size < READ_BYTES ? 2 * size : READ_BYTES;
+    return took_ns >= PIECE_NS / 4 ? size : 2 * size < LIMITED_READ_BYTES_MAX ? 2 * size : LIMITED_READ_BYTES_MAX;
 }
 
 /* One piece of a wire whose owner is over its share. The time at its end. */
