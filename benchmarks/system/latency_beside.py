@@ -81,12 +81,18 @@ def beside(port: int, pairs: int) -> dict[str, object]:
             is_over.set()
             process.join()
     ratios = {
-        name: statistics.median(a / b for a, b in zip(found["appends"], found[name], strict=True))
+        name: sorted(a / b for a, b in zip(found["appends"], found[name], strict=True))
         for name in ("nothing", "messages")
     }
+    p99s = {name: statistics.median(values) for name, values in found.items()}
     print(
-        f"best-effort p99 beside 1,000 appends/s: {statistics.median(found['appends']):.2f} ms, "
-        f"{ratios['nothing']:.2f} x that without them, {ratios['messages']:.2f} x that beside as many messages",
+        f"best-effort p99 beside 1,000 appends/s {p99s['appends']:.3f} ms, without them {p99s['nothing']:.3f} ms "
+        f"({_spread(ratios['nothing'])}), beside as many messages {p99s['messages']:.3f} ms "
+        f"({_spread(ratios['messages'])})",
         flush=True,
     )
-    return {"p99_ms": found, "ratios": ratios}
+    return {"p99_ms": found, "ratios": {name: statistics.median(values) for name, values in ratios.items()}}
+
+
+def _spread(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.2f} x, {ratios[0]:.2f} to {ratios[-1]:.2f}"
