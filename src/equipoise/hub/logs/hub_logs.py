@@ -293,6 +293,11 @@ class HubLogs:
         }
 
     @property
+    def is_opening(self) -> bool:
+        """Whether any log is being opened, without a failed attempt so far."""
+        return any(log.stage is LogStage.OPENING and not log.problem for log in self.by_name.values())
+
+    @property
     def blocked_clients(self) -> int:
         """How many wait for entries."""
         return sum(read.is_blocked for read in self.waiting) + self._joined
