@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
+from equipoise.hub.data.ports import UngatheredTurns
 from equipoise.hub.data.shares import CHECK_S, NOTED_S, MeteredInput, Shares
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from hub.test_wires import WireClient, WireWorld, needs_wires, wire_world
 from hub.world import FakeShell, World, pipeline, request
 
 
-class CountingTurns:
+class CountingTurns(UngatheredTurns):
     """Output turns that count how often they were told that the owners over their share have changed."""
 
     def __init__(self) -> None:
         self.renewed = 0
-
-    def turn(self, work: Callable[[], object], /) -> object:
-        return work()
-
-    def sent(self) -> tuple[float, int] | None:
-        return None
 
     def renew_shares(self) -> None:
         self.renewed += 1
@@ -209,7 +202,12 @@ def test_the_hub_itself_finds_out_which_wires_are_over_their_share() -> None:
 def test_the_time_of_links_is_not_metered() -> None:
     reported: list[object] = []
     with wire_world() as world:
-        world.poller.share(lambda session, used_s: reported.append(session) or 0, lambda session: 1)
+
+        def report(session: object, used_s: float) -> int:
+            reported.append(session)
+            return 1
+
+        world.poller.share(report, lambda session: 1)
         client = WireClient(world)
         client.session.peer = _Link()
         for _ in range(100):

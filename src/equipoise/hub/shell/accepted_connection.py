@@ -34,7 +34,7 @@ class AcceptedConnection(asyncio.Protocol):
         if not is_on_wire:
             # An attribute instead of a method saves a call per chunk; transports look it up by name.
             metered = MeteredInput(core.turns.shares, core.shell.work_s, self.session)
-            self.data_received = metered  # type: ignore[method-assign,assignment]  # meant, see above
+            self.data_received = metered  # type: ignore[method-assign]  # meant, see above
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
         core = self._core
