@@ -120,7 +120,7 @@ def test_transports_other_than_wires_are_metered() -> None:
 
 
 def sharing(world: WireWorld, owners: dict[str, int]) -> None:
-    """Let the poller ask for the numbers of sessions by their address's last part, and report to nobody."""
+    """Let the poller ask for the numbers of sessions by their address; ignore the reported times."""
     world.poller.share(
         lambda session, used_s: owners.get(session.address, 0),
         lambda session: owners.get(session.address, 0),
