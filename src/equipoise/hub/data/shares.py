@@ -3,7 +3,8 @@
 A hub serves all clients in one thread, so a client waits for the piece of work that is in progress. While an owner (a
 user, or an address without one) is over its share, its input is read in short pieces, after the input of all others
 (`_sockets.c`, `MeteredInput`), and its turns are short (`turns.py`). So a client within its share waits for one short
-piece, whatever the others send. An owner over its share loses little: while no other client has input, pieces follow each other.
+piece, whatever the others send. An owner over its share loses little: while no other client has input, pieces follow
+each other.
 
 The measure is a leaky bucket: use adds to its level, and a fixed share of the time drains it.
 
