@@ -1,7 +1,7 @@
 /* Messages that one hub relays to another, at the cost of copying them.
 
-Optional. Where this module is not built, `ingress.py`, `relay_merge.py` and `publish_route.py` do the same, more slowly;
-`relays.py` chooses, and the same tests run on both.
+Optional. Where this module is not built, `ingress.py`, `relay_merge.py`, `publish_route.py` and `client_acks.py` do the
+same, more slowly; `relays.py` chooses, and the same tests run on both.
 
 A plain message passes through four frames: RUN to the home; FROM, EGRESS and NUMBERED back. Here they are executed and
 written if nothing about them is special: the topic has no limit, log, filters or lanes, nothing of it waits, and its

@@ -1,4 +1,4 @@
-"""Choose the stream of a client's publish, and track its acknowledgement.
+"""Choose the stream of a client's publish, and change it in order.
 
 In mode `all-subscribers` a hub publishes to one stream: the one it numbers itself if it is a home, else one chosen by
 rendezvous hashing of its own name, so that publishers are spread over the homes, and adding or removing a home moves
@@ -9,18 +9,13 @@ the position of the last message in the old stream. The first message in the new
 dependency, and with it those of the streams used before, so that the order survives the failure of a hub. Messages that
 wait for tokens in the old stream are recalled (`lane_returns`): the new stream's tokens would be lost meanwhile.
 
-Acknowledgements arrive in the order in which messages of one hub's clients to one topic were accepted, whichever of its
-streams they are sent to, so two counters per topic suffice. Clients can wait for them (EQ.PUBLISH, EQ.SETTLE).
-
-Always true:
-    messages of this hub's clients to one topic are never in flight in two streams; further messages wait, in order;
-    a topic has an account exactly while messages of clients are not acknowledged, or a call waits for them.
+Always true: messages of this hub's clients to one topic are never in flight in two streams; further messages wait, in
+order. `client_acks` counts their acknowledgements.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_64_intdigest
@@ -37,12 +32,12 @@ from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import NOWHERE, Ack, Submission
 
 if TYPE_CHECKING:
+    from equipoise.hub.cluster.client_acks import ClientAcks
     from equipoise.hub.cluster.lane_returns import LaneReturns
-    from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
     from equipoise.stream.parts import Dependency
 
-__all__ = ["AckWaiter", "Acked", "ClientAcks", "PublishRouting", "TopicAcks"]
+__all__ = ["PublishRouting"]
 
 # Most streams whose positions are sent with a change of stream: only the latest can matter.
 TAGS_MAX = 8
@@ -87,8 +82,6 @@ class _Cluster(ClusterPort, Protocol):
     def receipts(self) -> ClientAcks: ...
     @property
     def tags(self) -> _Dependencies: ...
-    @property
-    def ways(self) -> PublishRouting: ...
 
 
 class PublishRouting:
@@ -290,110 +283,3 @@ class PublishRouting:
         if stream is None or stream.state.is_home:
             return topic.epoch, topic.n
         return max(stream.admission.numbered_at, stream.confirmed)
-
-
-# Links in an account above which those without messages in flight are removed.
-_LINKS_MAX = 64
-# Called with the position of the last numbered message, and whether any of the awaited messages was lost.
-Acked = Callable[[Tag, bool], object]
-
-
-class AckWaiter:
-    """Waits for the messages of one topic from `since` to `until`, by the account's count."""
-
-    __slots__ = ("call", "is_lost", "since", "until")
-
-    def __init__(self, since: int, until: int, call: Acked) -> None:
-        self.since = since
-        self.until = until
-        self.call = call
-        # Whether some of them were lost.
-        self.is_lost = False
-
-
-class TopicAcks:
-    """The account of one topic: its messages of clients that are not acknowledged."""
-
-    __slots__ = ("acked", "at", "links", "taken", "waiting")
-
-    def __init__(self, at: Tag) -> None:
-        self.taken = 0
-        self.acked = 0
-        # The position of the last numbered message.
-        self.at = at
-        # Ordered by `until`.
-        self.waiting: deque[AckWaiter] = deque()
-        # By link of a client, `taken` after its last message.
-        self.links: dict[bytes, int] = {}
-
-    def note_link(self, link: bytes) -> None:
-        if len(self.links) > _LINKS_MAX:
-            self.links = {one: until for one, until in self.links.items() if until > self.acked}
-        self.links[link] = self.taken
-
-    def wait(self, waiter: AckWaiter) -> None:
-        """Insert a waiter, ordered by `until`."""
-        later: list[AckWaiter] = []
-        while self.waiting and self.waiting[-1].until > waiter.until:
-            later.append(self.waiting.pop())
-        self.waiting.append(waiter)
-        self.waiting.extend(reversed(later))
-
-
-class ClientAcks:
-    """The accounts of all topics. Owned by the cluster."""
-
-    def __init__(self, cluster: _Cluster) -> None:
-        self._cluster = cluster
-        self.accounts: dict[Topic, TopicAcks] = {}
-        # By session, the number of its pending `when_acked` calls; no entry of 0.
-        self.pending: dict[Session, int] = {}
-
-    def take(self, topic: Topic, count: int) -> None:
-        """`count` messages of clients are about to be submitted to the topic; negative: they were rejected."""
-        account = self.accounts.get(topic)
-        if account is None:
-            account = self.accounts[topic] = TopicAcks(self._cluster.ways.position(topic))
-        account.taken += count
-        # The core has set the publisher.
-        publisher = self._cluster.core.sessions.get(topic.publisher or 0)
-        if publisher is not None and publisher.link is not None and count > 0:
-            account.note_link(publisher.link)
-        self._close_if_empty(topic, account)
-
-    def acked(self, topic: Topic, count: int, at: tuple[int, int]) -> None:
-        """`count` more messages of a topic's stream are acknowledged, the last at `at`; epoch 0: without a position."""
-        if at[0] and topic.stream is not None:
-            topic.stream.admission.numbered_at = at
-        account = self.accounts.get(topic.trunk)
-        if account is None:
-            return
-        before = account.acked
-        account.acked += count
-        if at[0]:
-            account.at = Tag(topic.lane, *at)
-        else:
-            for one in account.waiting:
-                one.is_lost = one.is_lost or (one.since < account.acked and one.until > before)
-        while account.waiting and account.waiting[0].until <= account.acked:
-            one = account.waiting.popleft()
-            one.call(account.at, one.is_lost)
-        self._close_if_empty(topic.trunk, account)
-
-    def when_acked(self, topic: Topic, count: int | None, call: Acked) -> None:
-        """Call once the last `count` messages of clients to the topic, or all, are acknowledged."""
-        account = self.accounts.get(topic)
-        if account is None:
-            call(self._cluster.ways.position(topic), False)
-            return
-        since = 0 if count is None else account.taken - count
-        account.wait(AckWaiter(since, account.taken, call))
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no message of a client is unacknowledged."""
-        return not self.accounts
-
-    def _close_if_empty(self, topic: Topic, account: TopicAcks) -> None:
-        if account.acked >= account.taken and not account.waiting:
-            self.accounts.pop(topic, None)
