@@ -1,12 +1,10 @@
 """Execute the merge of relayed streams at a hub: attach, deliver, forward, leave.
 
-stream/relay.py decides at which hub a stream is followed, and when a part is due. This module sends frames, delivers to
-clients and to hubs behind this one, and bounds what waits. Lanes are followed in the same way, each at the hub that
-numbers it. What depends on another of the topic's streams waits for it (`dependencies`).
+`stream/relay.py` decides at which hub a stream is followed, and when a part is due. This module sends frames, bounds
+what waits, and passes parts that are due to `relay_delivery`. Lanes are followed in the same way, each at the hub that
+numbers it. A part that depends on another of the topic's streams waits for it (`dependencies`).
 
-Always true:
-    positions are passed on as the home gave them, each once, in rising order;
-    `pending_bytes` is the memory of all that waits.
+Always true: `pending_bytes` is the memory of all that waits.
 """
 
 from __future__ import annotations
@@ -15,13 +13,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_state import Lane
-from equipoise.hub.cluster.link.codec import encode
-from equipoise.hub.cluster.link.frames import AgainFrame, DetachFrame, FlushFrame, OpenedFrame
+from equipoise.hub.cluster.link.frames import AgainFrame, DetachFrame, FlushFrame
 from equipoise.hub.cluster.pattern_gaps import send_hub_gap, send_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.relay_delivery import RelayDelivery
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.cluster.trees import FollowTarget, Trees
-from equipoise.stream.cursor import repeated
 from equipoise.stream.parts import Again, Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
 from equipoise.stream.submission import NOWHERE
@@ -80,9 +77,10 @@ class RelayedStreams:
         self.pending_bytes = 0
         # Streams whose waiting parts had to be given up for want of room.
         self.overflows = 0
-        # Streams in which something waits; those in which it did when a hub was lost, until it has been taken.
+        # Streams in which something waits.
         self._waiting: dict[Stream, None] = {}
-        self._torn: set[Stream] = set()
+        self._delivery = RelayDelivery(cluster)
+        self.count_loss = self._delivery.count_loss
 
     # What arrives.
 
@@ -91,7 +89,7 @@ class RelayedStreams:
         is_stray = origin in stream.strays
         is_fed = stream.source in (None, origin) and not is_stray
         if not stream.pending and (is_fed or stream.continues(epoch, first)):
-            self._deliver(stream, epoch, first, payloads)
+            self._delivery.deliver(stream, epoch, first, payloads)
             self.advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads), is_stray))
@@ -99,7 +97,7 @@ class RelayedStreams:
 
     def filtered(self, stream: Stream, origin: str, run: FilteredRun) -> None:
         if not stream.pending and (stream.source in (None, origin) or stream.continues(run.epoch, run.n)):
-            self._deliver_span(stream, run)
+            self._delivery.deliver_span(stream, run)
             self.advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, run.epoch, run))
@@ -131,7 +129,7 @@ class RelayedStreams:
             self.arrive(stream, Arrival(origin, epoch, Begun(epoch, n)))
             return
         if stream.attached(origin, epoch, n):
-            self._jump(stream, epoch, n)
+            self._delivery.jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
     # What changes.
@@ -176,7 +174,7 @@ class RelayedStreams:
         Where parts of a stream wait, they get it again between those and what follows.
         """
         send_hub_gap(self._cluster.core)
-        self._torn.update(self._waiting)
+        self._delivery.torn.update(self._waiting)
 
     def lane_died(self, stream: Stream, hub: str) -> None:
         """The hub of a lane is dead: its end, which is unknown, waits behind all that has come of the lane."""
@@ -186,7 +184,7 @@ class RelayedStreams:
     def torn(self, stream: Stream) -> None:
         """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
         self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
-        self._torn.discard(stream)
+        self._delivery.torn.discard(stream)
         send_topic_gap(self._cluster.core, stream.topic)
 
     def is_behind(self, stream: Stream) -> bool:
@@ -202,7 +200,7 @@ class RelayedStreams:
         stream.pending.clear()
         stream.flushes.clear()
         self._waiting.pop(stream, None)
-        self._torn.discard(stream)
+        self._delivery.torn.discard(stream)
 
     def wake(self, stream: Stream) -> None:
         """Another of the topic's streams has come further."""
@@ -211,7 +209,7 @@ class RelayedStreams:
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Leave out what the stream has up to this position."""
-        self._jump(stream, epoch, n)
+        self._delivery.jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
     # What stream/relay.py asks.
@@ -251,8 +249,8 @@ class RelayedStreams:
                 self._take(stream, arrival.origin, arrival.part)
         if not stream.pending:
             self._waiting.pop(stream, None)
-            if stream in self._torn:
-                self._torn.discard(stream)
+            if stream in self._delivery.torn:
+                self._delivery.torn.discard(stream)
                 send_topic_gap(self._cluster.core, stream.topic)
         return is_any
 
@@ -262,7 +260,7 @@ class RelayedStreams:
             return False
         self._leave(stream, switch.left)
         if switch.jump_to is not None:
-            self._jump(stream, *switch.jump_to)
+            self._delivery.jump(stream, *switch.jump_to)
         if stream.under:  # From the home on to the parent in the topic's tree.
             self.follow(stream)
         return True
@@ -280,117 +278,32 @@ class RelayedStreams:
     def _take(self, stream: Stream, origin: str, part: Part) -> None:
         match part:
             case Messages(epoch, first, payloads):
-                self._deliver(stream, epoch, first, payloads)
+                self._delivery.deliver(stream, epoch, first, payloads)
             case FilteredRun():
-                self._deliver_span(stream, part)
+                self._delivery.deliver_span(stream, part)
             case Dependency():
                 self._cluster.tags.mark(stream.topic, (part,))
             case Begun(epoch, n):
                 stream.begun(origin)
                 is_new = isinstance(stream.topic, Lane) and stream.topic.begins(epoch)
-                self._jump(stream, epoch, 0 if is_new else n)
+                self._delivery.jump(stream, epoch, 0 if is_new else n)
                 self._cluster.lanes.began(stream)
                 if is_new and stream.topic.trunk.has_subscribers:
                     # They were here before the lane was: what lies before is lost, and they see how much.
-                    self._jump(stream, epoch, n)
+                    self._delivery.jump(stream, epoch, n)
                 elif is_new:
                     stream.topic.n = n
             case Ended(epoch, n):
                 if epoch > stream.topic.epoch > 0:
                     # The lane went on behind a loss, and ended before another message came.
-                    self._skip(stream, epoch, n + 1)
+                    self._delivery.skip(stream, epoch, n + 1)
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
-                self._open(stream, part)
+                self._delivery.open(stream, part)
             case Again():
                 stream.again = part
                 for link in stream.topic.relays or ():
                     link.send(AgainFrame(stream.topic.name, *part))
-
-    def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        topic = stream.topic
-        if topic.log is not None:
-            topic.log.relay(epoch, first, payloads)
-            return
-        if epoch != topic.epoch or first != topic.n + 1:
-            if topic.lane and stream.source is None and epoch != topic.epoch:
-                # The answer to a question that was asked again: the lane begins here with the answer to the last one.
-                return
-            skip = repeated(topic.epoch, topic.n, epoch, first, len(payloads))
-            if skip == len(payloads):
-                return
-            if skip:
-                first, payloads = first + skip, payloads[skip:]
-            self._skip(stream, epoch, first)
-        self._cluster.core.publish(topic, payloads, first)
-
-    def _deliver_span(self, stream: Stream, run: FilteredRun) -> None:
-        """Its messages, each at its position; then the stream is where the span ends."""
-        topic, last = stream.topic, run.n + run.span - 1
-        if (run.epoch, last) <= (topic.epoch, topic.n):
-            return
-        if run.epoch != topic.epoch or run.n > topic.n + 1:
-            self._skip(stream, run.epoch, run.n)
-        for first, payloads in run.runs(topic.n):
-            topic.n = first - 1
-            self._cluster.core.publish(topic, payloads, first)
-        if topic.n < last:
-            topic.n = last
-            if topic.hub_filters is not None:
-                self._cluster.asked.note_silence(topic)
-
-    def _skip(self, stream: Stream, epoch: int, first: int) -> None:
-        """What comes next does not continue the stream: count what is missing."""
-        topic = stream.topic
-        self.count_loss(topic, epoch, first - 1)
-        if epoch != topic.epoch and (topic.lane or stream in self._torn):
-            send_topic_gap(self._cluster.core, topic)
-        topic.jump(epoch, first - 1)
-
-    def _open(self, stream: Stream, opened: Opened) -> None:
-        topic, (epoch, after_epoch, after_n, hub, _) = stream.topic, opened
-        if epoch <= topic.epoch:
-            return
-        if topic.hub_filters is not None:
-            topic.hub_filters.account(topic)
-        frame = encode(OpenedFrame(topic.name, epoch, hub, after_epoch, after_n))
-        for link in topic.relays or ():
-            link.write(frame)
-        if topic.log is None:
-            self._cluster.announce(topic, epoch, after_epoch, after_n)
-            self.count_loss(topic, after_epoch or epoch, after_n)
-            if topic.epoch and hub and not after_epoch:
-                # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
-                send_topic_gap(self._cluster.core, topic)
-        # The positions of a durable topic go on.
-        topic.jump(epoch, 0 if topic.log is None else topic.n)
-
-    def _jump(self, stream: Stream, epoch: int, n: int) -> None:
-        """Nothing before this position will come any more."""
-        topic = stream.topic
-        if topic.log is not None:
-            topic.log.relay(epoch, n + 1, ())
-        elif (epoch, n) > (topic.epoch, topic.n):
-            if not topic.lane:
-                # What depends on that position may come in a lane before the next message of the trunk does.
-                self._cluster.announce(topic, epoch, 0, 0, n)
-            self.count_loss(topic, epoch, n)
-            topic.jump(epoch, n)
-
-    def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
-        """What comes next follows that position: count what lies between it and where the topic stands here."""
-        if not topic.epoch:
-            # It has not begun here.
-            return
-        has_members, name = topic.trunk.has_subscribers, topic.trunk.name
-        if epoch != topic.epoch:
-            # Subscribers by pattern get a gap when a hub dies: the topic may only have been idle.
-            if has_members:
-                self._cluster.core.losses.count(name, None)
-        elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):
-            # Of a stream that comes by filters it is not known how many of them a subscriber here wanted.
-            count = None if self._cluster.interests.is_narrow(topic) else n - topic.n
-            self._cluster.core.losses.count(name, count)
 
     def _leave(self, stream: Stream, hub: str | None) -> None:
         if hub is not None:
