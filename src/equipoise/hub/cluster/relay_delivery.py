@@ -1,7 +1,7 @@
-"""Deliver what a relayed stream has next, at its position, and count what is missing before it.
+"""Deliver the next part of a relayed stream at its position, and count the messages missing before it.
 
-`relay_merge` decides what is next. Here it goes to clients and to hubs behind this one; a position that does not follow
-the last one is a loss, which subscribers are told of by its count, or by a gap.
+`relay_merge` decides which part is next. This module sends it to clients and to the hubs that follow this one. A
+position that does not follow the last one is a loss, which is reported to subscribers by its count, or by a gap.
 
 Always true: positions are passed on as the home gave them, each once, in rising order.
 """
@@ -40,7 +40,7 @@ class RelayDelivery:
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
-        # Streams in which something waited when a hub was lost, until it has been taken.
+        # Streams with parts that were pending when a hub was lost, until these have been delivered.
         self.torn: set[Stream] = set()
 
     def deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
@@ -50,7 +50,7 @@ class RelayDelivery:
             return
         if epoch != topic.epoch or first != topic.n + 1:
             if topic.lane and stream.source is None and epoch != topic.epoch:
-                # The answer to a question that was asked again: the lane begins here with the answer to the last one.
+                # The reply to a request that was repeated: the lane begins here with the reply to the last request.
                 return
             skip = repeated(topic.epoch, topic.n, epoch, first, len(payloads))
             if skip == len(payloads):
@@ -61,7 +61,7 @@ class RelayDelivery:
         self._cluster.core.publish(topic, payloads, first)
 
     def deliver_span(self, stream: Stream, run: FilteredRun) -> None:
-        """Its messages, each at its position; then the stream is where the span ends."""
+        """Deliver the messages of a span, each at its position; then the stream is at the end of the span."""
         topic, last = stream.topic, run.n + run.span - 1
         if (run.epoch, last) <= (topic.epoch, topic.n):
             return
@@ -76,7 +76,7 @@ class RelayDelivery:
                 self._cluster.asked.note_silence(topic)
 
     def skip(self, stream: Stream, epoch: int, first: int) -> None:
-        """What comes next does not continue the stream: count what is missing."""
+        """The next message does not continue the stream: count the missing ones."""
         topic = stream.topic
         self.count_loss(topic, epoch, first - 1)
         if epoch != topic.epoch and (topic.lane or stream in self.torn):
@@ -96,27 +96,28 @@ class RelayDelivery:
             self._cluster.announce(topic, epoch, after_epoch, after_n)
             self.count_loss(topic, after_epoch or epoch, after_n)
             if topic.epoch and hub and not after_epoch:
-                # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
+                # The home continues after a loss: subscribers by pattern may have received the dead hub's gap too
+                # early.
                 send_topic_gap(self._cluster.core, topic)
         # The positions of a durable topic go on.
         topic.jump(epoch, 0 if topic.log is None else topic.n)
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
-        """Nothing before this position will come any more."""
+        """No message before this position will arrive any more."""
         topic = stream.topic
         if topic.log is not None:
             topic.log.relay(epoch, n + 1, ())
         elif (epoch, n) > (topic.epoch, topic.n):
             if not topic.lane:
-                # What depends on that position may come in a lane before the next message of the trunk does.
+                # A message that depends on that position may arrive in a lane before the next message of the trunk.
                 self._cluster.announce(topic, epoch, 0, 0, n)
             self.count_loss(topic, epoch, n)
             topic.jump(epoch, n)
 
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
-        """What comes next follows that position: count what lies between it and where the topic stands here."""
+        """The next message follows that position: count the positions between the topic's position here and that one."""
         if not topic.epoch:
-            # It has not begun here.
+            # The topic has no position here yet.
             return
         has_members, name = topic.trunk.has_subscribers, topic.trunk.name
         if epoch != topic.epoch:
@@ -124,6 +125,6 @@ class RelayDelivery:
             if has_members:
                 self._cluster.core.losses.count(name, None)
         elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):
-            # Of a stream that comes by filters it is not known how many of them a subscriber here wanted.
+            # If the stream is filtered, it is unknown how many of the missing messages a subscriber here requested.
             count = None if self._cluster.interests.is_narrow(topic) else n - topic.n
             self._cluster.core.losses.count(name, count)

@@ -75,17 +75,17 @@ class RelayedStreams:
         self._cluster = cluster
         self._pending_bytes_max = pending_bytes_max
         self.pending_bytes = 0
-        # Streams whose waiting parts had to be given up for want of room.
+        # Streams whose waiting parts were dropped for lack of room.
         self.overflows = 0
-        # Streams in which something waits.
+        # Streams with pending parts.
         self._waiting: dict[Stream, None] = {}
         self._delivery = RelayDelivery(cluster)
         self.count_loss = self._delivery.count_loss
 
-    # What arrives.
+    # Frames.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        # This runs once per relayed frame: what is due is delivered without being made a part first.
+        # This runs once per relayed frame, so a run that is due is delivered without creating a part.
         is_stray = origin in stream.strays
         is_fed = stream.source in (None, origin) and not is_stray
         if not stream.pending and (is_fed or stream.continues(epoch, first)):
@@ -108,7 +108,7 @@ class RelayedStreams:
         self.arrive(stream, Arrival(origin, epoch, Opened(epoch, after_epoch, after_n, hub)))
 
     def depends(self, stream: Stream, origin: str, epoch: int, dependency: Dependency) -> None:
-        """What this hub sends of the epoch from here on comes after that position of another stream."""
+        """All further messages of the epoch from this hub depend on that position of another stream."""
         self.arrive(stream, Arrival(origin, epoch, dependency))
 
     def over(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
@@ -124,7 +124,7 @@ class RelayedStreams:
         self.advance(stream, has_moved=is_taken)
 
     def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
-        """A home, or a hub that follows it, sends us the stream after (epoch, n)."""
+        """A home, or a hub that follows it, sends this hub the stream after (epoch, n)."""
         if isinstance(stream.topic, Lane):
             self.arrive(stream, Arrival(origin, epoch, Begun(epoch, n)))
             return
@@ -132,10 +132,10 @@ class RelayedStreams:
             self._delivery.jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
-    # What changes.
+    # Sources.
 
     def follow(self, stream: Stream) -> None:
-        """Attach to the stream's home, or to the hub above, if a subscriber here wants it and we have not."""
+        """Attach to the stream's home, or to the parent in its tree, if a subscriber here needs it."""
         if stream.state is not State.REMOTE or stream.peer is None or not stream.is_wanted:
             return
         target = (trees := self._cluster.trees).target(stream, stream.peer)
@@ -144,51 +144,51 @@ class RelayedStreams:
         (trees.ask if must_attach else trees.ask_again)(stream, target)
 
     def succeed(self, stream: Stream) -> None:
-        """The home, which was here, is about to be another hub: what that sends continues what was numbered here."""
+        """This hub is about to close the topic: messages from the next home continue those numbered here."""
         if stream.is_wanted and stream.peer is not None:
             self._cluster.trees.ask(stream, FollowTarget(stream.peer))
             stream.succeed(stream.peer)
 
     def unfollow(self, stream: Stream) -> None:
         """No subscriber is left, or the stream is numbered here."""
-        # An answer that is still on its way belongs to what was left.
+        # A reply that is still in flight belongs to a source that this hub has left.
         stream.ticket = 0
         for hub in stream.unfollow():
             self._leave(stream, hub)
 
     def leave_source(self, stream: Stream) -> None:
-        """What is missing of the stream never comes from there."""
+        """The source will not send the missing part of the stream: leave it."""
         self._leave(stream, stream.source)
         stream.source = None
 
     def peer_gone(self, stream: Stream, hub: str, *, is_gone: bool = True) -> None:
-        """The hub is dead, or its link began anew: what it had not sent never comes. Else it is asked again."""
+        """The hub is dead (`is_gone`), or its link has restarted: then the source is requested again."""
         stream.lost(hub, is_gone=is_gone)
         self._cluster.flushes.peer_gone(stream, hub)
         self._cluster.interests.left(stream, hub)
         self.advance(stream)
 
     def hub_lost(self) -> None:
-        """A hub is dead, or what it had sent is void: subscribers by pattern get a gap, since no position says so.
+        """A hub is dead, or its frames are void: subscribers by pattern get a gap, since no position shows the loss.
 
-        Where parts of a stream wait, they get it again between those and what follows.
+        For a stream with pending parts they get another gap, between these parts and what follows.
         """
         send_hub_gap(self._cluster.core)
         self._delivery.torn.update(self._waiting)
 
     def lane_died(self, stream: Stream, hub: str) -> None:
-        """The hub of a lane is dead: its end, which is unknown, waits behind all that has come of the lane."""
+        """The hub of a lane is dead: queue the end of the lane, which is unknown, behind its pending parts."""
         epoch = max(arrival.epoch for arrival in stream.pending)
         self.arrive(stream, Arrival(hub, epoch, Ended(0, 0)))
 
     def torn(self, stream: Stream) -> None:
-        """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
+        """All received parts of a lane whose hub is dead are delivered: no further part will arrive."""
         self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
         self._delivery.torn.discard(stream)
         send_topic_gap(self._cluster.core, stream.topic)
 
     def is_behind(self, stream: Stream) -> bool:
-        """Whether subscribers by pattern wait here for a part that comes before others."""
+        """Whether subscribers by pattern here have to receive a pending part first."""
         if not stream.pending:
             return False
         is_dependent = any(isinstance(arrival.part, Dependency) for arrival in stream.pending)
@@ -203,16 +203,16 @@ class RelayedStreams:
         self._delivery.torn.discard(stream)
 
     def wake(self, stream: Stream) -> None:
-        """Another of the topic's streams has come further."""
+        """Another stream of the topic has advanced."""
         self._cluster.news.tell(stream.topic)
         self.advance(stream)
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
-        """Leave out what the stream has up to this position."""
+        """Skip the stream's messages up to this position."""
         self._delivery.jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
-    # What stream/relay.py asks.
+    # Queries of stream/relay.py.
 
     def is_passed(self, stream: Stream, dependency: Dependency) -> bool:
         return not self._cluster.tags.must_wait(stream, (dependency,))
@@ -226,8 +226,8 @@ class RelayedStreams:
     # Inside.
 
     def advance(self, stream: Stream, *, has_moved: bool = False, is_message: bool = False) -> None:
-        """Take what is due, change the source, answer who waits. A message that is merely delivered changes nothing for
-        the handover, unless this hub waits for an end.
+        """Deliver parts that are due, change the source, and continue what waits for this position. A delivered message
+        does not affect the handover, unless this hub waits for an end.
         """
         while (stream.pending and self._take_due(stream)) or (stream.join_at and self._switch(stream)):
             has_moved, is_message = True, False
@@ -261,7 +261,7 @@ class RelayedStreams:
         self._leave(stream, switch.left)
         if switch.jump_to is not None:
             self._delivery.jump(stream, *switch.jump_to)
-        if stream.under:  # From the home on to the parent in the topic's tree.
+        if stream.under:  # Continue from the home to the parent in the topic's tree.
             self.follow(stream)
         return True
 
@@ -270,7 +270,7 @@ class RelayedStreams:
         self._waiting[stream] = None
         self.pending_bytes += arrival.size
         if self.pending_bytes > self._pending_bytes_max:
-            self.overflows += 1  # Subscribers learn of the hole by its positions.
+            self.overflows += 1  # Subscribers detect the hole by its positions.
             if self._cluster.tags.skip(stream):
                 return
             self.leave_source(stream)
@@ -289,13 +289,13 @@ class RelayedStreams:
                 self._delivery.jump(stream, epoch, 0 if is_new else n)
                 self._cluster.lanes.began(stream)
                 if is_new and stream.topic.trunk.has_subscribers:
-                    # They were here before the lane was: what lies before is lost, and they see how much.
+                    # They subscribed before the lane began: the messages before n are lost, and counted.
                     self._delivery.jump(stream, epoch, n)
                 elif is_new:
                     stream.topic.n = n
             case Ended(epoch, n):
                 if epoch > stream.topic.epoch > 0:
-                    # The lane went on behind a loss, and ended before another message came.
+                    # The lane continued after a loss, and ended before another message arrived.
                     self._delivery.skip(stream, epoch, n + 1)
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
