@@ -115,7 +115,7 @@ class RelayDelivery:
             topic.jump(epoch, n)
 
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
-        """The next message follows that position: count the positions between the topic's position here and that one."""
+        """Count the positions between the position of the topic here and the one that the next message follows."""
         if not topic.epoch:
             # The topic has no position here yet.
             return
