@@ -194,9 +194,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder to keep the dated result in")
     options = parser.parse_args()
     costs = {
-        "nobody": recording(options, tcp_rtt_for=False, tells=False),
+        "none": recording(options, tcp_rtt_for=False, tells=False),
         "kernel": recording(options, tcp_rtt_for=True, tells=False),
-        "all tell": recording(options, tcp_rtt_for=False, tells=True),
+        "all report": recording(options, tcp_rtt_for=False, tells=True),
         "10,000 subscribers of one topic": large_audience(10_000),
         f"probing {options.peers} hubs": probing(options.peers),
     }

@@ -147,7 +147,7 @@ async def test_a_silent_hub_is_abandoned_after_two_unanswered_pings() -> None:
 @on_loop
 async def test_a_hub_that_sends_messages_is_not_silent() -> None:
     async with serving() as peer, connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
-        peer.answers[b"PING"] = lambda session, request: push(b"message", b"nobody", b"x")
+        peer.answers[b"PING"] = lambda session, request: push(b"message", b"unused", b"x")
         await peer.until(lambda: peer.last.count(b"PING") >= 6)
         assert len(peer.sessions) == 1
         assert bus.is_connected

@@ -313,7 +313,7 @@ async def test_redirects_of_older_plans_and_of_unused_topics_are_ignored() -> No
         base.tell(b"a", 5, home)
         await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
         home.tell(b"a", 4, other)
-        home.tell(b"nobody uses this", 9, other)
+        home.tell(b"unused", 9, other)
         await bus.publish("a", "x")
         await until(lambda: bus._routing._misplaced == {})
         assert other.peer.sessions == []
@@ -328,7 +328,7 @@ async def test_redirects_of_older_plans_and_of_unused_topics_are_ignored() -> No
         pytest.param(
             (b"a", 9, b"all-subscribers", *(b"127.0.0.1:%d" % n for n in range(1, 100))), id="too many"
         ),
-        pytest.param((b"a", 9, b"single", b"127.0.0.1:1"), id="nobody there"),
+        pytest.param((b"a", 9, b"single", b"127.0.0.1:1"), id="unreachable"),
         pytest.param((b"a", 9, b"all-subscribers", b"127.0.0.1:1", b"127.0.0.1:2"), id="no home is there"),
     ],
 )

@@ -31,7 +31,7 @@ __all__ = ["SPARK_WORDS", "Reader", "Started", "console_steps", "is_told"]
 
 # For a machine with much else to do; a quiet one needs a tenth.
 PATIENCE_S = 60.0
-# A program that has begun to talk and is quiet for so long waits for somebody else.
+# A program that has printed something and is silent for this long waits for another program.
 QUIET_S = 0.3
 _PORT = re.compile(r"(?<![\d.])(6[34]\d\d|2181|9[34]\d\d)(?![\d.])")
 # It takes half a minute of both cores, and several on a machine that is busy: only a page that tells of it gets it.
@@ -63,7 +63,7 @@ class Started:
 
 
 class Reader:
-    """Somebody who types what a page says."""
+    """Types the commands of a page into terminals."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

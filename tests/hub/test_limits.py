@@ -146,7 +146,7 @@ async def test_the_time_to_log_in_is_limited() -> None:
 async def test_logins_are_checked_and_a_wrong_one_is_rejected() -> None:
     async with live_hub(users=real_users(alice=ALICE)) as hub, Peer.connected(hub) as peer:
         peer.send_raw(
-            pipeline([["AUTH", "alice", "wrong"], ["AUTH", "nobody", "x"], ["AUTH", "alice", "alice"]])
+            pipeline([["AUTH", "alice", "wrong"], ["AUTH", "unknown", "x"], ["AUTH", "alice", "alice"]])
         )
         peer.send_raw(pipeline([["PING"], ["PUBLISH", "t", "x"]]))
         assert [str(await peer.read())[:9] for _ in range(2)] == ["WRONGPASS"] * 2

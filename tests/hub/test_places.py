@@ -47,7 +47,7 @@ def side(record: Record, name: str) -> tuple[Any, ...]:
     return tuple(record[f"{name}_{key}"] for key in NUMBERS)
 
 
-NOBODY = (None, None, None, None)
+UNKNOWN = (None, None, None, None)
 
 
 def place_of(record: Record, name: str) -> Coordinate:
@@ -63,7 +63,7 @@ def test_a_topic_without_client_reports_has_no_coordinates(world: MeteredWorld) 
     world.client().do("SUBSCRIBE", "t")
     world.client().do("PUBLISH", "t", "x")
     record = world.topics()[b"t"]
-    assert [side(record, name) for name in SIDES] == [NOBODY, NOBODY]
+    assert [side(record, name) for name in SIDES] == [UNKNOWN, UNKNOWN]
 
 
 def test_a_single_client_is_at_its_reported_coordinate_with_deviation_0(world: MeteredWorld) -> None:
@@ -102,7 +102,7 @@ def test_an_unknown_side_is_null_and_a_known_side_is_recorded(world: MeteredWorl
         plain.do("PUBLISH", topic, "x")
     records = world.topics()
     assert records[b"a"]["subscribers_located"] == 1
-    assert side(records[b"a"], "publishers") == side(records[b"b"], "subscribers") == NOBODY
+    assert side(records[b"a"], "publishers") == side(records[b"b"], "subscribers") == UNKNOWN
 
 
 def test_clients_without_reports_are_left_out_of_the_mean(world: MeteredWorld) -> None:
@@ -310,7 +310,7 @@ def test_records_agree_with_a_scan_of_every_client(
     for name, clients in (("publishers", publishers), ("subscribers", subscribers)):
         crowd = ClientGroup.of(place for place, _ in clients)
         if crowd is None:
-            assert side(record, name) == NOBODY
+            assert side(record, name) == UNKNOWN
             continue
         assert record[f"{name}_located"] == crowd.count
         told = place_of(record, name)

@@ -147,7 +147,7 @@ def test_commands_behind_a_login_wait_for_it() -> None:
     client.send_raw(pipeline([["AUTH", "alice", "right"], ["PING"], ["PUBLISH", "t", "x"]]))
     assert client.read() == []
     assert client.session.is_busy
-    assert client.wire.is_reading, "else nobody would notice that the client leaves"
+    assert client.wire.is_reading, "else the hub would not notice that the client leaves"
     world.check_secrets()
     assert client.read() == [b"OK", b"PONG", 0]
     assert not client.session.is_busy

@@ -279,7 +279,7 @@ def test_open_users_and_tls_go_together(pki: Pki) -> None:
     async def main() -> None:
         async with (
             live_hub(users=Users.open(), tls=pki.settings(client_ca=True)) as hub,
-            Peer.connected(hub, context=pki.context("anybody"), hostname="hub.example") as peer,
+            Peer.connected(hub, context=pki.context("unlisted"), hostname="hub.example") as peer,
         ):
             assert await peer.do("PUBLISH", "t", "x") == 0
 

@@ -36,7 +36,7 @@ def require_java() -> None:
 
 
 class Up:
-    """One directory and whoever runs in it. `stop` in the end, whatever happened."""
+    """One directory and the processes that run in it. Call `stop` at the end, also after a failure."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
