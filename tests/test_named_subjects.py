@@ -1,4 +1,4 @@
-"""Docstrings, comments and tests name their subjects, such as hub, client or controller, not "whoever" or "somebody"."""
+"""Docstrings, comments and tests name their subjects, such as hub or controller, not "whoever" or "somebody"."""
 
 from __future__ import annotations
 
