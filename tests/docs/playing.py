@@ -158,8 +158,9 @@ class Reader:
             eventually(lambda: self._may_go_on(started, expected), lambda: _said(started), patience_s)  # noqa: B023  called at once
         for started, expected in typed:
             eventually(
-                lambda: is_told(self._wanted(expected), started.lines), lambda: _said(started, expected)
-            )  # noqa: B023
+                lambda: is_told(self._wanted(expected), started.lines),  # noqa: B023  called at once
+                lambda: _said(started, expected),  # noqa: B023
+            )
             status = started.process.poll()
             assert not status, f"status {status}: {_said(started)}"
 

@@ -1,7 +1,7 @@
 /* Messages that one hub relays to another, at the cost of copying them.
 
-Optional. Where this module is not built, `ingress.py`, `relay_merge.py`, `relay_delivery.py`, `publish_route.py` and
-`client_acks.py` do the same, more slowly; `relays.py` chooses, and the same tests run on both.
+Optional. Where this module is not built, `ingress.py`, `relay_merge.py` and `publish_route.py` do the same, more slowly;
+`relays.py` chooses, and the same tests run on both.
 
 A plain message passes through four frames: RUN to the home; FROM, EGRESS and NUMBERED back. Here they are executed and
 written if nothing about them is special: the topic has no limit, log, filters or lanes, nothing of it waits, and its
@@ -430,7 +430,7 @@ static int advance(Relays *r, PyObject *stream) {
     return done == NULL ? -1 : 0;
 }
 
-/* Whether messages from the peer continue the stream: as RelayedStreams.egress and RelayDelivery.deliver. */
+/* Whether messages from the peer continue the stream: as RelayedStreams.egress and RelayedStreams._deliver. */
 static int continues(Chunk *c, PyObject *topic, PyObject *stream, int64_t epoch, int64_t first) {
     PyObject *source = SLOT(stream, at.s_source);
     return (source == Py_None || is_same_name(source, c->peer)) && is_empty(SLOT(stream, at.s_strays)) &&

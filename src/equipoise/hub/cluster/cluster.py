@@ -14,7 +14,6 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from equipoise.hub.cluster.barrier import Barrier
-from equipoise.hub.cluster.client_acks import ClientAcks
 from equipoise.hub.cluster.control_links import ControlLinks
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.epoch_flush import EpochFlush
@@ -45,7 +44,7 @@ from equipoise.hub.cluster.peer_filters import PeerFilters
 from equipoise.hub.cluster.peer_greeting import PeerGreeting
 from equipoise.hub.cluster.ports import Dials
 from equipoise.hub.cluster.position_query import PositionQueries
-from equipoise.hub.cluster.publish_route import PublishRouting
+from equipoise.hub.cluster.publish_route import ClientAcks, PublishRouting
 from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.redirects import TopicRedirects
 from equipoise.hub.cluster.relay_merge import RelayedStreams

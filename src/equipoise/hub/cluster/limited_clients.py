@@ -28,7 +28,7 @@ from equipoise.resp.replies import error
 from equipoise.stream.submission import Budget
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.client_acks import Acked
+    from equipoise.hub.cluster.publish_route import Acked
     from equipoise.hub.data.topic import Topic
 
 __all__ = ["LimitedClients"]

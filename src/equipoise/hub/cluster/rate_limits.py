@@ -26,8 +26,8 @@ from equipoise.stream.submission import Budget, Gate, NextHop, Path, Submission,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from equipoise.hub.cluster.client_acks import Acked
     from equipoise.hub.cluster.lane_state import Facts
+    from equipoise.hub.cluster.publish_route import Acked
     from equipoise.hub.cluster.streams import Stream
     from equipoise.hub.data.reply import Reply
     from equipoise.hub.data.topic import Topic

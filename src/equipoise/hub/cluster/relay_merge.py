@@ -1,10 +1,13 @@
-"""Execute the merge of relayed streams at a hub: attach, deliver, forward, leave.
+"""Execute the merge of relayed streams at a hub: deliver and forward, in the order of positions.
 
-`stream/relay.py` decides at which hub a stream is followed, and when a part is due. This module sends frames, bounds
-what waits, and passes parts that are due to `relay_delivery`. Lanes are followed in the same way, each at the hub that
-numbers it. A part that depends on another of the topic's streams waits for it (`dependencies`).
+`stream/relay.py` decides at which hub a stream is followed, and when a part is due. This module delivers due parts to
+clients and to the hubs that follow this one, counts missing messages, and bounds what waits; `relay_sources` follows
+and leaves hubs. Lanes are followed in the same way, each at the hub that numbers it. A part that depends on another of
+the topic's streams waits for it (`dependencies`).
 
-Always true: `pending_bytes` is the memory of all that waits.
+Always true:
+    positions are passed on as the home gave them, each once, in rising order;
+    `pending_bytes` is the memory of all that waits.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_state import Lane
-from equipoise.hub.cluster.link.frames import AgainFrame, DetachFrame, FlushFrame
-from equipoise.hub.cluster.pattern_gaps import send_hub_gap, send_topic_gap
+from equipoise.hub.cluster.link.codec import encode
+from equipoise.hub.cluster.link.frames import AgainFrame, FlushFrame, OpenedFrame
+from equipoise.hub.cluster.pattern_gaps import send_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.hub.cluster.relay_delivery import RelayDelivery
-from equipoise.hub.cluster.streams import State, Stream
-from equipoise.hub.cluster.trees import FollowTarget, Trees
+from equipoise.hub.cluster.relay_sources import RelaySources
+from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.cluster.trees import Trees
+from equipoise.stream.cursor import repeated
 from equipoise.stream.parts import Again, Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
 from equipoise.stream.submission import NOWHERE
@@ -78,9 +83,13 @@ class RelayedStreams:
         # Streams whose waiting parts were dropped for lack of room.
         self.overflows = 0
         # Streams with pending parts.
-        self._waiting: dict[Stream, None] = {}
-        self._delivery = RelayDelivery(cluster)
-        self.count_loss = self._delivery.count_loss
+        self.waiting: dict[Stream, None] = {}
+        # Streams with parts that were pending when a hub was lost, until these have been delivered.
+        self.torn_streams: set[Stream] = set()
+        sources = RelaySources(cluster, self)
+        self.follow, self.succeed, self.unfollow = sources.follow, sources.succeed, sources.unfollow
+        self.leave, self.leave_source, self.peer_gone = sources.leave, sources.leave_source, sources.peer_gone
+        self.hub_lost, self.lane_died, self.torn = sources.hub_lost, sources.lane_died, sources.torn
 
     # Frames.
 
@@ -89,7 +98,7 @@ class RelayedStreams:
         is_stray = origin in stream.strays
         is_fed = stream.source in (None, origin) and not is_stray
         if not stream.pending and (is_fed or stream.continues(epoch, first)):
-            self._delivery.deliver(stream, epoch, first, payloads)
+            self._deliver(stream, epoch, first, payloads)
             self.advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, epoch, Messages(epoch, first, payloads), is_stray))
@@ -97,7 +106,7 @@ class RelayedStreams:
 
     def filtered(self, stream: Stream, origin: str, run: FilteredRun) -> None:
         if not stream.pending and (stream.source in (None, origin) or stream.continues(run.epoch, run.n)):
-            self._delivery.deliver_span(stream, run)
+            self._deliver_span(stream, run)
             self.advance(stream, has_moved=True, is_message=True)
         else:
             self._wait(stream, Arrival(origin, run.epoch, run))
@@ -129,63 +138,8 @@ class RelayedStreams:
             self.arrive(stream, Arrival(origin, epoch, Begun(epoch, n)))
             return
         if stream.attached(origin, epoch, n):
-            self._delivery.jump(stream, epoch, n)
+            self._jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
-
-    # Sources.
-
-    def follow(self, stream: Stream) -> None:
-        """Attach to the stream's home, or to the parent in its tree, if a subscriber here needs it."""
-        if stream.state is not State.REMOTE or stream.peer is None or not stream.is_wanted:
-            return
-        target = (trees := self._cluster.trees).target(stream, stream.peer)
-        left, must_attach = stream.follow(target.hub)
-        self._leave(stream, left)
-        (trees.ask if must_attach else trees.ask_again)(stream, target)
-
-    def succeed(self, stream: Stream) -> None:
-        """This hub is about to close the topic: messages from the next home continue those numbered here."""
-        if stream.is_wanted and stream.peer is not None:
-            self._cluster.trees.ask(stream, FollowTarget(stream.peer))
-            stream.succeed(stream.peer)
-
-    def unfollow(self, stream: Stream) -> None:
-        """No subscriber is left, or the stream is numbered here."""
-        # A reply that is still in flight belongs to a source that this hub has left.
-        stream.ticket = 0
-        for hub in stream.unfollow():
-            self._leave(stream, hub)
-
-    def leave_source(self, stream: Stream) -> None:
-        """The source will not send the missing part of the stream: leave it."""
-        self._leave(stream, stream.source)
-        stream.source = None
-
-    def peer_gone(self, stream: Stream, hub: str, *, is_gone: bool = True) -> None:
-        """The hub is dead (`is_gone`), or its link has restarted: then the source is requested again."""
-        stream.lost(hub, is_gone=is_gone)
-        self._cluster.flushes.peer_gone(stream, hub)
-        self._cluster.interests.left(stream, hub)
-        self.advance(stream)
-
-    def hub_lost(self) -> None:
-        """A hub is dead, or its frames are void: subscribers by pattern get a gap, since no position shows the loss.
-
-        For a stream with pending parts they get another gap, between these parts and what follows.
-        """
-        send_hub_gap(self._cluster.core)
-        self._delivery.torn.update(self._waiting)
-
-    def lane_died(self, stream: Stream, hub: str) -> None:
-        """The hub of a lane is dead: queue the end of the lane, which is unknown, behind its pending parts."""
-        epoch = max(arrival.epoch for arrival in stream.pending)
-        self.arrive(stream, Arrival(hub, epoch, Ended(0, 0)))
-
-    def torn(self, stream: Stream) -> None:
-        """All received parts of a lane whose hub is dead are delivered: no further part will arrive."""
-        self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
-        self._delivery.torn.discard(stream)
-        send_topic_gap(self._cluster.core, stream.topic)
 
     def is_behind(self, stream: Stream) -> bool:
         """Whether subscribers by pattern here have to receive a pending part first."""
@@ -199,8 +153,8 @@ class RelayedStreams:
         self.pending_bytes -= sum(arrival.size for arrival in stream.pending)
         stream.pending.clear()
         stream.flushes.clear()
-        self._waiting.pop(stream, None)
-        self._delivery.torn.discard(stream)
+        self.waiting.pop(stream, None)
+        self.torn_streams.discard(stream)
 
     def wake(self, stream: Stream) -> None:
         """Another stream of the topic has advanced."""
@@ -209,7 +163,7 @@ class RelayedStreams:
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
         """Skip the stream's messages up to this position."""
-        self._delivery.jump(stream, epoch, n)
+        self._jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
     # Queries of stream/relay.py.
@@ -248,9 +202,9 @@ class RelayedStreams:
             if not stream.is_void(arrival):
                 self._take(stream, arrival.origin, arrival.part)
         if not stream.pending:
-            self._waiting.pop(stream, None)
-            if stream in self._delivery.torn:
-                self._delivery.torn.discard(stream)
+            self.waiting.pop(stream, None)
+            if stream in self.torn_streams:
+                self.torn_streams.discard(stream)
                 send_topic_gap(self._cluster.core, stream.topic)
         return is_any
 
@@ -258,16 +212,16 @@ class RelayedStreams:
         switch = stream.switch(is_behind=stream.source is None and self.is_behind(stream))
         if switch is None:
             return False
-        self._leave(stream, switch.left)
+        self.leave(stream, switch.left)
         if switch.jump_to is not None:
-            self._delivery.jump(stream, *switch.jump_to)
+            self._jump(stream, *switch.jump_to)
         if stream.under:  # Continue from the home to the parent in the topic's tree.
             self.follow(stream)
         return True
 
     def _wait(self, stream: Stream, arrival: Arrival) -> None:
         stream.pending.append(arrival)
-        self._waiting[stream] = None
+        self.waiting[stream] = None
         self.pending_bytes += arrival.size
         if self.pending_bytes > self._pending_bytes_max:
             self.overflows += 1  # Subscribers detect the hole by its positions.
@@ -278,35 +232,115 @@ class RelayedStreams:
     def _take(self, stream: Stream, origin: str, part: Part) -> None:
         match part:
             case Messages(epoch, first, payloads):
-                self._delivery.deliver(stream, epoch, first, payloads)
+                self._deliver(stream, epoch, first, payloads)
             case FilteredRun():
-                self._delivery.deliver_span(stream, part)
+                self._deliver_span(stream, part)
             case Dependency():
                 self._cluster.tags.mark(stream.topic, (part,))
             case Begun(epoch, n):
                 stream.begun(origin)
                 is_new = isinstance(stream.topic, Lane) and stream.topic.begins(epoch)
-                self._delivery.jump(stream, epoch, 0 if is_new else n)
+                self._jump(stream, epoch, 0 if is_new else n)
                 self._cluster.lanes.began(stream)
                 if is_new and stream.topic.trunk.has_subscribers:
                     # They subscribed before the lane began: the messages before n are lost, and counted.
-                    self._delivery.jump(stream, epoch, n)
+                    self._jump(stream, epoch, n)
                 elif is_new:
                     stream.topic.n = n
             case Ended(epoch, n):
                 if epoch > stream.topic.epoch > 0:
                     # The lane continued after a loss, and ended before another message arrived.
-                    self._delivery.skip(stream, epoch, n + 1)
+                    self._skip(stream, epoch, n + 1)
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
-                self._delivery.open(stream, part)
+                self._open(stream, part)
             case Again():
                 stream.again = part
                 for link in stream.topic.relays or ():
                     link.send(AgainFrame(stream.topic.name, *part))
 
-    def _leave(self, stream: Stream, hub: str | None) -> None:
-        if hub is not None:
-            self._cluster.tell(hub, DetachFrame(stream.topic.key))
-            self._cluster.flushes.left(stream, hub)
-            self._cluster.interests.left(stream, hub)
+    def _deliver(self, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+        topic = stream.topic
+        if topic.log is not None:
+            topic.log.relay(epoch, first, payloads)
+            return
+        if epoch != topic.epoch or first != topic.n + 1:
+            if topic.lane and stream.source is None and epoch != topic.epoch:
+                # The reply to a request that was repeated: the lane begins here with the reply to the last request.
+                return
+            skip = repeated(topic.epoch, topic.n, epoch, first, len(payloads))
+            if skip == len(payloads):
+                return
+            if skip:
+                first, payloads = first + skip, payloads[skip:]
+            self._skip(stream, epoch, first)
+        self._cluster.core.publish(topic, payloads, first)
+
+    def _deliver_span(self, stream: Stream, run: FilteredRun) -> None:
+        """Deliver the messages of a span, each at its position; then the stream is at the end of the span."""
+        topic, last = stream.topic, run.n + run.span - 1
+        if (run.epoch, last) <= (topic.epoch, topic.n):
+            return
+        if run.epoch != topic.epoch or run.n > topic.n + 1:
+            self._skip(stream, run.epoch, run.n)
+        for first, payloads in run.runs(topic.n):
+            topic.n = first - 1
+            self._cluster.core.publish(topic, payloads, first)
+        if topic.n < last:
+            topic.n = last
+            if topic.hub_filters is not None:
+                self._cluster.asked.note_silence(topic)
+
+    def _skip(self, stream: Stream, epoch: int, first: int) -> None:
+        """The next message does not continue the stream: count the missing ones."""
+        topic = stream.topic
+        self.count_loss(topic, epoch, first - 1)
+        if epoch != topic.epoch and (topic.lane or stream in self.torn_streams):
+            send_topic_gap(self._cluster.core, topic)
+        topic.jump(epoch, first - 1)
+
+    def _open(self, stream: Stream, opened: Opened) -> None:
+        topic, (epoch, after_epoch, after_n, hub, _) = stream.topic, opened
+        if epoch <= topic.epoch:
+            return
+        if topic.hub_filters is not None:
+            topic.hub_filters.account(topic)
+        frame = encode(OpenedFrame(topic.name, epoch, hub, after_epoch, after_n))
+        for link in topic.relays or ():
+            link.write(frame)
+        if topic.log is None:
+            self._cluster.announce(topic, epoch, after_epoch, after_n)
+            self.count_loss(topic, after_epoch or epoch, after_n)
+            if topic.epoch and hub and not after_epoch:
+                # The home continues after a loss: subscribers by pattern may have received the dead hub's gap too
+                # early.
+                send_topic_gap(self._cluster.core, topic)
+        # The positions of a durable topic go on.
+        topic.jump(epoch, 0 if topic.log is None else topic.n)
+
+    def _jump(self, stream: Stream, epoch: int, n: int) -> None:
+        """No message before this position will arrive any more."""
+        topic = stream.topic
+        if topic.log is not None:
+            topic.log.relay(epoch, n + 1, ())
+        elif (epoch, n) > (topic.epoch, topic.n):
+            if not topic.lane:
+                # A message that depends on that position may arrive in a lane before the next message of the trunk.
+                self._cluster.announce(topic, epoch, 0, 0, n)
+            self.count_loss(topic, epoch, n)
+            topic.jump(epoch, n)
+
+    def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
+        """Count the positions between the position of the topic here and the one that the next message follows."""
+        if not topic.epoch:
+            # The topic has no position here yet.
+            return
+        has_members, name = topic.trunk.has_subscribers, topic.trunk.name
+        if epoch != topic.epoch:
+            # Subscribers by pattern get a gap when a hub dies: the topic may only have been idle.
+            if has_members:
+                self._cluster.core.losses.count(name, None)
+        elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):
+            # If the stream is filtered, it is unknown how many of the missing messages a subscriber here requested.
+            count = None if self._cluster.interests.is_narrow(topic) else n - topic.n
+            self._cluster.core.losses.count(name, count)

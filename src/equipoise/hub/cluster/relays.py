@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.client_acks import ClientAcks, TopicAcks
 from equipoise.hub.cluster.link.capability import RESEND
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.link.incoming import InLink, PlainFrames
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.publish_route import ClientAcks, TopicAcks
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.data.audience import Audience
 from equipoise.hub.data.topic import Topic

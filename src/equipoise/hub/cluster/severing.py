@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.hub.cluster.client_acks import Acked, AckWaiter, ClientAcks
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.link.frames import SeveredFrame, SeverFrame
 from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.publish_route import Acked, AckWaiter, ClientAcks
 
 if TYPE_CHECKING:
     from equipoise.hub.data.session import Session

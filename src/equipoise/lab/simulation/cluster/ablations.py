@@ -18,7 +18,7 @@ from equipoise.hub.cluster.link.frames import PreparedFrame
 from equipoise.hub.cluster.link.link import OutLink, Send
 from equipoise.hub.cluster.named_positions import NamedPositions
 from equipoise.hub.cluster.position_query import PositionQueries
-from equipoise.hub.cluster.relay_delivery import RelayDelivery
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import State, Stream
 from equipoise.hub.core import HubCore
 from equipoise.hub.data import session
@@ -66,12 +66,12 @@ def _always(*words: object) -> bool:
 
 
 def _deliver_all(
-    delivery: RelayDelivery, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]
+    merging: RelayedStreams, stream: Stream, epoch: int, first: int, payloads: Sequence[bytes]
 ) -> None:
     topic = stream.topic
     if epoch != topic.epoch:
         topic.epoch, topic.audience = epoch, None
-    delivery._cluster.core.publish(topic, payloads, first)
+    merging._cluster.core.publish(topic, payloads, first)
 
 
 def _open_when_asked(engine: HandoverEngine, stream: Stream, effect: SendPrepared) -> None:
@@ -190,7 +190,7 @@ CLUSTER_ABLATIONS = (
         "A relay delivers each position once.",
         once.NAME,
         "cluster-skew",
-        replacing(RelayDelivery, "deliver", _deliver_all),
+        replacing(RelayedStreams, "_deliver", _deliver_all),
         seed=1,
     ),
     Ablation(

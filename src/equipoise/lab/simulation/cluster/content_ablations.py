@@ -20,7 +20,7 @@ from equipoise.hub.cluster.interests import Interests
 from equipoise.hub.cluster.latch import Wait
 from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.cluster.peer_filters import PeerFilters
-from equipoise.hub.cluster.relay_delivery import RelayDelivery
+from equipoise.hub.cluster.relay_merge import RelayedStreams
 from equipoise.hub.cluster.streams import FollowRequest, State, Stream
 from equipoise.hub.cluster.subscription_barrier import SubscriptionBarrier
 from equipoise.hub.content.hub_filters import HubFilters
@@ -56,10 +56,10 @@ def _stand_nowhere(
     """The hub confirms a subscription whether or not it follows the topic."""
 
 
-def _without_span(delivery: RelayDelivery, stream: Stream, run: FilteredRun) -> None:
+def _without_span(merging: RelayedStreams, stream: Stream, run: FilteredRun) -> None:
     """A relay takes the messages of a span and ignores its omitted positions."""
     for first, payloads in run.runs(stream.topic.n if run.epoch == stream.topic.epoch else 0):
-        delivery.deliver(stream, run.epoch, first, payloads)
+        merging._deliver(stream, run.epoch, first, payloads)
 
 
 def _hold_nothing(
@@ -217,7 +217,7 @@ CONTENT_ABLATIONS = (
         "A hub that follows by filters learns which positions its source omitted on purpose.",
         needless_gap.NAME,
         "content-links",
-        lambda: replaced(RelayDelivery, "deliver_span", _without_span),
+        lambda: replaced(RelayedStreams, "_deliver_span", _without_span),
     ),
     Ablation(
         "filter-stale",
