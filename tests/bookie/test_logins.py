@@ -107,7 +107,7 @@ def test_a_user_that_may_link_writes_and_reads_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "password"), [("hubs", "wrong"), ("nobody", "right"), ("game", "right"), ("", "")]
+    ("user", "password"), [("hubs", "wrong"), ("unknown", "right"), ("game", "right"), ("", "")]
 )
 def test_other_users_are_refused(user: str, password: str, tmp_path: Path) -> None:
     async def test(bookie: SecuredBookie) -> None:

@@ -103,7 +103,7 @@ def test_a_hub_that_would_bring_the_first_users_does_not_start_while_others_have
 
 
 def test_hubs_with_a_login_go_on_when_the_first_users_come(friends: System) -> None:
-    # Nobody is known by a name yet, and they are let in all the same.
+    # No user exists yet, and the clients are accepted.
     eventually(lambda: reaches(friends))
     said = add_ann(friends, exit_code=2)
     assert "the hubs h1, h2 log in on other hubs as 'hubs'" in said

@@ -206,7 +206,7 @@ def test_a_system_that_does_not_run_is_told_how_to_start_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(store_options, "_PATIENCE_S", 0.5)
     (tmp_path / "equipoise-data").mkdir()
-    # Nobody listens on port 1.
+    # No server listens on port 1.
     (tmp_path / "equipoise-data" / "ports.json").write_text('{"store": 1}')
     told = CliRunner().invoke(make_app(["hubs"]), ["hubs", "ls"])
     assert told.exit_code == 1 and "start it with `equipoise up`" in told.output

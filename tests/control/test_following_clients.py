@@ -41,7 +41,7 @@ class SwarmWorld(World):
 
     def watch(self, controller: Controller, rng: random.Random) -> None:
         self.control = controller
-        # Where hubs believe the clients to be.
+        # The hubs' coordinates of the clients.
         self.told = "west"
         self._window = SlidingWindow()
         self._sequence = Counter[str]()

@@ -1,4 +1,4 @@
-"""What operators do to a plan, and what they are told when they may not."""
+"""Operator changes of a plan, and the errors of rejected ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_operator_who_loses_a_race_changes_the_newer_plan() -> None:
         other = PlanStore(await world.store(), TREE)
 
         class Slow(PlanStore):
-            """Somebody else commits between its reading and its first writing."""
+            """Another writer commits between its read and its first write."""
 
             async def commit(self, change: PlanChange) -> Plan:
                 if change.version == 2:
@@ -115,7 +115,7 @@ def test_a_drained_hub_has_no_share_and_no_entry() -> None:
         )
         plan = await drain(plans, "h1", note="new disk")
         assert plan.by_hub["h1"].weight == 0
-        # To its own site, where nobody has pinned it.
+        # To its own site, where it is not pinned.
         assert plan.entries[b"mine"] == Entry(b"mine", ("h3",))
         assert plan.entries[b"both"] == Entry(b"both", ("h2",), is_pinned=True)
         assert plan.entries[b"all"] == Entry(b"all", ("h2", "h3"), Mode.ALL_SUBSCRIBERS)

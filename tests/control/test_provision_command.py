@@ -36,7 +36,7 @@ def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path:
         await provisioner.stop(["hub-1"])
         await until(lambda: told.read_text().endswith("4 --zone east 1 stop hub-1\n"))
         async with asyncio.timeout(20):
-            while await provisioner.wanted():  # noqa: ASYNC110  the store tells nobody here
+            while await provisioner.wanted():  # noqa: ASYNC110  the store has no event here
                 await asyncio.sleep(0.01)
         await provisioner.close()
         await store.close()
@@ -57,7 +57,7 @@ def test_a_command_that_is_not_there_is_told() -> None:
 
 def is_alive(pid: int) -> bool:
     try:
-        # What nobody has waited for is dead all the same.
+        # An unreaped process counts as dead.
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -87,7 +87,7 @@ def test_a_controller_that_ends_leaves_no_command_behind(tmp_path: Path) -> None
         await until(own.exists)
         await provisioner.close()
         assert not is_alive(int(own.read_text()))
-        # The next leader finds what was asked for.
+        # The next leader finds the requests.
         assert list(await provisioner.wanted()) == ["hub-1"]
         await store.close()
 

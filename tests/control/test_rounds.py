@@ -1,4 +1,4 @@
-"""One round by itself: what is known in, what to do out."""
+"""One round by itself: facts in, actions out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOUNDS = ControllerSettings(hubs_min=1, hubs_max=6)
 def after_a_minute(
     load: Sequence[float], *, idle: Iterable[HubView] = (), wanted: Iterable[str] = ()
 ) -> tuple[RoundOutcome, RoundInput]:
-    """Hub a carries topics of these ratios, the others nothing; sixty views later."""
+    """Hub a has topics of these ratios, the others none; after sixty views."""
     others = list(idle)
     names = ["a", *(hub.name for hub in others)]
     rows = [topic(f"t{number}", ratio, "a") for number, ratio in enumerate(load)]
@@ -71,7 +71,7 @@ def test_machines_never_exceed_the_bound_though_some_take_nothing() -> None:
 
 
 def late_by(seconds: float, *, hubs_max: int) -> RoundOutcome:
-    """Two hubs were asked for so long ago, and have not come, while a third is to be had."""
+    """Two hubs were requested that long ago and have not started, while a third is available."""
     plan = Plan.of(version=1, members=[Member("a")])
     memory = settled(["a"], servers_wanted=3, asked_s=100.0)
     facts = known(
@@ -155,7 +155,7 @@ def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:
 
 
 class Mistaken(Static):
-    """A policy of somebody's."""
+    """A policy from outside the package."""
 
     def __init__(self, answer: object) -> None:
         self.answer = answer

@@ -19,7 +19,7 @@ PLANNER = PlannerSettings(plan_wait_s=5.0, rental_min_s=20.0, servers_max=3)
 
 
 class Cloud:
-    """Whoever the command talks to."""
+    """The provider that the command calls."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -110,9 +110,9 @@ def test_a_fit_that_fails_leaves_what_was_known_and_says_why() -> None:
 
 def test_a_limit_that_is_broken_again_after_its_split_was_confirmed_has_its_reason_shown() -> None:
     """
-    1. A split is confirmed: nothing is left to be said.
+    1. A split is confirmed: no message is shown.
     2. Groups change their phases, and the limit is broken again. The split stays.
-    3. What is shown says so until the next fit is due, and then that it is under way.
+    3. The page shows that until the next fit is due, and then that it is running.
     """
 
     async def scenario() -> None:

@@ -130,8 +130,8 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
 
 def test_silent_connections_keep_no_sender_out() -> None:
     """
-    1. One address opens a hundred connections to the controller and says nothing on any of them.
-    2. A pipeline on the same machine connects, greets and is heard at once.
+    1. One address opens a hundred connections to the controller and sends nothing.
+    2. A pipeline on the same machine connects, greets and is served at once.
     3. The silent ones are gone: most because their address opened more, the last ones after two seconds.
     """
 

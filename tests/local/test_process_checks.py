@@ -93,5 +93,5 @@ def test_a_pipeline_is_well_if_it_has_finished_a_batch_lately_in_this_life(tmp_p
     assert judged(10.0) is False
     finished(BATCH_S_MAX + 10)
     assert judged(1_000.0) is False
-    # Nobody is there to be read from.
+    # There is no process to read from.
     assert judged(1_000.0, is_fed=False) is None

@@ -83,7 +83,7 @@ def test_state_survives_and_nothing_outlives_a_supervisor_that_is_killed(up: Up)
     port, token = up.port, up.token
     up.until(lambda: (up.ask("/api/overview") or {}).get("plan_version", 0) > 0, "no plan on the dashboard")
     up.until(lambda: "hub-2 ready" in up.said, "not all came up")
-    # Nobody but an operator sets these: a fresh store has neither.
+    # Only an operator sets these: a fresh store has neither.
     command(up, "topics", "set", "game.*", "--latency", "40ms")
     for hub in ("hub-1", "hub-2"):
         command(up, "move", f"kept-at-{hub}", hub, "--why", "before the crash")
@@ -125,7 +125,9 @@ def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:
         (up.data / "ports.json").write_text(json.dumps({"hub-1": port}))
         up.start("--hubs", "1", "--no-pipeline")
         up.until_up()
-        up.until(lambda: f"port {port} is taken: hub-1 listens on {up.port}" in up.said, "nobody was told")
+        up.until(
+            lambda: f"port {port} is taken: hub-1 listens on {up.port}" in up.said, "no error was printed"
+        )
         assert pings(up.port)
 
 

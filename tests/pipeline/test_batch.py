@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.batch import judged_records, rejections, valid_records, view_at

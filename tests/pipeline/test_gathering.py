@@ -47,7 +47,7 @@ def view_of_records(*records: Record) -> View:
 def hub_words(
     name: str, at: Coordinate | None, topic: Record | None = None, *, lag_us: int = 0, second: int = 0
 ) -> list[Record]:
-    """One second of a hub that tells of one topic."""
+    """One second of a hub with records of one topic."""
     at_us = START_US + second * SECOND_US
     own = hub_record(at_us, loop_lag_us_mean=lag_us, coordinate=None if at is None else at.to_bytes())
     topics = [] if topic is None else [topic_record(b"t", at_us, **topic)]
@@ -97,16 +97,16 @@ def test_a_home_that_does_not_know_where_it_is_still_knows_how_far_its_own_clien
 @pytest.mark.parametrize(
     "records",
     [
-        # A side of which nobody knows.
+        # A side without coordinates.
         hub_words("home", place(0.02), {"role": "home", **PUBLISHERS}),
         # A hub on the way that does not know where it is.
         [
             *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS}),
             *hub_words("relay", None, {"role": "relay", **SUBSCRIBERS}),
         ],
-        # No hub says that it is the home.
+        # No hub reports that it is the home.
         hub_words("relay", place(0.02), {"role": "relay", **PUBLISHERS, **SUBSCRIBERS}),
-        # Another hub that has clients, and tells nothing of them: an older one.
+        # Another hub that has clients and reports nothing about them: an older one.
         [
             *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
             *hub_words("older", place(0.06), {"role": "relay", "subscribers": 3}),
@@ -120,7 +120,7 @@ def test_a_home_that_does_not_know_where_it_is_still_knows_how_far_its_own_clien
             *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
             *hub_words("relay", place(0.06), {"role": "relay", "subscribers": 3, "subscribers_located": 0}),
         ],
-        # A leg that nobody has measured.
+        # A round trip that was not measured.
         hub_words(
             "home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS, "subscribers_leg_us_max": None}
         ),

@@ -30,10 +30,9 @@ from equipoise.view.interest import Interest
 from pipeline.fake_hub import FakeHub
 from pipeline.records import SECOND_US, Record, assert_same_view, batch_of, hub_record, topic_record, view_of
 from pipeline.store_thread import REGION, StoreThread
+from support.polling import eventually
 
 pytestmark = [pytest.mark.needs_spark, pytest.mark.xdist_group("spark")]
-
-PATIENCE_S = 60.0
 
 
 class Collector:
@@ -95,11 +94,13 @@ def running(
 
 
 def until(condition: Callable[[], bool], pipeline: Pipeline) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
+    def is_so() -> bool:
+        if condition():
+            return True
         pipeline.check()
-        assert time.monotonic() < deadline, f"the condition did not come true in time: {pipeline.status}"
-        time.sleep(0.02)
+        return False
+
+    eventually(is_so, lambda: f"the condition did not come true in time: {pipeline.status}", interval_s=0.02)
 
 
 def kept(folder: Path) -> Counter[tuple[str, int, int]]:

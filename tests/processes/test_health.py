@@ -27,7 +27,7 @@ from support.polling import until
 
 PATIENT = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 QUICK = BackoffSettings(first_s=0.01, longest_s=0.05)
-# The program answers by a file that it touches: as soon as it stands still, it answers nobody.
+# The program answers by touching a file: a stopped program does not answer.
 LIVELY = (
     "import sys, time, pathlib\n"
     "print('ready', flush=True)\n"

@@ -1,4 +1,4 @@
-"""Logs of processes: bounded, while somebody writes and between two lives."""
+"""Logs of processes are bounded, while a process writes and across restarts."""
 
 from __future__ import annotations
 

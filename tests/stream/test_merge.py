@@ -347,7 +347,7 @@ def test_who_leaves_a_lane_out_is_not_awaited_with_it() -> None:
 
     1. It asks one hub for everything, is told of the homes, and asks each for its own.
     2. h3 answers first: it leaves out the lane of h2, which has 320 messages by then.
-    3. The first hub answers: it brings that lane from 321 on, then h2 from 322 on. Nobody will bring the 320.
+    3. The first hub replies: it sends that lane from 321 on, then h2 from 322 on. No hub will send the 320.
     """
     sink = Sink()
     merge = TopicMerge(sink, 1_000)

@@ -132,8 +132,8 @@ def test_a_topic_is_found_by_its_id_whatever_bytes_its_name_has() -> None:
         assert topic["topic"] == "game/tile 1\\xff" and topic["carried_by"] == {"a": 1.0}
         assert topic["curve"]["publications_per_s"] == [50.0]
         assert topic["envelope"] is None and topic["content"] is None
-        status, unknown = await site.ask("/api/topics/nobody~2Fuses~2Fit")
-        assert status == 200 and unknown["topic"] == "nobody/uses/it" and unknown["homes"]
+        status, unknown = await site.ask("/api/topics/not~2Fin~2Fuse")
+        assert status == 200 and unknown["topic"] == "not/in/use" and unknown["homes"]
 
     play(scenario, is_renewed=False)
 
@@ -236,14 +236,14 @@ def test_nothing_is_moved_to_a_dead_hub_nor_the_last_living_one_drained() -> Non
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/api/move", {"topic": "t", "hubs": ["nobody"]}),
+        ("/api/move", {"topic": "t", "hubs": ["unknown"]}),
         ("/api/move", {"topic": "t", "hubs": ["a", "b"], "mode": "single"}),
         ("/api/move", {"topic": 3}),
         ("/api/move", {"hubs": []}),
         ("/api/move", b"{"),
         ("/api/move", b"\xff"),
         ("/api/move", b"[" * 100_000),
-        ("/api/drain", {"hub": "nobody"}),
+        ("/api/drain", {"hub": "unknown"}),
         ("/api/limits", {"pattern": "x", "latency_ms": -1}),
         ("/api/limits", {"pattern": "", "latency_ms": 5}),
         ("/api/limits", {"pattern": "x", "latency_ms": None}),
@@ -252,7 +252,7 @@ def test_nothing_is_moved_to_a_dead_hub_nor_the_last_living_one_drained() -> Non
         ("/api/limits", {"pattern": "x", "site": None}),
         ("/api/limits", {"pattern": "x"}),
         ("/api/limits", {"pattern": "x", "unknown": 1}),
-        ("/api/weigh", {"hub": "nobody"}),
+        ("/api/weigh", {"hub": "unknown"}),
         ("/api/weigh", {"hub": "a", "weight": 17}),
         ("/api/weigh", {"hub": "a", "weight": None}),
     ],
@@ -287,7 +287,7 @@ def test_without_a_token_set_loopback_may_look_and_nobody_may_act() -> None:
         assert (await site.ask("/api/hubs"))[0] == 200
         status, found = await site.ask("/api/drain", body={"hub": "b"})
         assert status == 401 and "read-only" in found["error"]
-        # A page of somebody else whose name was made to point here.
+        # A page of another site, whose host name resolves to this controller.
         status, found = await site.ask("/api/hubs", headers={"Host": "evil.example"})
         assert status == 401 and "loopback" in found["error"]
 

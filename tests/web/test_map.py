@@ -131,8 +131,8 @@ def test_a_topic_is_where_its_clients_are_on_average() -> None:
         subscribers_located=3.0,
     )
     one_side = replace(row, name=b"u", publishers_at=None, publishers_located=0.0)
-    nobody = TopicView(name=b"v")
-    found = clients_at(View.of(0.0, [row, one_side, nobody], []), [2, 1, 0])
+    unused = TopicView(name=b"v")
+    found = clients_at(View.of(0.0, [row, one_side, unused], []), [2, 1, 0])
     assert np.isnan(found[0]).all()
     assert found[1][0] == pytest.approx(0.040)
     assert found[2][0] == pytest.approx(0.030)

@@ -19,7 +19,7 @@ from equipoise.lab.simulation.topology import Matrix
 from simulation.cluster.sited import SitedHubs
 
 SITES = 3
-# Round trips: between sites, and from a site's hub to whoever is next door.
+# Round trips: between sites, and from a site's hub to clients nearby.
 BETWEEN_S, LOCAL_S = 0.030, 0.005
 HUBS = [f"hub-{number}" for number in range(SITES)]
 URL = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in HUBS)
@@ -72,7 +72,7 @@ class Scene:
         return [1_000 * at.coordinate.distance_s(self.hubs.told(hub)) for hub in HUBS]
 
     def knowing(self, topic: bytes) -> list[str]:
-        """Hubs whose records say where subscribers of the topic are."""
+        """Hubs whose records have the coordinates of the topic's subscribers."""
         return [
             name
             for name, hub in self.hubs.hubs.items()

@@ -268,7 +268,7 @@ def test_seeds_are_probed_in_every_round() -> None:
         assert asked.count("a1") >= rounds
         assert set(asked) == set(PAIRS) - {"c1"}
 
-    play(THREE_SITES, PAIRS, story, settings=CoordinatesSettings(seeds=("a1", "nobody")))
+    play(THREE_SITES, PAIRS, story, settings=CoordinatesSettings(seeds=("a1", "unknown")))
 
 
 def test_bulk_on_a_link_is_not_taken_for_distance() -> None:

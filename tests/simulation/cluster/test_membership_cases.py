@@ -98,7 +98,7 @@ def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent:
         left = [world.region.hubs[name] for name in ("h1", "h3")]
         await until(lambda: all(share(world, node.name, "h2") == 0.0 for node in left))
         assert world.sim.now - died_at < SESSION_S + NEWS_S
-        assert world.directory.plan.version == 3, "nobody had to change the plan"
+        assert world.directory.plan.version == 3, "no hub had to change the plan"
         # And it takes nothing until a plan gives it something: its own coming back is such a plan.
         world.region.hubs["h2"].start()
         await until(world.region.is_settled)

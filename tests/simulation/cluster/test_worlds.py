@@ -114,7 +114,7 @@ MENDED = [
     ("content-trees", 774),
     # The next home waited for the end of an epoch from its parent, which had lost its own and waited for the next home.
     ("content-trees-crashes", 972),
-    # A hub waited for everything before it confirmed filters, though nobody below it wanted everything any more.
+    # A hub waited for all messages before it confirmed filters, though no child needed all of them any more.
     *[("content-trees-wanderers", seed) for seed in (619, 910)],
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
