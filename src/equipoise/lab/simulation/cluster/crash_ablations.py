@@ -155,7 +155,7 @@ CRASH_ABLATIONS = (
         seed=24,
     ),
     Ablation(
-        "lane-ends",
+        "dead-lane-ends",
         "The unknown end of a dead hub's lane is queued behind the received messages of the lane.",
         once.NAME,
         "cluster-unlimited",
