@@ -87,7 +87,7 @@ def test_a_failing_policy_is_called_once_per_period_and_not_with_every_view() ->
     play(scenario)
 
 
-def test_a_policy_that_cannot_say_what_wakes_it_still_decides_in_its_period(
+def test_a_policy_whose_wake_up_check_fails_still_decides_in_its_period(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.ERROR, "equipoise.control")

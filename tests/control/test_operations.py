@@ -25,7 +25,7 @@ async def planned(world: MemoryWorld, *entries: Entry, members: tuple[Member, ..
     return plans
 
 
-def test_a_topic_is_placed_and_taken_back_with_author_and_note() -> None:
+def test_a_topic_is_placed_and_released_with_author_and_note() -> None:
     async def scenario() -> None:
         plans = await planned(MemoryWorld())
         plan = await place(plans, b"t", ("h2",), Mode.SINGLE, alive=ALL, note="closer")
@@ -51,7 +51,7 @@ def test_a_topic_is_placed_and_taken_back_with_author_and_note() -> None:
         (("h1",), Mode.CONTENT, "has no edge"),
     ],
 )
-def test_what_cannot_be_placed_is_refused_with_a_way_out(
+def test_an_invalid_placement_is_rejected_with_a_remedy(
     homes: tuple[str, ...], mode: Mode, text: str
 ) -> None:
     async def scenario() -> None:
@@ -162,7 +162,7 @@ FULL = TopicSpec(
 )
 
 
-def test_of_a_spec_nothing_changes_but_what_is_named() -> None:
+def test_only_the_named_limits_of_a_spec_change() -> None:
     async def scenario() -> None:
         specs = SpecsStore(await MemoryWorld().store(), TREE)
         await specs.put(FULL)
@@ -179,7 +179,7 @@ def test_of_a_spec_nothing_changes_but_what_is_named() -> None:
     run(scenario())
 
 
-def test_a_spec_is_gone_once_nothing_is_left_of_it_and_no_sooner() -> None:
+def test_a_spec_is_removed_with_its_last_limit() -> None:
     async def scenario() -> None:
         specs = SpecsStore(await MemoryWorld().store(), TREE)
         await specs.put(FULL)
@@ -193,7 +193,7 @@ def test_a_spec_is_gone_once_nothing_is_left_of_it_and_no_sooner() -> None:
     run(scenario())
 
 
-def test_two_who_change_a_spec_at_once_both_have_their_way() -> None:
+def test_two_concurrent_changes_of_a_spec_both_take_effect() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         specs, other = SpecsStore(await world.store(), TREE), SpecsStore(await world.store(), TREE)
@@ -243,7 +243,7 @@ def test_the_last_hub_of_all_is_forgotten_with_everything_placed_on_it() -> None
     run(scenario())
 
 
-def test_earlier_versions_are_there_as_far_as_history_reaches() -> None:
+def test_earlier_versions_are_available_as_far_as_history_reaches() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         settings = PlanSettings(snapshot_versions_max=5, history_versions_max=6)

@@ -1,4 +1,4 @@
-"""A command of the user's as a real process: how it is called, how it fails, and that nothing of it stays behind."""
+"""A provision command as a real process: its calls, its failures, and that no process of it remains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path: Path) -> None:
+def test_the_command_is_called_with_the_action_and_the_name_of_the_hub(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.touch()
     command = script(tmp_path, f'echo "$# $*" >> {told}')
@@ -44,13 +44,13 @@ def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path:
     asyncio.run(main())
 
 
-def test_a_command_that_fails_is_told_with_the_end_of_what_it_said(tmp_path: Path) -> None:
+def test_a_failed_command_is_reported_with_the_end_of_its_output(tmp_path: Path) -> None:
     command = script(tmp_path, "echo quota exceeded >&2; exit 3")
     with pytest.raises(ProvisionError, match="start hub-1 ended with status 3: quota exceeded"):
         asyncio.run(run_command([command, "start", "hub-1"]))
 
 
-def test_a_command_that_is_not_there_is_told() -> None:
+def test_a_missing_command_is_reported() -> None:
     with pytest.raises(ProvisionError, match="cannot run /nowhere/command start hub-1: No such file"):
         asyncio.run(run_command(["/nowhere/command", "start", "hub-1"]))
 
@@ -63,7 +63,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_command_that_does_not_end_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
     child = tmp_path / "child"
     command = script(tmp_path, f"sleep 300 &\necho $! > {child}.new\nmv {child}.new {child}\nwait")
 

@@ -1,4 +1,4 @@
-"""A system that `equipoise up` runs, as a user sees it: what it says, its processes, its ports."""
+"""A system that `equipoise up` runs: its output, its processes, its ports."""
 
 from __future__ import annotations
 

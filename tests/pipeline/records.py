@@ -1,4 +1,4 @@
-"""Records as hubs make them, small random worlds of them, and a plain reading of what a view of them is."""
+"""Records as hubs make them, small random worlds of them, and a direct computation of their view."""
 
 from __future__ import annotations
 
