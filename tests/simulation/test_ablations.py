@@ -60,7 +60,7 @@ def test_a_safeguard_is_back_even_after_an_error() -> None:
     assert run_seed(scenario, 0).trace_hash == before.trace_hash
 
 
-def test_every_checker_has_a_safeguard_that_shows_it_awake() -> None:
+def test_every_checker_detects_a_missing_safeguard() -> None:
     assert {ablation.property for ablation in ABLATIONS.values()} == set(CHECKERS)
 
 
