@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.clock import done_within
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.resp.replies import spell
@@ -97,7 +98,9 @@ class Dialer:
         """One connection, from dialling to its end; whether it was of use."""
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster
-        connection = LinkConnection(link, loop, partial(self._announced, link), self._look_for_room)
+        connection = LinkConnection(
+            link, loop, partial(self._announced, link), self._look_for_room, partial(self._refused, link)
+        )
         try:
             async with asyncio.timeout(settings.link_timeout_s):
                 await self._connect(connection, facts)
@@ -149,7 +152,7 @@ class Dialer:
         interval_s, silent_s = settings.link_silence_s / 2, 0.0
         while not connection.lost.done():
             heard, written_to = connection.heard, link.written_to
-            await asyncio.wait([connection.lost], timeout=interval_s)
+            await done_within(connection.lost, interval_s)
             if connection.heard != heard or link.base >= written_to:
                 silent_s = 0.0
                 self._look_for_room(link)
@@ -214,8 +217,11 @@ class LinkConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_announced: Callable[[Announcement], None],
         on_acknowledged: Callable[[OutLink], None],
+        on_ended: Callable[[str], None],
     ) -> None:
+        """`on_ended` is called with the error reply with which the peer ends a link that it had accepted."""
         self._link = link
+        self._on_ended = on_ended
         self._on_announced = on_announced
         self._on_acknowledged = on_acknowledged
         self._generation = link.generation
@@ -281,6 +287,9 @@ class LinkConnection(asyncio.Protocol):
         """One reply; whether the connection is of any further use."""
         if self._replies:
             return self._replies.popleft()(line)
+        if line[:1] == b"-":
+            self._on_ended(line[1:].decode("utf-8", "replace"))
+            return False
         return line[:1] == b":" and line[1:].isdigit() and self._link.acknowledge(int(line[1:]))
 
     def _logged_in(self, line: bytes) -> bool:
