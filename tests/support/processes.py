@@ -1,6 +1,6 @@
 """Start and stop the servers that tests talk to: a redis-server, a hub.
 
-Always true: `start` returns once the server has said that it accepts connections, and whoever leaves the
+Always true: `start` returns once the server has reported that it accepts connections, and leaving the
 `with` block leaves no process behind. What a server printed is kept, and shown when it fails to start.
 """
 
