@@ -282,6 +282,33 @@ def test_a_client_that_holds_too_much_is_cut_in_the_middle_of_a_run() -> None:
 
 
 @needs_wires
+def test_an_outlet_writes_what_a_turn_gathers_at_once_and_keeps_its_order() -> None:
+    """So the frames of a turn to another hub are one system call."""
+    with wire_world() as world:
+        written: list[bytes] = []
+        outlet = world.poller.gathered(written.append)
+        outlet(b"before")
+        assert written == [b"before"]
+        for piece in (b"one ", b"two ", b"three"):
+            world.poller.turn(lambda piece=piece: [outlet(piece), outlet(b"and ")])
+        assert written == [b"before", b"one and ", b"two and ", b"threeand "]
+        full = b"x" * HIGH_WATER_BYTES
+        world.poller.turn(lambda: [outlet(b"1"), outlet(full), written.append(b"more"), outlet(b"2")])
+        assert written[4:] == [b"1" + full, b"more", b"2"]
+
+
+@needs_wires
+def test_an_outlet_whose_transport_fails_is_told_and_others_write() -> None:
+    world = WireWorld()
+    written: list[bytes] = []
+    failing, sound = world.poller.gathered(b"not a function"), world.poller.gathered(written.append)
+    world.poller.turn(lambda: [failing(b"1"), sound(b"2")])
+    assert [type(problem) for problem in world.problems] == [TypeError]
+    assert written == [b"2"]
+    world.close()
+
+
+@needs_wires
 def test_a_failing_callback_ends_its_connection_and_is_told() -> None:
     world = WireWorld()
     client, other = WireClient(world), WireClient(world)

@@ -19,7 +19,7 @@ from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.resp.replies import spell
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.link.link import OutLink, Send
     from equipoise.hub.cluster.router import LiveHub
     from equipoise.hub.core import HubCore
 
@@ -97,7 +97,9 @@ class Dialer:
         """One connection, from dialling to its end; whether it was of use."""
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster
-        connection = LinkConnection(link, loop, partial(self._announced, link), self._look_for_room)
+        connection = LinkConnection(
+            link, loop, partial(self._announced, link), self._look_for_room, self._core.shell.turns.gathered
+        )
         try:
             async with asyncio.timeout(settings.link_timeout_s):
                 await self._connect(connection, facts)
@@ -214,10 +216,13 @@ class LinkConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_announced: Callable[[Announcement], None],
         on_acknowledged: Callable[[OutLink], None],
+        gathered: Callable[[Send], Send],
     ) -> None:
+        """`gathered`: the `write` of a transport, called once for each turn of the loop."""
         self._link = link
         self._on_announced = on_announced
         self._on_acknowledged = on_acknowledged
+        self._gathered = gathered
         self._generation = link.generation
         self.lost: asyncio.Future[None] = loop.create_future()
         self._greeted: asyncio.Future[str | None] = loop.create_future()
@@ -300,7 +305,7 @@ class LinkConnection(asyncio.Protocol):
         assert self.transport is not None, "it is connected"
         if self._announcement is not None:
             self._on_announced(self._announcement)
-        if not self._link.resume(int(line[1:]), self.transport.write):
+        if not self._link.resume(int(line[1:]), self._gathered(self.transport.write)):
             self._link.fall()
             return False
         self._greeted.set_result(None)
