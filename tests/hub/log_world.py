@@ -32,6 +32,8 @@ class LogWorld(World):
         # Whether logs are opened as soon as they are asked for.
         self.opens = True
         self.to_open: list[LiveLog] = []
+        # The last entry that the former owner of a log has sent to subscribers.
+        self._sent = -1
         self.core.logs = HubLogs(
             self.shell,
             self._open,
@@ -52,6 +54,16 @@ class LogWorld(World):
         for live in waiting:
             asyncio.run(self._open_one(live))
 
+    def reopen(self, name: bytes, sent: int) -> None:
+        """Another hub owns the log from here on, and this is that hub: its channel knows nothing of before."""
+        assert self.core.logs is not None, "it has logs"
+        self.core.logs.by_name.pop(name).close()
+        self._sent = sent
+        topic = self.core.index.topics[name]
+        topic.log = None
+        self.durable.adopt(topic)
+        self.core.logs.of(name)
+
     async def _open_one(self, live: LiveLog) -> None:
         before = self.opened.setdefault(live.name, [])
         state = TopicLog()
@@ -61,7 +73,8 @@ class LogWorld(World):
                 for data in await self.ledgers.read(ledger.ledger, FIRST_ENTRY, last):
                     state.apply_all(decode_run(data, "test"))
         before.append(await self.ledgers.create(live.name, len(before), Quorum(1, 1, 1)))
-        self.shell.call_later(0, live.opened, FoundLog(state, before[-1], len(before)))
+        found = FoundLog(state, before[-1], len(before), sent=self._sent)
+        self.shell.call_later(0, live.opened, found)
         self.advance()
 
     def confirm_one(self) -> None:

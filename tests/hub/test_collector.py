@@ -12,6 +12,7 @@ import pytest
 from equipoise.cli.hub import quiet_watch
 from equipoise.hub.shell.collector import YOUNG, Collector
 from equipoise.hub.telemetry.stats import Stats
+from equipoise.lab.task_pool import settle_collector
 from hub.live import live_hub, on_uvloop
 from hub.log_world import LogWorld
 from hub.metered import FakeProcess
@@ -49,6 +50,7 @@ def untouched() -> Iterator[None]:
     yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+    settle_collector()
 
 
 def circle() -> weakref.ref[Node]:
@@ -145,4 +147,17 @@ def test_a_hub_whose_logs_grow_is_not_quiet() -> None:
     assert world.core.metering.is_on and is_quiet()
     world.do(client, "XADD", "t", "*", "f", "v")
     assert not is_quiet()
+    assert is_quiet()
+
+
+def test_a_hub_that_opens_a_log_is_not_quiet() -> None:
+    """Else everything would be collected every second while a hub opens the logs of a dead one."""
+    world = LogWorld()
+    world.opens, is_quiet = False, quiet_watch(world.core)
+    assert is_quiet()
+    logs = world.core.logs
+    assert logs is not None
+    log = logs.of(b"t")
+    assert not is_quiet()
+    log.not_opened("the store does not answer")
     assert is_quiet()

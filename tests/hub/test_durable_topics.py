@@ -271,6 +271,45 @@ def test_a_hub_that_gets_its_topic_back_sends_no_message_that_it_has_relayed(
     assert [message[3] for message in pattern.read()] == [b"a", b"b", b"c"]
 
 
+def test_a_home_first_sends_what_former_owners_of_the_log_have_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    1. The channel has no home, or another hub is: the owner of the log acknowledges messages and sends none.
+    2. Another hub becomes the owner, and the channel's home.
+
+    Found by `equipoise simulate --case cluster-store-durable --replay 131`.
+    """
+    world = durable_world()
+    world.do(world.client(), "PUBLISH", "d.t", "a")
+    with monkeypatch.context() as moved:
+        moved.setattr(Topic, "is_home", property(lambda topic: False))
+        for value in "bc":
+            world.do(world.client(), "PUBLISH", "d.t", value)
+    live = world.core.logs.of(b"d.t")  # type: ignore[union-attr]  # it has logs
+    assert (live.sent_number, live.committed_number) == (1, 3)
+    pattern = world.client()
+    pattern.do("PSUBSCRIBE", "d.*")
+    world.reopen(b"d.t", sent=1)
+    world.do(world.client(), "PUBLISH", "d.t", "d")
+    assert [message[3] for message in pattern.read()] == [b"b", b"c", b"d"]
+
+
+def test_entries_of_a_time_without_a_durable_spec_are_not_sent_later() -> None:
+    world = durable_world()
+    world.do(world.client(), "XADD", "d.t", "*", "payload", "a")
+    world.core.specs.follow(Specs(), 2)
+    world.durable.follow(world.core.index.topics.values())
+    world.do(world.client(), "XADD", "d.t", "*", "payload", "b")
+    pattern = world.client()
+    pattern.do("PSUBSCRIBE", "d.*")
+    world.core.specs.follow(DURABLE, 3)
+    world.durable.follow(world.core.index.topics.values())
+    world.reopen(b"d.t", sent=world.core.logs.of(b"d.t").sent_number)  # type: ignore[union-attr]  # it has logs
+    world.do(world.client(), "XADD", "d.t", "*", "payload", "c")
+    assert [message[3] for message in pattern.read()] == [b"c"]
+
+
 def test_resuming_an_ordinary_topic_is_subscribing_to_it() -> None:
     world = durable_world()
     subscriber = world.client(3)

@@ -269,3 +269,51 @@ def test_a_claim_whose_reply_was_lost_is_released_with_the_log() -> None:
         await world.store.close()
 
     asyncio.run(main())
+
+
+def test_the_next_owner_knows_what_subscribers_were_sent_unless_the_former_one_died() -> None:
+    async def main() -> None:
+        world = await place()
+        sent = list[int]()
+        for name in ("h1", "h2", "h3", "h4"):
+            logs = world.hub(name)
+            await run(logs, "XADD", "t", "*", "f", "v")
+            live = logs.of(TOPIC)
+            sent.append(live.sent_number)
+            if name == "h3":
+                live.sent_number = 3
+                world.living.discard(name)
+                continue
+            live.sent_number = {"h1": 1}.get(name, live.sent_number)
+            logs.seal(live)
+            await until(lambda logs=logs: not logs.by_name)  # type: ignore[misc]
+        assert sent == [-1, 1, 1, -1]
+        await world.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_hub_that_opens_its_log_again_knows_what_subscribers_were_sent() -> None:
+    """1. An append fails. 2. The claim succeeds, and no ledger can be made. 3. The hub tries again."""
+
+    async def main() -> None:
+        world = await place()
+        logs = world.hub("h1")
+        await run(logs, "XADD", "t", "1-1", "f", "v")
+        live = logs.of(TOPIC)
+        live.sent_number = 1
+        create = world.ledgers.create
+
+        async def fail(topic: bytes, epoch: int, quorum: Quorum) -> OpenLedger:
+            world.ledgers.create = create  # type: ignore[method-assign]
+            raise LedgerError(0, "too few bookies")
+
+        world.ledgers.create = fail  # type: ignore[method-assign]
+        await world.ledgers.recover(world.ledgers.ledgers[-1])
+        assert (await run(logs, "XADD", "t", "2-1", "f", "v"))[:10] == b"-UNCERTAIN"
+        assert await run(logs, "XLEN", "t") == b":1\r\n"
+        assert live.sent_number == 1
+        logs.close()
+        await world.store.close()
+
+    asyncio.run(main())

@@ -153,15 +153,17 @@ def test_a_publish_command_is_no_frame() -> None:
     assert b"t" not in hubs["h2"].core.index.topics or not hubs["h2"].core.index.topics[b"t"].n
 
 
-def test_a_hub_that_is_declared_dead_finds_its_link_ended_before_it_says_anything() -> None:
+def test_a_hub_that_is_declared_dead_gets_an_error_over_its_link_at_once() -> None:
     """
-    1. h2 runs, but has lost its session: h1 learns that it is dead;
-    2. h1 ends the connection that h2 has dialled, so that h2 dials again and is told. (It used to learn that with its
-       next frame, and served its clients until then.)
+    1. h2 runs, but has lost its session: h1 learns that h2 is dead;
+    2. h1 ends the connection that h2 has dialled, with an error. (h2 used to learn of its death when it dialled again,
+       and acknowledged messages of its clients until then.)
     """
     hubs = pair()
     end, _ = hubs.connections["h2", "h1"]
+    end.read()
     hubs.kill("h2")
+    assert [str(reply)[:4] for reply in end.read()] == ["DEAD"]
     assert end.wire.is_closing
     core, h2 = hubs["h1"].core, hubs["h2"].core
     again = hubs["h1"].client(user=HUB_USER)

@@ -164,6 +164,9 @@ MENDED = [
     ("limits-zombie", 467),
     # A hub that had relayed messages of a durable topic became its home and sent them to pattern subscribers again.
     ("cluster-durable", 16),
+    # The owner of a log acknowledged messages before it had the topic, which then moved on: the next home did not know
+    # that nobody had sent them.
+    ("cluster-store-durable", 131),
     # The checker read a log while its next owner opened it.
     ("content-durable", 486),
     # The checker expected messages that had been sent before the filtered subscription was confirmed again.
@@ -178,6 +181,8 @@ MENDED = [
     ("limits-seats-crashes", 1940),
     # A hub restarted with an earlier clock before its lane had a message: clients took the new lane for the old one.
     ("cluster-everything", 4924),
+    # A hub whose session had ended acknowledged messages between the end of its links and its next handshake.
+    ("cluster-store-losses", 304),
 ]
 
 

@@ -41,7 +41,7 @@ from equipoise.hub.cluster.named_positions import NamedPositions
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.peer_events import PeerEvents
 from equipoise.hub.cluster.peer_filters import PeerFilters
-from equipoise.hub.cluster.peer_greeting import PeerGreeting
+from equipoise.hub.cluster.peer_greeting import PeerGreeting, death_notice
 from equipoise.hub.cluster.ports import Dials
 from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.publish_route import ClientAcks, PublishRouting
@@ -206,8 +206,8 @@ class Cluster:
         unsent = unsent_messages(link.end_for_good(), RequestReader(self.core.link_limits))
         self._dials.hang_up(link)
         if name in self.incoming and not has_left:
-            # The hub may be running: cut its link, so that it dials again and learns at once that it was declared dead.
-            self.incoming[name].cut(f"incarnation of {name} is declared dead")
+            # The hub may be running: it must accept nothing more from its clients.
+            self.incoming[name].end(death_notice((name, link.incarnation)))
         self._discard_state(name, link, has_left=has_left)
         self.core.places.probing.peer_gone(name)
 

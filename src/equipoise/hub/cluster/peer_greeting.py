@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from equipoise.hub.cluster.cluster import Cluster
     from equipoise.hub.cluster.link.frame import Life
 
-__all__ = ["PeerGreeting"]
+__all__ = ["PeerGreeting", "death_notice"]
 
 log = logging.getLogger("equipoise.hub")
+
+
+def death_notice(life: Life) -> str:
+    """The error for an incarnation that this hub has declared dead."""
+    return f"DEAD incarnation {life[1]} of {life[0]} is declared dead: start a new one"
 
 
 class PeerGreeting:
@@ -34,7 +39,7 @@ class PeerGreeting:
         if to_incarnation != own:
             return f"STALE this is incarnation {own} of {name}, not {to_incarnation}"
         if cluster.router.is_dead(link.hub, link.incarnation):
-            return f"DEAD incarnation {link.incarnation} of {link.hub} is declared dead: start a new one"
+            return death_notice((link.hub, link.incarnation))
         out = cluster.out.get(link.hub)
         if out is None or out.incarnation != link.incarnation:
             return f"UNKNOWN {name} does not know incarnation {link.incarnation} of {link.hub}: try again"

@@ -92,8 +92,6 @@ class DurableTopic:
         self._is_overdue = False
         # Whether `open_log` will be called soon.
         self._is_opening = False
-        # The epoch of the log as it was last opened here, and the number up to which its entries were sent.
-        self._log_epoch = self._sent = 0
         # Whether missing messages have been requested, and the highest number received meanwhile.
         self._is_reading = False
         self._highest = 0
@@ -175,7 +173,7 @@ class DurableTopic:
     def deliver(self, live: LiveLog, added: Sequence[EntryAdded]) -> None:
         """Send these entries, the last that are committed, to subscribers if the channel's home is here."""
         topic = self._topic
-        self._note_opened(live, live.committed_number - len(added))
+        _note_sent(live, live.committed_number - len(added))
         if topic.n + len(added) == live.committed_number and topic.is_home and self.is_numbered:
             self._publish([payload_of(entry.body) for entry in added])
         else:
@@ -186,28 +184,19 @@ class DurableTopic:
         topic, last = self._topic, live.committed_number
         if live.stage is not LogStage.OPEN:
             return
-        self._note_opened(live, last)
+        _note_sent(live, last)
         if not topic.is_home:
             return
         if not self.is_numbered:
-            topic.jump(topic.epoch, self._sent)
+            topic.jump(topic.epoch, live.sent_number)
             self._number()
         if topic.n < last:
             found = [
                 (n, payload_of(body_of(piece))) for n, piece in live.log.entries.behind(topic.n) if n <= last
             ]
             self._deliver_found(found, last)
-        self._sent = topic.n
+        live.sent_number = topic.n
         self._logs.filled(topic)
-
-    def _note_opened(self, live: LiveLog, committed: int) -> None:
-        """Note how many entries the log had when this hub opened it.
-
-        The channel's home may move here after the log. Entries added between are sent then: pattern subscribers wait
-        for them.
-        """
-        if self._log_epoch != live.epoch:
-            self._log_epoch, self._sent = live.epoch, committed
 
     def take_over(self, end: int) -> int:
         """Become the channel's home, after number `end` of the former home (0: unknown). Returns the last number.
@@ -324,7 +313,8 @@ class DurableTopic:
         topic = self._topic
         self._core.publish(topic, payloads, first)
         # Also for messages that another hub sent: this hub may have opened the log before, and may become the home.
-        self._sent = topic.n
+        if (live := self._logs.by_name.get(topic.name)) is not None:
+            live.sent_number = topic.n
 
     def _skip_to(self, n: int) -> None:
         """The entries up to number `n` were trimmed or deleted: count them as lost for subscribers."""
@@ -381,3 +371,13 @@ class DurableTopic:
         waiters, self.waiters = self.waiters, []
         for wake in waiters:
             wake()
+
+
+def _note_sent(live: LiveLog, committed: int) -> None:
+    """No hub knows which entries of the log were sent: begin behind these.
+
+    If it is known, the entries behind are sent once the channel is open at the hub of the log, which may be a later
+    owner: pattern subscribers have no position, and receive them from there only.
+    """
+    if live.sent_number < 0:
+        live.sent_number = committed

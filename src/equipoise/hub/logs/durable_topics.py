@@ -85,6 +85,8 @@ class DurableTopics:
         """These records of the log were committed: deliver their entries to subscribers."""
         spec = self._core.specs.of_name(live.name)
         if spec is None or spec.durability is None:
+            # Not for the channel, if the topic becomes durable later.
+            live.sent_number = -1
             return
         added = [record for record in records if isinstance(record, EntryAdded)]
         topic = self._core.make_topic(live.name) if added else None

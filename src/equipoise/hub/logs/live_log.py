@@ -126,6 +126,8 @@ class LiveLog:
         # Runs in flight: when each was appended, and the number of the last entry with it; and what is committed.
         self._unconfirmed: deque[tuple[Sequence[LogRecord], float, int]] = deque()
         self.committed_number = 0
+        # The last entry that was sent to subscribers of a durable topic, here or by former owners; -1: unknown.
+        self.sent_number = -1
         self._counters = counters or LogCounters()
         self._on_changed = changed
         self._unappended_bytes = 0
@@ -147,7 +149,7 @@ class LiveLog:
         if self.stage is not LogStage.OPENING:
             return
         self.log, self._ledger, self.epoch = found.log, found.ledger, found.epoch
-        self.committed_number = self.log.entries.number
+        self.committed_number, self.sent_number = self.log.entries.number, found.sent
         self._appended = self._committed = self._tries = self._ledger_bytes = 0
         self._is_rolling = False
         self.problem = ""

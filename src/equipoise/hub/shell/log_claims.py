@@ -18,6 +18,7 @@ from functools import partial
 
 import msgspec
 
+from equipoise.clock import done_within
 from equipoise.errors import LedgerError, StoreError, WorldError
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.shell.log_fold import LogFold
@@ -112,7 +113,12 @@ class LogClaims:
             # Recorded first: if the reply is lost, the claim may have succeeded.
             live.claimed = taking.epoch if taking.epoch > node.epoch else self._next_epoch(node)
             claim = msgspec.structs.replace(
-                node, owner=self._hub, incarnation=self._incarnation(), epoch=live.claimed
+                node,
+                owner=self._hub,
+                incarnation=self._incarnation(),
+                epoch=live.claimed,
+                # A former owner that has not released the log may have sent more than its node says.
+                sent=_sent(live, node) if is_own or not node.owner else -1,
             )
             if not node.owner:
                 return StoredLog(claim, known.version)
@@ -146,7 +152,7 @@ class LogClaims:
             if not self.request_release(topic, owner):
                 await self._records.changed(topic, known.version, _LOOK_S)
                 return None
-            await asyncio.wait([told], timeout=_LOOK_S)
+            await done_within(told, _LOOK_S)
         finally:
             # The log may have been released and requested again meanwhile.
             if self._awaited.get(topic) is told:
@@ -215,8 +221,13 @@ class LogClaims:
     async def _save_released(self, live: LiveLog, stored: StoredLog, incarnation: int) -> StoredLog | None:
         if not self._is_mine(stored.node, live, incarnation):
             return None
-        given = msgspec.structs.replace(stored.node, owner="", incarnation=0)
+        given = msgspec.structs.replace(stored.node, owner="", incarnation=0, sent=_sent(live, stored.node))
         return await self._records.save(live.name, given, stored.version)
+
+
+def _sent(live: LiveLog, node: LogNode) -> int:
+    """The last entry sent to subscribers: as known here if the log was open here under this claim, else by the node."""
+    return live.sent_number if node.epoch == live.epoch else node.sent
 
 
 async def _close(ledger: OpenLedger) -> int:

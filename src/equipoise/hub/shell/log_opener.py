@@ -73,6 +73,7 @@ class FoundLog:
     epoch: int
     # The ledgers before it.
     closed: tuple[int, ...] = ()
+    sent: int = -1
 
 
 class LogOpener:
@@ -206,7 +207,8 @@ class LogOpener:
         await fold.complete(node.ledgers, is_closed=taking.is_closed)
         snapshot, spare = fold.state.snapshot(), taking.take_spare(node.epoch)
         ledger = await self._begin(live.name, claimed, fold.closed, snapshot, spare)
-        return FoundLog(fold.state, ledger, node.epoch, tuple(part.ledger for part in fold.closed))
+        closed = tuple(part.ledger for part in fold.closed)
+        return FoundLog(fold.state, ledger, node.epoch, closed, node.sent)
 
     async def _roll(self, live: LiveLog, former: OpenLedger, snapshot: LogSnapshot) -> None:
         try:

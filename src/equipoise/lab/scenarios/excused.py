@@ -14,10 +14,6 @@ EXCUSED: dict[tuple[str, int], str] = {
         ("cluster-store-controlled", seed): "the controller ends when the store does not answer within 1 s"
         for seed in (103, 128, 150)
     },
-    (
-        "cluster-store-durable",
-        131,
-    ): "a subscriber lacks acknowledged messages of a durable topic without a gap",
 }
 
 

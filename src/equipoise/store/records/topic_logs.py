@@ -34,6 +34,9 @@ class LogNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     incarnation: int = 0
     epoch: int = 0
     ledgers: tuple[LogLedger, ...] = ()
+    # The last entry that subscribers of a durable topic were sent when the last owner claimed the log, or when it
+    # released it; -1: unknown.
+    sent: int = -1
 
 
 class StoredLog(msgspec.Struct, frozen=True):

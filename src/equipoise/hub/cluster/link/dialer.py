@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.clock import done_within
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.resp.replies import spell
@@ -98,7 +99,12 @@ class Dialer:
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster
         connection = LinkConnection(
-            link, loop, partial(self._announced, link), self._look_for_room, self._core.shell.turns.gathered
+            link,
+            loop,
+            partial(self._announced, link),
+            self._look_for_room,
+            partial(self._refused, link),
+            gathered=self._core.shell.turns.gathered,
         )
         try:
             async with asyncio.timeout(settings.link_timeout_s):
@@ -151,7 +157,7 @@ class Dialer:
         interval_s, silent_s = settings.link_silence_s / 2, 0.0
         while not connection.lost.done():
             heard, written_to = connection.heard, link.written_to
-            await asyncio.wait([connection.lost], timeout=interval_s)
+            await done_within(connection.lost, interval_s)
             if connection.heard != heard or link.base >= written_to:
                 silent_s = 0.0
                 self._look_for_room(link)
@@ -216,10 +222,15 @@ class LinkConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_announced: Callable[[Announcement], None],
         on_acknowledged: Callable[[OutLink], None],
+        on_ended: Callable[[str], None],
+        *,
         gathered: Callable[[Send], Send],
     ) -> None:
-        """`gathered`: the `write` of a transport, called once for each turn of the loop."""
+        """`on_ended` is called with the error reply with which the peer ends a link that it had accepted. `gathered`:
+        the `write` of a transport, called once for each turn of the loop.
+        """
         self._link = link
+        self._on_ended = on_ended
         self._on_announced = on_announced
         self._on_acknowledged = on_acknowledged
         self._gathered = gathered
@@ -286,6 +297,9 @@ class LinkConnection(asyncio.Protocol):
         """One reply; whether the connection is of any further use."""
         if self._replies:
             return self._replies.popleft()(line)
+        if line[:1] == b"-":
+            self._on_ended(line[1:].decode("utf-8", "replace"))
+            return False
         return line[:1] == b":" and line[1:].isdigit() and self._link.acknowledge(int(line[1:]))
 
     def _logged_in(self, line: bytes) -> bool:

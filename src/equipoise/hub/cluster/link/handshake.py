@@ -73,9 +73,15 @@ def hello(core: HubCore, session: Session, command: list[bytes]) -> bytes | str:
         session,
         incoming,
         cluster.control if is_control else cluster,
-        lambda reason: core.cut(session, reason),
+        cut=lambda reason: core.cut(session, reason),
+        end=lambda text: _end(core, session, text),
     )
     return b":%d\r\n" % incoming.resume_at
+
+
+def _end(core: HubCore, session: Session, text: str) -> None:
+    session.write(core.refuse(text))
+    core.leave(session)
 
 
 def _numbers(words: Sequence[bytes]) -> list[int] | None:

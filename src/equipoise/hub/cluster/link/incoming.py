@@ -38,16 +38,16 @@ class LinkId(NamedTuple):
 class InLink:
     """The receiving end: the generation of the link, and the number of its bytes that have been executed."""
 
-    __slots__ = ("connections", "cut", "id", "is_void", "latest", "offset")
+    __slots__ = ("connections", "end", "id", "is_void", "latest", "offset")
 
     def __init__(self, link: LinkId) -> None:
         self.id = link
         self.offset = 0
         # Whether an error has stopped it: no more frames of this generation are executed.
         self.is_void = False
-        # Number of connections so far; and the function that cuts the latest one, with a reason.
+        # Number of connections so far; and the function that ends the latest one with an error reply.
         self.connections = 0
-        self.cut: Callable[[str], object] = lambda reason: None
+        self.end: Callable[[str], object] = lambda text: None
         # The receiving end of the latest connection.
         self.latest: LinkEnd | None = None
 

@@ -41,12 +41,14 @@ class LinkSession:
         session: LinkWire,
         incoming: InLink,
         receiver: FrameReceiver,
+        *,
         cut: Callable[[str], object],
+        end: Callable[[str], object],
     ) -> None:
-        """`cut` disconnects the session, with a reason."""
+        """`cut` disconnects the session, with a reason for the log; `end` closes it with an error reply."""
         self._core = core
         self._session = session
-        self._cut = incoming.cut = cut
+        self._cut, incoming.end = cut, end
         self._incoming = incoming
         incoming.latest = self
         # The executor of frames; and by hub, the links in use.
