@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -287,23 +288,32 @@ def test_an_outlet_writes_what_a_turn_gathers_at_once_and_keeps_its_order() -> N
     with wire_world() as world:
         written: list[bytes] = []
         outlet = world.poller.gathered(written.append)
+
+        def turn(*pieces: bytes) -> None:
+            for piece in pieces:
+                outlet(piece)
+
         outlet(b"before")
         assert written == [b"before"]
-        for piece in (b"one ", b"two ", b"three"):
-            world.poller.turn(lambda piece=piece: [outlet(piece), outlet(b"and ")])
-        assert written == [b"before", b"one and ", b"two and ", b"threeand "]
+        world.poller.turn(partial(turn, b"one ", b"two ", b"three"))
+        world.poller.turn(partial(turn, b"four"))
+        assert written == [b"before", b"one two three", b"four"]
         full = b"x" * HIGH_WATER_BYTES
-        world.poller.turn(lambda: [outlet(b"1"), outlet(full), written.append(b"more"), outlet(b"2")])
-        assert written[4:] == [b"1" + full, b"more", b"2"]
+        world.poller.turn(partial(turn, b"1", full, b"2"))
+        assert written[3:] == [b"1" + full, b"2"]
 
 
 @needs_wires
 def test_an_outlet_whose_transport_fails_is_told_and_others_write() -> None:
     world = WireWorld()
     written: list[bytes] = []
-    failing, sound = world.poller.gathered(b"not a function"), world.poller.gathered(written.append)
-    world.poller.turn(lambda: [failing(b"1"), sound(b"2")])
-    assert [type(problem) for problem in world.problems] == [TypeError]
+
+    def fail(data: bytes) -> None:
+        raise OSError("closed")
+
+    failing, sound = world.poller.gathered(fail), world.poller.gathered(written.append)
+    world.poller.turn(lambda: (failing(b"1"), sound(b"2")))
+    assert [type(problem) for problem in world.problems] == [OSError]
     assert written == [b"2"]
     world.close()
 

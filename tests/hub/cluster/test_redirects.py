@@ -189,7 +189,8 @@ def test_redirects_begin_slowly_and_speed_up() -> None:
     for client in clients:
         client.send("EQ.SUBSCRIBE", "t")
     hubs.settle()
-    before, sent = hubs["h1"].cluster.redirects.count, []
+    before = hubs["h1"].cluster.redirects.count
+    sent: list[int] = []
     hubs.replicate("t", Mode.SINGLE, "h2")
     for _ in range(5):
         hubs["h1"].advance(0.25)
