@@ -50,7 +50,7 @@ def test_a_file_is_read_into_users_with_their_grants() -> None:
     assert users.by_certificate("alice.test") is users.get("alice")
 
 
-@pytest.mark.parametrize("text", ["", "[users]\n", "# nobody\n"])
+@pytest.mark.parametrize("text", ["", "[users]\n", "# no users\n"])
 def test_a_file_without_users_lets_nobody_in(text: str) -> None:
     users = parse_users(text)
     assert not users.is_open

@@ -91,7 +91,7 @@ class World:
             address = finder.guide.address
             assert address is not None
             if self.gateway is None:
-                failure = DisconnectedError("nobody there")
+                failure = DisconnectedError("unreachable")
                 self.later(0.01, lambda: finder.guide_answered(address, failure, None, self.now))
             else:
                 answer = self.gateway

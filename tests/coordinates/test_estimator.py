@@ -1,4 +1,4 @@
-"""Coordinates find networks of known shape, and nobody's nonsense carries them away."""
+"""Coordinates converge on networks of known shape, and invalid samples do not displace them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_known_shape_is_found_within_serfs_own_bounds(
 
 
 def test_a_star_is_still_found_after_an_hour() -> None:
-    """At three probes a second. Everybody has a long access link and is in one place otherwise."""
+    """At three probes a second. Every node has a long access link and is at one point otherwise."""
     truth = star(8, 50 * MS)
     nodes = converge(truth, 600, 1)
     worst = 0.0
@@ -199,7 +199,7 @@ def test_peers_are_remembered_within_a_bound_and_forgotten_when_gone() -> None:
         node.observe(f"peer-{i}", other, 0.01)
     assert len(node._samples) == 4
     node.forget("peer-99")
-    node.forget("nobody")
+    node.forget("unknown")
     assert len(node._samples) == 3
 
 

@@ -314,7 +314,8 @@ def test_a_fleet_that_has_found_its_place_falls_out_of_step() -> None:
                 finder.visited(visit, is_answered=True)
             now = finder.next_at if visit is None else now + 1.0
     assert sum(visits[second] for second in range(60, 71)) >= 190
-    # A sixth of all is the mean of ten seconds; in step, all 200 would come in some of them and nobody in others.
+    # A sixth of all clients is the mean of ten seconds; in step, all 200 would report in some of them and none in
+    # others.
     tens = [sum(visits[second] for second in range(at, at + 10)) for at in range(began, ends, 10)]
     assert max(tens) <= 70 and min(tens) >= 10
 

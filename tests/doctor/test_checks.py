@@ -43,7 +43,7 @@ OK, WARNING, FAILURE = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.FAILURE
         (checks.check_directory("/x", is_writable=False, free_bytes=2 * GIB), FAILURE, "--dir"),
         (checks.check_store("zk://a", answer_s=0.002), OK, "in 2 ms"),
         (checks.check_store("zk://a", answer_s=0.9), WARNING, "declared dead"),
-        (checks.check_store("zk://a", answer_s=None, problem="nobody"), FAILURE, "`equipoise store`"),
+        (checks.check_store("zk://a", answer_s=None, problem="unreachable"), FAILURE, "`equipoise store`"),
         (
             checks.check_limits("default", ["x"], []),
             OK,

@@ -480,7 +480,7 @@ def test_what_work_outside_the_poller_writes_is_gathered_as_one_turn_and_timed()
         after_s, after = world.poller.sent()
         assert after - before == 16
         assert after_s > before_s
-        # What is written outside of a turn is sent at once, and counted by nobody.
+        # Output written outside of a turn is sent at once, and not counted.
         clients[0].wire.write(b"+c\r\n")
         assert clients[0].read().endswith(b"+c\r\n")
         assert world.poller.sent() == (after_s, after)

@@ -30,7 +30,7 @@ An XREAD that waits already for another session is not read here at all: the sam
 joins that read (`hub/logs/shared_read.py`).
 
 A topic with a rate envelope is not special while it has tokens and nothing waits for them: then the hub lends its bucket
-(`RateLimits.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
+(`TopicTokens.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
 Python takes it back first.
 
 Always true:
