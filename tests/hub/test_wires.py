@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,42 @@ def test_a_client_that_holds_too_much_is_cut_in_the_middle_of_a_run() -> None:
         assert healthy.received.count(b"message") == 4_000
         assert publisher.received.endswith(b":1\r\n") and publisher.received.startswith(b":2\r\n")
         assert world.core.backlogs.cuts == 1
+
+
+@needs_wires
+def test_an_outlet_writes_what_a_turn_gathers_at_once_and_keeps_its_order() -> None:
+    """So the frames of a turn to another hub are one system call."""
+    with wire_world() as world:
+        written: list[bytes] = []
+        outlet = world.poller.gathered(written.append)
+
+        def turn(*pieces: bytes) -> None:
+            for piece in pieces:
+                outlet(piece)
+
+        outlet(b"before")
+        assert written == [b"before"]
+        world.poller.turn(partial(turn, b"one ", b"two ", b"three"))
+        world.poller.turn(partial(turn, b"four"))
+        assert written == [b"before", b"one two three", b"four"]
+        full = b"x" * HIGH_WATER_BYTES
+        world.poller.turn(partial(turn, b"1", full, b"2"))
+        assert written[3:] == [b"1" + full, b"2"]
+
+
+@needs_wires
+def test_an_outlet_whose_transport_fails_is_told_and_others_write() -> None:
+    world = WireWorld()
+    written: list[bytes] = []
+
+    def fail(data: bytes) -> None:
+        raise OSError("closed")
+
+    failing, sound = world.poller.gathered(fail), world.poller.gathered(written.append)
+    world.poller.turn(lambda: (failing(b"1"), sound(b"2")))
+    assert [type(problem) for problem in world.problems] == [OSError]
+    assert written == [b"2"]
+    world.close()
 
 
 @needs_wires
