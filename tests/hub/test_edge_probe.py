@@ -23,6 +23,9 @@ class Gathering(UngatheredTurns):
     def turn(self, work: Callable[[], object], /) -> object:
         return work()
 
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        return write
+
     def sent(self) -> tuple[float, int] | None:
         return self.sent_s, self.bytes
 

@@ -50,7 +50,7 @@ try:
         SharedRead,
     )
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
-    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn, wires.Poller.share
+    _ = wires.Poller.hold, wires.Poller.turn, wires.Poller.gather, wires.Poller.gathered, wires.Poller.share
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
