@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.add_tokens import ADDS
 from equipoise.hub.cluster.client_queue import ClientQueue, PendingPublish, PositionedReply
 from equipoise.hub.cluster.link.frames import Tag, WaitingFrame
 from equipoise.hub.cluster.ports import ClusterPort
@@ -110,16 +111,6 @@ class LimitedClients:
             return reply
         return self._wait(topic, limit, reply, payloads, after)
 
-    def charge(self, topic: Topic) -> bytes | None:
-        """Take the token of an entry of the topic's log; the rejection if there is none, or if messages wait for it."""
-        limit = topic.limit
-        if limit is None:
-            return None
-        if topic.is_home and self._tokens.room(topic):
-            self._tokens.spend(limit, 1)
-            return None
-        return self._refusal(topic, limit, None, 1)
-
     def ready(self, topic: Topic) -> int:
         """Number of messages that a pipelining client may publish at once, in one run."""
         is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None
@@ -156,7 +147,7 @@ class LimitedClients:
         reserve = limit.reserve
         if reserve.party is None:
             return 0
-        if reserve.party not in self._core.sessions:
+        if reserve.party != ADDS and reserve.party not in self._core.sessions:
             reserve.end()
         return reserve.kept(self._tokens.now())
 
@@ -193,7 +184,7 @@ class LimitedClients:
         one = PendingPublish(topic.publisher or 0, payloads, after, reply, self._tokens.now())
         if not self.budget.has_room(one.size):
             self._keep_order(limit, one, None)
-            return self._refusal(topic, limit, None, len(payloads))
+            return self.refusal(topic, limit, None, len(payloads))
         limit.take_back()
         queue = limit.queue = limit.queue or ClientQueue(limit.client_turns)
         self.budget.used += one.size
@@ -273,9 +264,9 @@ class LimitedClients:
             return None
         if len(one.payloads) == 1:
             self._estimate.reserve(topic, limit, one.session, now)
-        return self._refusal(topic, limit, wait_ns, one.left)
+        return self.refusal(topic, limit, wait_ns, one.left)
 
-    def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
+    def refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
         limit.refused += count
         self.refused += count
         self._core.metering.refused(topic)
@@ -289,7 +280,7 @@ class LimitedClients:
         while (one := queue.overdue(now - limit.wait_ns)) is not None:
             following = self._dequeue(queue, one)
             self._keep_order(limit, one, following)
-            one.complete(self._refusal(trunk, limit, None, one.left))
+            one.complete(self.refusal(trunk, limit, None, one.left))
             self._promote(trunk, limit, following)
         target = self._cluster.ways.stream_now(trunk)
         for stream in () if trunk.beside is None else (trunk, *trunk.beside.lanes.values()):

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.add_tokens import AddTokens
 from equipoise.hub.cluster.due_topics import DueTopics
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.link.frames import RemainderFrame, Tag, TokensFrame
@@ -93,7 +94,8 @@ class RateLimits:
         self._core = cluster.core
         self.shares = ShareKeeper(cluster)
         self.clients = LimitedClients(cluster, self)
-        self.submit, self.ready, self.charge = self.clients.submit, self.clients.ready, self.clients.charge
+        self.submit, self.ready = self.clients.submit, self.clients.ready
+        self.charge = AddTokens(self, self.clients).charge
         self.submit_positioned, self.publish = self.clients.submit_positioned, self.clients.publish
         self._admissions = Admissions()
         self.stalls = StallWatch(cluster.core.shell)
