@@ -43,6 +43,15 @@ def test_a_subscriber_gets_what_matches_with_the_text_it_sent(proto: int) -> Non
     assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 0
 
 
+def test_filter_in_capitals_is_an_ordinary_pattern() -> None:
+    world = World()
+    client, publisher = world.client(), world.client()
+    text = YHOO.replace("$filter", "$FILTER")
+    assert client.do("PSUBSCRIBE", text) == [b"psubscribe", text.encode(), 1]
+    assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 0
+    assert client.read() == []
+
+
 def test_each_message_of_a_pipeline_has_its_own_count() -> None:
     world = World()
     subscribed(world, YHOO)
