@@ -1,4 +1,4 @@
-"""The clock that round trips are measured by."""
+"""The clock that round trips are measured by, and waits with a limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 import uvloop
 
-from equipoise.clock import clock_of
+from equipoise.clock import clock_of, done_within
 from equipoise.lab.simulation import Simulation
 
 
@@ -45,3 +45,38 @@ def test_on_a_simulated_loop_it_is_the_virtual_time() -> None:
             assert now() - began_at == pytest.approx(3_600.0)
 
         sim.run(main())
+
+
+@pytest.mark.parametrize(("ends_at", "limit_s", "waited_s", "is_done"), [(2, 5, 2, True), (9, 5, 5, False)])
+def test_a_wait_ends_with_the_future_or_with_the_time(
+    ends_at: float, limit_s: float, waited_s: float, is_done: bool
+) -> None:
+    with Simulation(seed=1) as sim:
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
+            loop.call_at(ends_at, future.set_result, None)
+            assert await done_within(future, limit_s) is is_done
+            assert loop.time() == waited_s
+            # The future is not cancelled, and a future that is done needs no wait.
+            await future
+            assert await done_within(future, limit_s)
+            assert loop.time() == ends_at
+
+        sim.run(main())
+
+
+def test_a_wait_that_is_cancelled_leaves_the_future_alone() -> None:
+    async def main() -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(done_within(future, 60.0))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not future.done()
+        future.set_result(None)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())

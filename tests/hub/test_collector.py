@@ -12,6 +12,7 @@ import pytest
 from equipoise.cli.hub import quiet_watch
 from equipoise.hub.shell.collector import YOUNG, Collector
 from equipoise.hub.telemetry.stats import Stats
+from equipoise.lab.task_pool import settle_collector
 from hub.live import live_hub, on_uvloop
 from hub.log_world import LogWorld
 from hub.metered import FakeProcess
@@ -49,6 +50,7 @@ def untouched() -> Iterator[None]:
     yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+    settle_collector()
 
 
 def circle() -> weakref.ref[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.simulation.campaign import run_campaign
 from equipoise.lab.simulation.runner import run_seed
-from equipoise.lab.task_pool import ProcessPool
+from equipoise.lab.task_pool import ProcessPool, settle_collector
 
 ROOT = Path(__file__).parents[2]
 RUNS = [
@@ -109,3 +110,15 @@ def find_python(version: str) -> str | None:
         if told.returncode == 0 and told.stdout.startswith(f"Python {version}."):
             return python
     return None
+
+
+def test_a_campaign_leaves_the_garbage_collector_as_it_was() -> None:
+    """Objects that were excluded from collections stay so; others are collected again."""
+    gc.unfreeze()
+    try:
+        assert len(list(run_campaign(["hub-small"], range(1)))) == 1
+        assert not gc.get_freeze_count()
+    finally:
+        settle_collector()
+    assert len(list(run_campaign(["hub-small"], range(1)))) == 1
+    assert gc.get_freeze_count()

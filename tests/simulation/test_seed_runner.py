@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,18 @@ def test_a_failed_run_keeps_the_last_lines_of_its_trace_and_a_green_one_does_not
     with replaced(Session, "receive", broken):
         assert run_seed(SMALL, 0).lines
     assert run_seed(SMALL, 0).lines == ()
+
+
+def test_nothing_of_a_world_is_left_and_the_garbage_collector_is_on_again() -> None:
+    def living() -> int:
+        return sum(type(each) is Session for each in gc.get_objects())
+
+    # What an earlier test has left in older generations.
+    gc.collect()
+    before = living()
+    run_seed(SMALL, 0)
+    assert living() == before
+    assert gc.isenabled()
 
 
 SHAPES = [

@@ -342,6 +342,16 @@ def test_a_lane_that_only_the_new_seat_knows_is_brought_from_its_beginning_by_th
     assert topic.taken == "x y z"
 
 
+def test_sources_keep_the_order_in_which_they_were_requested() -> None:
+    """Later they are left in this order, on several links: an order by memory addresses differs between runs."""
+    homes = [Source(f"h{number}") for number in range(5)]
+    for asked in (homes, homes[::-1]):
+        topic = Topic()
+        topic.merge.want(asked)
+        assert list(topic.merge.wanted) == asked
+        assert list(topic.merge.sources) == [topic.old, *asked]
+
+
 def test_who_leaves_a_lane_out_is_not_awaited_with_it() -> None:
     """A subscriber that comes to a topic with lanes.
 

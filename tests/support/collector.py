@@ -6,8 +6,6 @@ A simulated run collects everything every so many steps, and on the heap of the 
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from equipoise.lab.task_pool import settle_collector
@@ -16,12 +14,12 @@ __all__ = ["SettledCollector"]
 
 
 class SettledCollector:
-    """Freezes what is there once all tests are collected, and again after a test that has thawed it."""
+    """Freezes what is there once all tests are collected.
+
+    A test that thaws it freezes it again. A look after each test would cost more than it saves: `gc.get_freeze_count`
+    counts one by one.
+    """
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         settle_collector()
-
-    def pytest_runtest_setup(self) -> None:
-        if not gc.get_freeze_count():
-            settle_collector()

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import replace
 
 from equipoise.coordinates.coordinate import Coordinate
 from equipoise.coordinates.settings import CoordinateSettings
@@ -58,7 +57,7 @@ class Estimator:
         """`draw` returns random numbers between 0 and 1: two nodes at one point must choose different directions."""
         self._settings = settings
         self._draw = draw
-        self.coordinate = Coordinate.unknown(settings)
+        self._origin = self.coordinate = Coordinate.unknown(settings)
         # By peer, its last round trips; the peer asked latest comes last.
         self._samples: OrderedDict[str, deque[float]] = OrderedDict()
         # Round trips minus raw distances, the oldest replaced first; unused slots count as 0.
@@ -92,7 +91,7 @@ class Estimator:
         self._adjust(other, rtt_s)
         self._fall()
         if not self.coordinate.is_finite:
-            self.coordinate = Coordinate.unknown(settings)
+            self.coordinate = self._origin
             self.resets += 1
         return self.coordinate
 
@@ -135,7 +134,7 @@ class Estimator:
         gain = settings.error_gain * weight
         error = min(settings.error_max, gain * wrongness + own.error * (1 - gain))
         force_s = settings.position_gain * weight * (rtt_s - distance_s)
-        self.coordinate = self._pushed(replace(own, error=error), other, force_s)
+        self.coordinate = self._pushed(own, other, force_s, error=error)
 
     def _adjust(self, other: Coordinate, rtt_s: float) -> None:
         """Half of the mean shortfall of raw distances [3]: the other half is in the peers' adjustments."""
@@ -145,16 +144,17 @@ class Estimator:
         self._shortfalls[self._next_shortfall] = rtt_s - self.coordinate.raw_distance_s(other)
         self._next_shortfall = (self._next_shortfall + 1) % count
         adjustment_s = math.fsum(self._shortfalls) / (2.0 * count)
-        self.coordinate = replace(self.coordinate, adjustment_s=adjustment_s)
+        own = self.coordinate
+        self.coordinate = Coordinate(own.point_s, own.error, own.height_s, adjustment_s)
 
     def _fall(self) -> None:
         """Gravity [2]: towards the origin, by the square of the distance, so that the nodes do not drift away."""
-        origin = Coordinate.unknown(self._settings)
-        distance_s = origin.distance_s(self.coordinate)
+        origin, own = self._origin, self.coordinate
+        distance_s = origin.distance_s(own)
         pull_s = -1.0 * (distance_s / self._settings.gravity_s) ** 2
-        self.coordinate = self._pushed(self.coordinate, origin, pull_s)
+        self.coordinate = self._pushed(own, origin, pull_s, error=own.error)
 
-    def _pushed(self, own: Coordinate, other: Coordinate, force_s: float) -> Coordinate:
+    def _pushed(self, own: Coordinate, other: Coordinate, force_s: float, *, error: float) -> Coordinate:
         """Moved by a force along the line from `other`, and in height in proportion to the sum of both heights."""
         settings = self._settings
         delta = [mine - theirs for mine, theirs in zip(own.point_s, other.point_s, strict=True)]
@@ -172,7 +172,7 @@ class Estimator:
         # The point takes the rest that the height cannot: else nodes without a height would be pushed more than pulled.
         along_s = force_s - (height_s - own.height_s)
         point = tuple(at + part * along_s for at, part in zip(own.point_s, unit, strict=True))
-        return replace(own, point_s=point, height_s=height_s)
+        return Coordinate(point, error, height_s, own.adjustment_s)
 
     def _any_direction(self) -> list[float]:
         parts = [self._draw() - 0.5 for _ in range(self._settings.dimensions)]

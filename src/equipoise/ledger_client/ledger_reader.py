@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
+from equipoise.clock import done_within
 from equipoise.errors import DamagedError, DisconnectedError, LedgerError
 from equipoise.ledger.entry import LedgerEntry, decode_entry, ledger_key
 from equipoise.ledger.metadata import LedgerMetadata
@@ -83,8 +84,8 @@ async def _read_batch(
     asked = link.ask_batch(
         metadata.ledger, first, count_max=count, bytes_max=max(0, min(bytes_max, _BATCH_BYTES))
     )
-    await asyncio.wait([asked], timeout=pool.settings.answer_timeout_s)
-    if not asked.done() or not link.is_open:
+    is_answered = await done_within(asked, pool.settings.answer_timeout_s)
+    if not is_answered or not link.is_open:
         asked.cancel()
         pool.note_silent(bookie)
         return []

@@ -63,15 +63,16 @@ class TopicMerge:
         self._was_away = False
         # Every used or requested source, and whether its hub has listed all streams.
         self.sources: dict[Source, bool] = {}
-        # The sources to keep; and whether there are others to leave.
-        self.wanted: set[Source] = set()
+        # The sources to keep, in the order of their request, which a seed determines; and whether there are others to
+        # leave.
+        self.wanted: dict[Source, None] = {}
         self._is_changing = False
 
     # Changing sources.
 
     def want(self, sources: Iterable[Source]) -> None:
         """Change to these requested sources; leave the others once these have caught up with every stream."""
-        self.wanted = set(sources)
+        self.wanted = dict.fromkeys(sources)
         for source in self.wanted:
             self.sources.setdefault(source, False)
         self._advance()
@@ -200,7 +201,7 @@ class TopicMerge:
     def lost(self, source: Source) -> None:
         """The source has ended, or its link is down."""
         self.sources.pop(source, None)
-        self.wanted.discard(source)
+        self.wanted.pop(source, None)
         self._drop_source(source)
 
     def paused(self, source: Source) -> None:
@@ -233,7 +234,7 @@ class TopicMerge:
         for stream in self.streams.values():
             for intake in stream.intakes.values():
                 intake.is_caught_up = intake.is_caught_up or intake.start <= stream.cursor.position
-        self._is_changing = self.wanted != self.sources.keys()
+        self._is_changing = self.wanted.keys() != self.sources.keys()
         if self._is_changing and self._has_arrived():
             self._leave_others()
 

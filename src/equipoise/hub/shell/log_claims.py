@@ -18,6 +18,7 @@ from functools import partial
 
 import msgspec
 
+from equipoise.clock import done_within
 from equipoise.errors import LedgerError, StoreError, WorldError
 from equipoise.hub.logs.live_log import LiveLog
 from equipoise.hub.shell.log_fold import LogFold
@@ -151,7 +152,7 @@ class LogClaims:
             if not self.request_release(topic, owner):
                 await self._records.changed(topic, known.version, _LOOK_S)
                 return None
-            await asyncio.wait([told], timeout=_LOOK_S)
+            await done_within(told, _LOOK_S)
         finally:
             # The log may have been released and requested again meanwhile.
             if self._awaited.get(topic) is told:

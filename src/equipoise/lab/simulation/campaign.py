@@ -10,7 +10,6 @@ checker reports a violation within a few seeds, and requires that the same seed 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -27,7 +26,7 @@ from equipoise.lab.simulation.durable.log_ablations import LOG_ABLATIONS
 from equipoise.lab.simulation.durable.subscriber_ablations import SUBSCRIBER_ABLATIONS
 from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 from equipoise.lab.simulation.runner import Run, run_seed
-from equipoise.lab.task_pool import SerialPool, TaskPool, settle_collector
+from equipoise.lab.task_pool import SerialPool, TaskPool, settled_collector
 
 __all__ = ["ABLATIONS", "ablation_by_name", "run_campaign"]
 
@@ -79,12 +78,9 @@ def run_campaign(
         for first in range(seeds.start, seeds.stop, CHUNK_SEEDS)
     ]
     if pool is None or isinstance(pool, SerialPool):
-        settle_collector()
-        try:
+        with settled_collector():
             for chunk in chunks:
                 yield from _runs(chunk)
-        finally:
-            gc.unfreeze()
         return
     for _, runs in pool.run(_run_chunk, chunks):
         yield from runs

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from equipoise.lab.simulation.cpu import Cpu
     from equipoise.lab.simulation.link import Pipe
     from equipoise.lab.simulation.server import SimulatedServer
+    from equipoise.lab.simulation.timeline import Timeline
     from equipoise.lab.simulation.transport import SimulatedTransport
 
-__all__ = ["HERE", "Incarnation", "IncarnationHost", "Runnable", "SimulatedTimer"]
+__all__ = ["HERE", "Incarnation", "IncarnationHost", "Runnable", "SimulatedHandle", "SimulatedTimer"]
 
 
 class Runnable(Protocol):
@@ -27,6 +29,11 @@ class Runnable(Protocol):
     _cancelled: bool
 
     def _run(self) -> None: ...
+
+
+class _TimeLoop(Protocol):
+    @property
+    def timeline(self) -> Timeline: ...
 
 
 class _Scheduler(Protocol):
@@ -112,12 +119,56 @@ class Incarnation:
         return context
 
 
+class SimulatedHandle(asyncio.Handle):
+    """A callback in a ready queue. Sets what asyncio's constructor sets, without its query of the debug mode."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
 class SimulatedTimer(asyncio.TimerHandle):
-    """A timer that knows its incarnation."""
+    """A timer that knows its incarnation; see `SimulatedHandle`."""
 
     __slots__ = ("incarnation",)
 
-    incarnation: Incarnation
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: _TimeLoop,
+        context: Context,
+        incarnation: Incarnation,
+    ) -> None:
+        self._when = when
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
+        self.incarnation = incarnation
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._loop.timeline.discard(self._when)
+            # As asyncio does: the callback may refer to the timer.
+            self._callback = None
+            self._args = ()
 
 
 HERE: ContextVar[Incarnation] = ContextVar("equipoise_incarnation")

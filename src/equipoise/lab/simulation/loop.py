@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, TypeVarTuple
 
 from equipoise.errors import SimulationError
 from equipoise.lab.simulation.engine import Engine
-from equipoise.lab.simulation.incarnation import HERE, Incarnation, SimulatedTimer
+from equipoise.lab.simulation.incarnation import HERE, Incarnation, SimulatedHandle, SimulatedTimer
 from equipoise.lab.simulation.server import SimulatedServer
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class SimulatedLoop(SocketCalls):
     ) -> asyncio.Handle:
         if context is None:
             context = copy_context()
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimulatedHandle(callback, args, self, context)
         incarnation = context.get(HERE, self.outside)
         # `enqueue` inlined, because this path is the most frequent.
         if not incarnation.is_dead:
@@ -272,13 +272,22 @@ class SimulatedLoop(SocketCalls):
     ) -> asyncio.TimerHandle:
         if context is None:
             context = copy_context()
-        timer = SimulatedTimer(when, callback, args, self, context)
-        timer.incarnation = context.get(HERE, self.outside)
+        incarnation = context.get(HERE, self.outside)
+        timer = SimulatedTimer(when, callback, args, self, context, incarnation)
         if when <= self.now:
-            self.enqueue(timer.incarnation, timer)
+            self.enqueue(incarnation, timer)
         else:
             self.timeline.add(when, timer)
         return timer
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def call_soon_threadsafe(
         self,
@@ -373,10 +382,6 @@ class SimulatedLoop(SocketCalls):
         finally:
             asyncio._set_running_loop(running)
         self._forget_everything()
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's hook: a cancelled timer calls it."""
-        self.timeline.discard(handle.when())
 
     def _pending(self) -> list[SimulatedTask[Any]]:
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimulatedTask)]

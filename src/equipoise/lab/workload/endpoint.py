@@ -13,6 +13,7 @@ import hiredis
 
 from equipoise.client import ClientSettings
 from equipoise.client.wire.codec import encode_request
+from equipoise.clock import done_within
 
 __all__ = ["HubEndpoint", "PushConnection", "hurried"]
 
@@ -66,7 +67,7 @@ class PushConnection(asyncio.Protocol):
         """Ping the hub until the connection is lost, or several pings are unanswered."""
         unanswered = 0
         while not self._lost.done():
-            await asyncio.wait([self._lost], timeout=self._settings.ping_interval_s)
+            await done_within(self._lost, self._settings.ping_interval_s)
             unanswered = 0 if self._is_heard else unanswered + 1
             if unanswered > self._settings.pings_unanswered_max:
                 return

@@ -13,6 +13,7 @@ from itertools import cycle
 import hiredis
 
 from equipoise.client.wire.codec import encode_request
+from equipoise.clock import done_within
 from equipoise.lab.scenarios import Client, Dialect
 from equipoise.lab.workload.endpoint import HubEndpoint
 from equipoise.lab.workload.history import Away, History, Live, SubscriptionEnded, Track
@@ -97,7 +98,7 @@ class PlainClient:
         settings = self._place.settings
         unanswered = 0
         while not connection.lost.done():
-            await asyncio.wait([connection.lost], timeout=settings.ping_interval_s)
+            await done_within(connection.lost, settings.ping_interval_s)
             if connection.is_heard or self._is_stalled:
                 unanswered = 0
             elif unanswered >= settings.pings_unanswered_max:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from equipoise.clock import done_within
 from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.resp.replies import spell
@@ -151,7 +152,7 @@ class Dialer:
         interval_s, silent_s = settings.link_silence_s / 2, 0.0
         while not connection.lost.done():
             heard, written_to = connection.heard, link.written_to
-            await asyncio.wait([connection.lost], timeout=interval_s)
+            await done_within(connection.lost, interval_s)
             if connection.heard != heard or link.base >= written_to:
                 silent_s = 0.0
                 self._look_for_room(link)

@@ -119,7 +119,7 @@ def _accept_all(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
 def _leave_at_once(merge: TopicMerge, sources: list[Source]) -> None:
     for source in merge.sources.keys() - set(sources):
         merge._leave(source)
-    merge.wanted = set(sources)
+    merge.wanted = dict.fromkeys(sources)
     for source in sources:
         merge.sources.setdefault(source, False)
 

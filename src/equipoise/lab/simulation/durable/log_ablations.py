@@ -183,7 +183,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-cut-off",
         _without_lease,
-        seed=8,
+        seed=11,
     ),
     Ablation(
         "log-sole",
@@ -215,7 +215,7 @@ LOG_ABLATIONS = (
         log_views.PREFIXES,
         "durable-topics",
         replacing(Topic, "has_followers", property(lambda topic: False)),
-        seed=13,
+        seed=5,
     ),
     Ablation(
         "log-resume",

@@ -87,7 +87,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-groups",
         replacing(ConsumerGroup, "_make_due", lambda group, at, entry, due_ms: None),
-        seed=2,
+        seed=0,
     ),
     Ablation(
         "retry-last",
@@ -102,7 +102,7 @@ SUBSCRIBER_ABLATIONS = (
         marks.NAME,
         "durable-retries",
         _without_token,
-        seed=8,
+        seed=32,
     ),
     Ablation(
         "trim-marks",
