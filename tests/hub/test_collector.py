@@ -148,3 +148,16 @@ def test_a_hub_whose_logs_grow_is_not_quiet() -> None:
     world.do(client, "XADD", "t", "*", "f", "v")
     assert not is_quiet()
     assert is_quiet()
+
+
+def test_a_hub_that_opens_a_log_is_not_quiet() -> None:
+    """Else everything would be collected every second while a hub opens the logs of a dead one."""
+    world = LogWorld()
+    world.opens, is_quiet = False, quiet_watch(world.core)
+    assert is_quiet()
+    logs = world.core.logs
+    assert logs is not None
+    log = logs.of(b"t")
+    assert not is_quiet()
+    log.not_opened("the store does not answer")
+    assert is_quiet()

@@ -235,15 +235,15 @@ def settle_descriptors(connections_max: int) -> None:
 
 
 def quiet_watch(core: HubCore) -> Callable[[], bool]:
-    """Returns whether no message was sent, and no log has grown, since the last call."""
+    """Returns whether no message was sent and no log has grown since the last call, and no log is being opened."""
     metering, seen = core.metering, (0, 0)
 
     def is_quiet() -> bool:
         nonlocal seen
-        commits = 0 if core.logs is None else core.logs.counters.commits
-        before, seen = seen, (core.stats.commands, commits)
+        logs = core.logs
+        before, seen = seen, (core.stats.commands, 0 if logs is None else logs.counters.commits)
         is_active = metering.topics_active > 0 if metering.is_on else seen[0] != before[0]
-        return not is_active and seen[1] == before[1]
+        return not is_active and seen[1] == before[1] and (logs is None or not logs.is_opening)
 
     return is_quiet
 

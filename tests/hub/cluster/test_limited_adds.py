@@ -27,6 +27,8 @@ class LoggingHub:
         self.hubs: Hubs = limited("h1", **options)
         self.node = self.hubs["h1"]
         self._confirmations: deque[Callable[[], None]] = deque()
+        # Logs that wait to be opened; None: they are opened at once.
+        self.opening: list[LiveLog] | None = None
         self._ledgers = MemoryLedgers(self._confirmations.append)
         self.node.core.logs = HubLogs(
             self.node.shell, self._open, may_ack=lambda: True, committed=lambda log, records: None
@@ -34,6 +36,12 @@ class LoggingHub:
         self.node.core.logs.limited = LimitedAdds(self.node.core)
 
     def _open(self, live: LiveLog) -> None:
+        if self.opening is None:
+            self.open_now(live)
+        else:
+            self.opening.append(live)
+
+    def open_now(self, live: LiveLog) -> None:
         ledger = asyncio.run(self._ledgers.create(live.name, 1, Quorum(1, 1, 1)))
         self.node.shell.call_later(0, live.opened, FoundLog(TopicLog(), ledger, 1))
 
@@ -111,6 +119,22 @@ def test_adds_of_many_clients_in_one_turn_take_a_token_each() -> None:
         client.send(*ADD)
     replies = [reply for client in clients for reply in hub.replies(client, [["PING"]])]
     assert hub.counts(replies) == (2 + len(clients), 2)
+
+
+def test_adds_that_waited_for_the_log_take_their_tokens_when_they_are_run() -> None:
+    hub = with_tokens()
+    hub.opening, clients = [], []
+    for _ in range(3):
+        for _ in range(2):
+            client = hub.node.client()
+            client.send(*ADD)
+            clients.append(client)
+        # Long enough for two more tokens.
+        pass_time(hub.hubs, 0.2)
+    hub.open_now(*hub.opening)
+    replies = [reply for client in clients for reply in hub.replies(client, [["PING"]])]
+    assert hub.counts(replies) == (2 + len(clients), 4)
+    assert hub.replies(clients[0], [["XLEN", "x"]]) == [2]
 
 
 def test_other_topics_and_commands_need_no_token() -> None:

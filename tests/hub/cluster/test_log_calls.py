@@ -10,6 +10,8 @@ from equipoise.hub.cluster.log_calls import LogCalls
 from equipoise.hub.cluster.log_queue import CallQueue, WaitingCall
 from equipoise.hub.logs.log_request import LogRequest, pack_requests
 from hub.cluster.hubs import Hubs
+from hub.cluster.test_limited_adds import LoggingHub
+from hub.cluster.test_rate_limits import pass_time
 
 TICKET = 5
 
@@ -50,3 +52,27 @@ def test_an_answer_of_another_hub_than_was_asked_is_ignored() -> None:
     assert TICKET in calls._asked
     calls.answered("h2", AnswerFrame(TICKET, True, [b""]))
     assert TICKET not in calls._asked
+
+
+def test_commands_that_wait_for_their_log_are_not_looked_at_until_it_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a hub that opens the logs of a dead one spends its time looking at them."""
+    hub, looks = LoggingHub(), list[bytes]()
+    calls, hub.opening = hub.node.cluster.calls, []
+    assert hub.node.core.logs is not None
+    hub.node.core.logs.elsewhere, drain = calls, calls._drain
+
+    def watched(key: bytes) -> None:
+        looks.append(key)
+        drain(key)
+
+    monkeypatch.setattr(calls, "_drain", watched)
+    client = hub.node.client()
+    client.send("XADD", "y", "*", "a", "1")
+    for _ in range(20):
+        pass_time(hub.hubs, 0.1)
+    assert looks == [b"y"]
+    hub.open_now(*hub.opening)
+    (added, length) = hub.replies(client, [["XLEN", "y"]])
+    assert "-" in str(added) and length == 1

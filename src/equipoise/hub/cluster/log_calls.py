@@ -20,7 +20,7 @@ Always true:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -323,19 +323,25 @@ class LogCalls:
             if owner is not None and self._takes_calls(owner) and owner.can(LOGS):
                 self._send_batch(key, queue, owner)
                 return
-            if not queue.is_awaiting:
-                queue.is_awaiting = True
-                live.owner.when_known(partial(self._wake, key, queue))
-            self._schedule(key, AGAIN_S)
+            self._await(key, queue, live)
             return
         calls = queue.calls
         del self._queues[key]
         live.append_now()
         for call in calls:
-            _gather([logs.perform(live, request) for request in call.requests], call.tell)
+            call.answer([logs.perform(live, request) for request in call.requests])
+
+    def _await(self, key: bytes, queue: CallQueue, live: LiveLog) -> None:
+        """Wait until the log is open here or its owner is known; `sealed` and `routed` end the wait, too."""
+        if queue.awaited is not live:
+            queue.awaited = live
+            live.owner.when_known(partial(self._wake, key, queue))
+        if live.owner.hub:
+            # The link to the owner is full, or not connected yet.
+            self._schedule(key, AGAIN_S)
 
     def _wake(self, key: bytes, queue: CallQueue) -> None:
-        queue.is_awaiting = False
+        queue.awaited = None
         self._cluster.core.shell.call_later(0, self._drain, key)
 
     def _takes_calls(self, link: OutLink) -> bool:
@@ -380,21 +386,3 @@ def _answer(link: OutLink, ticket: int, replies: list[bytes] | None) -> None:
     for start in range(0, len(data), _PIECE_BYTES):
         is_last = start + _PIECE_BYTES >= len(data)
         link.send(AnswerFrame(ticket, is_last, [data[start : start + _PIECE_BYTES]]))
-
-
-def _gather(outcomes: Iterable[bytes | Reply], tell: Callable[[list[bytes]], object]) -> None:
-    """Pass all replies to `tell` once they are complete."""
-    parts = list(outcomes)
-    owed = [part for part in parts if isinstance(part, Reply) and part.pieces is None]
-    left = len(owed)
-
-    def completed() -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
-            tell([part if isinstance(part, bytes) else b"".join(part.pieces or ()) for part in parts])
-
-    for part in owed:
-        part.owe(completed, 0.0, is_muted=False)
-    if not owed:
-        completed()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from equipoise.hub.data.reply import Reply
 from equipoise.hub.logs.log_request import LogRequest
+
+if TYPE_CHECKING:
+    from equipoise.hub.logs.live_log import LiveLog
 
 __all__ = ["BATCH_BYTES", "CallQueue", "WaitingCall", "take_batch"]
 
@@ -39,11 +44,29 @@ class WaitingCall:
     def size(self) -> int:
         return sum(request.size for request in self.requests)
 
+    def answer(self, outcomes: list[bytes | Reply]) -> None:
+        """Pass the replies of all commands to `tell` once they are complete."""
+        owed = [each for each in outcomes if isinstance(each, Reply) and each.pieces is None]
+        left = len(owed)
+
+        def completed() -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                self.tell(
+                    [each if isinstance(each, bytes) else b"".join(each.pieces or ()) for each in outcomes]
+                )
+
+        for reply in owed:
+            reply.owe(completed, 0.0, is_muted=False)
+        if not owed:
+            completed()
+
 
 class CallQueue:
     """The commands on one log."""
 
-    __slots__ = ("batch", "calls", "is_awaiting", "is_scheduled", "peer", "ticket")
+    __slots__ = ("awaited", "batch", "calls", "is_scheduled", "peer", "ticket")
 
     def __init__(self) -> None:
         self.calls: deque[WaitingCall] = deque()
@@ -53,8 +76,8 @@ class CallQueue:
         self.peer = ""
         self.ticket = 0
         self.is_scheduled = False
-        # Whether the log wakes the queue when it is open here, or its owner is known.
-        self.is_awaiting = False
+        # The log that wakes the queue when it is open here, or its owner is known.
+        self.awaited: LiveLog | None = None
 
     def remove(self, call: WaitingCall) -> bool:
         """Remove a call that no other hub has been asked to run; False: there is none such."""

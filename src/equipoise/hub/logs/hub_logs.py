@@ -203,13 +203,12 @@ class HubLogs:
         """Run a command on a log that is open here, or about to be."""
         if request.name in PUBLISHES and self.durable is not None:
             return self.durable.perform(live, request)
-        if (
-            request.name == "xadd"
-            and self.limited is not None
-            and (refusal := self.limited.charge(live.name))
-        ):
-            return refusal
-        now_ms = self.now_ms()
+        now_ms, limited = self.now_ms(), self.limited
+        if request.name == "xadd" and limited is not None and limited.covers(live.name):
+            # Charged when it is run: the log may be opening, and the entry is added once it is open.
+            return live.submit(
+                lambda log: limited.charge(live.name) or request.run(log, now_ms), request.size
+            )
         return live.submit(lambda log: request.run(log, now_ms), request.size)
 
     def read(
@@ -292,6 +291,11 @@ class HubLogs:
             "log_commit_s": self.counters.commit_s,
             "log_failures": self.counters.failures,
         }
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether any log is being opened, without a failed attempt so far."""
+        return any(log.stage is LogStage.OPENING and not log.problem for log in self.by_name.values())
 
     @property
     def blocked_clients(self) -> int:

@@ -370,6 +370,20 @@ LIMITS_SCENARIOS = (
         duration_s=18.0,
         expectation=Expectation(properties=(*LIMITED.properties, "seat balance")),
     ),
+    _limits(
+        "adds",
+        "Clients also add entries with XADD to rate-limited topics, which move while hubs crash and links break.",
+        # For the messages of the crowd, and for some entries.
+        limited={"a": (30.0, 8), "b": (15.0, 6), "[cd]": (9.0, 4)},
+        adds=("a", "b"),
+        moves=(1, 5),
+        crashes=(0, 2),
+        link_resets=(0, 2),
+        zombies=(0, 1),
+        lag_s=0.2,
+        duration_s=5.0,
+        expectation=Expectation(properties=(*LIMITED.properties, "kept")),
+    ),
     _everything("everything"),
     _everything("store-everything"),
 )

@@ -141,6 +141,8 @@ class ClusterScenario(Scenario):
     limited: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     # Longest wait of a message of a limited topic: short, so that hubs reject some messages.
     limit_wait_ms: float = 400.0
+    # Limited topics to which plain clients also add entries with XADD; the hubs of such a world have logs.
+    adds: tuple[str, ...] = ()
     # A limited topic is split among several homes with new shares, or gets one home again.
     share_changes: Times = NEVER
     # Whether a separate generator draws the share changes, so that a seed keeps its other faults.

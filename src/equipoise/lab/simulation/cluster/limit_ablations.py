@@ -18,6 +18,7 @@ from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.cluster.tenure import SoleHome, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.data.topic import Topic
+from equipoise.hub.logs.limited_adds import LimitedAdds
 from equipoise.hub.membership.membership import Membership
 from equipoise.hub.membership.spec_sync import SpecSync
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
@@ -223,6 +224,13 @@ LIMIT_ABLATIONS = (
         envelope.NAME,
         "limits-moves",
         replacing(Ingress, "submit", _go_past_the_gate),
+    ),
+    Ablation(
+        "limited-adds",
+        "An XADD to a rate-limited topic needs a token.",
+        envelope.NAME,
+        "limits-adds",
+        replacing(LimitedAdds, "charge", lambda adds, name: None),
     ),
     Ablation(
         "turns",

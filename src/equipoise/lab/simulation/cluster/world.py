@@ -23,6 +23,7 @@ from equipoise.lab.simulation.ablation import replaced
 from equipoise.lab.simulation.cluster.directory import Directory
 from equipoise.lab.simulation.cluster.durable_topics import SimulatedDurableTopics
 from equipoise.lab.simulation.cluster.hub_settings import hub_settings
+from equipoise.lab.simulation.cluster.limited_adders import LimitedAdders, watched_adds
 from equipoise.lab.simulation.cluster.region import STORE, Region
 from equipoise.lab.simulation.cluster.trees import planted
 from equipoise.lab.simulation.cpu import CpuSpec
@@ -80,7 +81,9 @@ class ClusterWorld:
             self.directory = Directory(
                 sim, self.random.random, lag_s=scenario.lag_s, is_reinstated=self._is_reinstated
             )
-        self._durable = SimulatedDurableTopics(sim, scenario, history) if scenario.durable else None
+        has_logs = scenario.durable or scenario.adds
+        self._durable = SimulatedDurableTopics(sim, scenario, history) if has_logs else None
+        self._adders = LimitedAdders(sim, scenario.adds, history)
         if self._durable is not None:
             if isinstance(self.directory, Region):
                 self.directory.equip = self._durable.equip  # type: ignore[method-assign]  # of this world
@@ -140,6 +143,7 @@ class ClusterWorld:
             self.seat(client, self.filter_random)
         if self._durable is not None:
             self._durable.begin(sorted(self.hubs))
+            self._adders.begin(sorted(self.hubs))
         await self.until(self.staging.is_everybody_live, OPENING_S)
 
     def _specs(self) -> list[TopicSpec]:
@@ -170,7 +174,7 @@ class ClusterWorld:
         """End all faults, restart hubs, and commit a new plan version so that restarted hubs get their share again."""
         self.is_healed = True
         if self._durable is not None:
-            self._durable.is_over = True
+            self._durable.is_over = self._adders.is_over = True
         for task in self._tasks:
             task.cancel()
         names = [*self.hubs, *(client.name for client in self.staging.clients)]
@@ -201,6 +205,7 @@ class ClusterWorld:
         self.staging.note_unfinished()
         if self._durable is not None:
             await self._durable.conclude(self.hubs, self.scenario.expectation.progress_s)
+            await self._adders.conclude(self.hubs, self.scenario.expectation.progress_s)
         if isinstance(self.directory, Region):
             await self.until(self.directory.is_settled, SETTLING_S)
             if not self.directory.is_settled():
@@ -259,25 +264,36 @@ class ClusterWorld:
 
     @contextmanager
     def watched_admissions(self) -> Iterator[None]:
-        """Record in the history when any hub gives positions to messages of limited topics."""
+        """Record in the history when any hub gives positions to messages, or adds entries, of limited topics."""
         if not self.scenario.limited:
             yield
             return
-        publish, history = HubCore.publish, self.history
-        specs = Specs(self._specs())
+        publish, specs = HubCore.publish, Specs(self._specs())
 
-        def watched_publish(core: HubCore, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int:
-            spec = None if first or topic.is_shard else specs.of(topic.name)
+        def note(core: HubCore, topic: Topic, count: int) -> None:
+            spec = specs.of(topic.name)
             if spec is not None and spec.envelope is not None:
                 name = topic.name.decode()
-                history.envelopes[name] = spec.envelope
-                history.admissions.setdefault(name, []).extend(
+                self.history.envelopes[name] = spec.envelope
+                self.history.admissions.setdefault(name, []).extend(
                     Admitted(at, messages, core.settings.name)
-                    for at, messages in judged_times(topic, len(payloads), self.sim.now)
+                    for at, messages in judged_times(topic, count, self.sim.now)
                 )
+
+        def note_add(core: HubCore, name: bytes, count: int) -> None:
+            topic = core.make_topic(name)
+            if topic is not None:
+                note(core, topic, count)
+
+        def watched_publish(core: HubCore, topic: Topic, payloads: Sequence[bytes], first: int = 0) -> int:
+            if not first and not topic.is_shard:
+                note(core, topic, len(payloads))
             return publish(core, topic, payloads, first)
 
-        with replaced(HubCore, "publish", watched_publish):
+        with (
+            replaced(HubCore, "publish", watched_publish),
+            watched_adds(self.scenario.adds, self.hubs, note_add),
+        ):
             yield
 
     def _note_loss(self, losses: Losses, topic: bytes | None, missed: int | None) -> None:
