@@ -13,6 +13,7 @@ from support.collector import SettledCollector
 from support.cost import CostTable
 from support.leaks import LeakCheck
 from support.schedule import ByDuration, DurationKeeper
+from support.sources import tree_of
 from support.spark import gateway_port, need_spark, spark_cache
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByDuration | None:
     return ByDuration(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _dropped_trees() -> Iterator[None]:
+    """Two million nodes: every later garbage collection of this process would visit them."""
+    yield
+    tree_of.cache_clear()
 
 
 @pytest.fixture(scope="session")

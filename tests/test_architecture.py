@@ -11,6 +11,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,7 @@ SMALL_MODULES = {
     "content/balancing/session_loads": "how sessions turn out, apart from how they are agreed on: an idea of its own",
     "web/content_status": "one file for each kind of status",
     "hub/cluster/log_lookup": "commands on logs that may not exist; the calls themselves have no room for it",
+    "hub/cluster/redirect_pace": "a rule of its own, tested without a hub: at which rate redirects are sent",
     "hub/cluster/loss_disconnects": "what a setting adds for plain clients, apart from gaps and from the barrier",
     "hub/commands/content": "one file per group of commands",
     "hub/commands/where": "one file per group of commands",
@@ -150,8 +152,9 @@ SMALL_MODULES = {
 }
 
 
-def modules() -> list[Path]:
-    return sorted(ROOT.rglob("*.py"))
+@cache
+def modules() -> tuple[Path, ...]:
+    return tuple(sorted(ROOT.rglob("*.py")))
 
 
 def dotted(path: Path) -> str:
@@ -159,14 +162,20 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, str | None]]:
-    """(module, name or None) of every import, those for type checkers included."""
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
+    """(module, name or None) of every import, those for type checkers included.
+
+    Kept, because a walk through the trees of all modules takes seconds.
+    """
+    found: list[tuple[str, str | None]] = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
+            found += ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            yield from ((node.module or "", alias.name) for alias in node.names)
+            found += ((node.module or "", alias.name) for alias in node.names)
+    return tuple(found)
 
 
 def folder_of(module: str) -> str | None:
@@ -196,7 +205,10 @@ def our_imports() -> Iterator[tuple[str, str, Path]]:
 def face_names(path: Path) -> Iterator[str]:
     """What a file uses of the package itself, which shows the client to the world."""
     yield from (str(name) for module, name in imports_of(path) if module == "equipoise" and name is not None)
-    for node in ast.walk(tree_of(path)):
+    is_bound = any(
+        name is None and f"{module}.".startswith("equipoise.") for module, name in imports_of(path)
+    )
+    for node in ast.walk(tree_of(path)) if is_bound else ():
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)

@@ -6,17 +6,11 @@ import msgspec
 import pytest
 
 from equipoise.lab.experiments.experiment import silent
+from equipoise.lab.experiments.padres_common import OURS, PAPER
 from equipoise.lab.experiments.padres_estimates import EXPERIMENT_7, EstimateScale, accuracy
 from equipoise.lab.experiments.padres_global import chain
 from equipoise.lab.experiments.padres_hubs import LabEdge
-from equipoise.lab.experiments.padres_local import (
-    EXPERIMENT_6,
-    OURS,
-    PAPER,
-    LocalTimes,
-    balance_locally,
-    star,
-)
+from equipoise.lab.experiments.padres_local import EXPERIMENT_6, LocalTimes, balance_locally, star
 from equipoise.lab.experiments.padres_reading import settled_s, spreads
 from equipoise.lab.experiments.padres_world import FederationRun, FederationScale, run_federation
 from equipoise.lab.experiments.registry import experiments_by_name

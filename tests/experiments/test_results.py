@@ -6,6 +6,7 @@ import json
 from math import nan
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from equipoise.errors import SettingsError
@@ -25,7 +26,7 @@ from equipoise.lab.experiments import (
     to_object,
 )
 from equipoise.lab.experiments.figures import draw
-from equipoise.lab.experiments.report import MARKER, keep, page_section, splice
+from equipoise.lab.experiments.report import MARKER, keep, kept_paths, page_section, splice
 from equipoise.lab.experiments.result import Result, decode, encode
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -162,6 +163,32 @@ def test_keeping_writes_page_figures_and_json_and_leaves_the_other_experiments_o
     assert text.index("## toy-1") < text.index("## toy-2")
     assert (tmp_path / "toy" / "toy.png").read_bytes().startswith(PNG)
     assert decode((tmp_path / "toy" / "toy-2.json").read_bytes()).experiment == "toy-2"
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_full_result_has_a_file_figures_and_a_section_beside_the_quick_one(tmp_path: Path) -> None:
+    quick = result_of("toy-1")
+    keep(quick, tmp_path)
+    full = msgspec.structs.replace(quick, size=Size.FULL, took_s=99.0)
+    for _ in range(2):
+        page = keep(full, tmp_path)
+    files = {path.name for path in (tmp_path / "toy").iterdir()}
+    figures = [figure.name for figure in quick.figures]
+    assert files == {
+        "toy-1.json",
+        "toy-1-full.json",
+        *(f"{name}{size}.png" for name in figures for size in ("", "-full")),
+    }
+    assert kept_paths(tmp_path / "toy", "toy-1") == [
+        tmp_path / "toy" / "toy-1.json",
+        tmp_path / "toy" / "toy-1-full.json",
+    ]
+    text = page.read_text()
+    assert text.index("## toy-1: A paper, V\n") < text.index("## toy-1: A paper, V, full size\n")
+    assert f"![toy-1](toy/{figures[0]}-full.png)" in text
+    # Without a quick one it takes its place.
+    assert keep(full, tmp_path / "alone").exists()
+    assert [path.name for path in kept_paths(tmp_path / "alone" / "toy", "toy-1")] == ["toy-1.json"]
 
 
 @pytest.mark.usefixtures("registered")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from equipoise.lab.scenarios import scenario_by_name
 from equipoise.lab.simulation.campaign import run_campaign
 from equipoise.lab.simulation.runner import run_seed
 from equipoise.lab.task_pool import ProcessPool, settle_collector
+from support.cache import kept_folder
 
 ROOT = Path(__file__).parents[2]
 RUNS = [
@@ -86,17 +88,34 @@ def test_every_supported_python_gives_the_same_trace(
     python = find_python(version)
     if python is None:
         pytest.skip(f"there is no Python {version} here")
-    folder = tmp_path_factory.mktemp(f"wheels-{version}")
+    wheels = wheels_for(version, tmp_path_factory)
+    assert elsewhere(python, hash_seed="7", path=wheels) == here()
+
+
+def wheels_for(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels for this Python, which is kept from one run of the tests to the next."""
+    constraints = ROOT / "constraints.txt"
+    key = hashlib.sha256(f"{version} {WHEELS} {constraints.read_text()}".encode()).hexdigest()[:12]
+    kept = kept_folder() / f"wheels-{version}-{key}"
+    if kept.exists():
+        return kept
+    folder = tmp_path_factory.mktemp(f"wheels-{version}") / "wheels"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
     command += ["--python-version", version, "--only-binary=:all:", "--no-deps"]
-    command += ["--constraint", str(ROOT / "constraints.txt"), *WHEELS]
+    command += ["--constraint", str(constraints), *WHEELS]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
         pytest.skip(f"wheels for Python {version} did not come in time")
     if done.returncode:
         pytest.skip(f"no wheels of {WHEELS} for Python {version}")
-    assert elsewhere(python, hash_seed="7", path=folder) == here()
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        # Complete under its name, or not there: another worker may be as far.
+        folder.rename(kept)
+    except OSError:
+        return folder
+    return kept
 
 
 def find_python(version: str) -> str | None:

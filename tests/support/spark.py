@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.spark.spark_home import require_spark
+from support.cache import kept_folder
 
 
 @functools.cache
@@ -41,4 +40,4 @@ def gateway_port() -> int:
 
 def spark_cache() -> Path:
     """Kept from one run of the tests to the next: a class archive saves half of the start."""
-    return Path(tempfile.gettempdir()) / f"equipoise-tests-{os.getuid()}"
+    return kept_folder()

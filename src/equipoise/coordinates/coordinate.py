@@ -76,7 +76,9 @@ class Coordinate:
 
     @property
     def is_finite(self) -> bool:
-        return all(map(math.isfinite, self.numbers))
+        # A sum of finite numbers is finite, unless they are far beyond any coordinate.
+        total = sum(self.point_s, self.error + self.height_s + self.adjustment_s)
+        return math.isfinite(total) or all(map(math.isfinite, self.numbers))
 
     def raw_distance_s(self, other: Coordinate) -> float:
         """Points and heights only."""

@@ -109,16 +109,16 @@ class Estimator:
         return sorted(samples)[len(samples) // 2]
 
     def _is_unusual(self, distance_s: float, rtt_s: float) -> bool:
-        shorter_s, longer_s = sorted((max(distance_s, self._settings.together_s), rtt_s))
+        distant_s = max(distance_s, self._settings.together_s)
+        shorter_s, longer_s = (distant_s, rtt_s) if distant_s < rtt_s else (rtt_s, distant_s)
         recent, wrongness = self._wrongness, longer_s / shorter_s
         recent.append(wrongness)
         self._spans_s.append(shorter_s)
-        if len(recent) < _RECENT_SAMPLES:
+        if wrongness <= _UNUSUAL_MIN or len(recent) < _RECENT_SAMPLES:
             return False
         usual = sorted(recent)[len(recent) // 2]
         bound = max(_UNUSUAL_MIN, _UNUSUAL_FACTOR * usual)
-        unusual = sum(one > bound for one in recent)
-        if wrongness <= bound or unusual > _UNUSUAL_SHARE_MAX * len(recent):
+        if wrongness <= bound or sum(one > bound for one in recent) > _UNUSUAL_SHARE_MAX * len(recent):
             return False
         if rtt_s > distance_s and self.coordinate.error > _SURE_ERROR:
             return False
@@ -171,8 +171,8 @@ class Estimator:
         height_s = min(settings.height_s_max, max(settings.height_s_min, wanted_s))
         # The point takes the rest that the height cannot: else nodes without a height would be pushed more than pulled.
         along_s = force_s - (height_s - own.height_s)
-        point = tuple(at + part * along_s for at, part in zip(own.point_s, unit, strict=True))
-        return Coordinate(point, error, height_s, own.adjustment_s)
+        point = [at + part * along_s for at, part in zip(own.point_s, unit, strict=True)]
+        return Coordinate(tuple(point), error, height_s, own.adjustment_s)
 
     def _any_direction(self) -> list[float]:
         parts = [self._draw() - 0.5 for _ in range(self._settings.dimensions)]

@@ -94,7 +94,7 @@ def test_an_older_pie_and_one_of_another_cluster_change_nothing() -> None:
     assert edge.neighbours(1.0)["b"].load.input_ratio == pytest.approx(0.2)
 
 
-def test_a_neighbour_that_is_silent_for_long_is_none() -> None:
+def test_a_neighbour_that_is_silent_for_long_is_removed() -> None:
     edge = edge_with(pie_of("b", IDLE))
     assert edge.neighbours(180.0)
     assert not edge.neighbours(181.0)
@@ -152,6 +152,29 @@ def test_two_edges_balance_from_the_first_pie_to_the_end_of_the_session() -> Non
     assert (one.status, two.status) == (HubStatus.STABILIZING, HubStatus.STABILIZING)
 
 
+def test_a_difference_that_the_reply_does_not_confirm_begins_no_session() -> None:
+    """The load of all hubs has risen since the neighbour's last PIE, and with it its own load."""
+    risen = load_of(input_ratio=0.6)
+    edge = edge_with(pie_of("b", load_of(input_ratio=0.45)))
+    edge.detect(1.0, risen, tuple)
+    assert phase_of(edge) is EdgePhase.ASKING
+    reply = SessionReply(hub="b", session="m:1", status=HubStatus.OK, load=load_of(input_ratio=0.55))
+    (end, _) = edge.receive(1.1, reply, risen, tuple)
+    assert isinstance(end, SendControl)
+    assert (phase_of(edge), has_sampler(edge)) == (EdgePhase.OK, False)
+    # The reply is newer than the PIE, so the next detection finds no difference.
+    assert edge.detect(6.0, risen, tuple) == []
+
+
+def test_an_overloaded_hub_needs_no_difference_for_a_session() -> None:
+    full = load_of(input_ratio=0.97)
+    edge = edge_with(pie_of("b", load_of(input_ratio=0.85)))
+    edge.detect(1.0, full, tuple)
+    reply = SessionReply(hub="b", session="m:1", status=HubStatus.OK, load=load_of(input_ratio=0.9))
+    edge.receive(1.1, reply, full, tuple)
+    assert phase_of(edge) is EdgePhase.SAMPLING
+
+
 def test_a_session_ends_when_the_other_hub_is_lost_at_any_step() -> None:
     busy = load_of(input_ratio=0.6)
     reply = SessionReply(hub="b", session="m:1", status=HubStatus.OK, load=IDLE)
@@ -175,7 +198,7 @@ def test_a_session_ends_when_the_other_hub_is_lost_at_any_step() -> None:
     assert phase_of(accepting) is EdgePhase.STABILIZING
 
 
-def test_a_hub_that_does_not_answer_is_waited_for_no_longer_than_it_should() -> None:
+def test_the_wait_for_a_hub_that_does_not_reply_is_bounded() -> None:
     edge = edge_with(pie_of("b", IDLE))
     edge.detect(1.0, load_of(input_ratio=0.6), tuple)
     assert edge.poll(3.9) == []
@@ -207,7 +230,7 @@ def test_an_edge_that_is_unavailable_sends_newcomers_to_the_least_full_one() -> 
     assert off.first_edge(1.0, full) is None
 
 
-def test_fullness_is_that_of_what_is_nearest_to_its_threshold() -> None:
+def test_fullness_is_that_of_the_metric_nearest_to_its_threshold() -> None:
     assert fullness(load_of(output_ratio=0.45), 0, SETTINGS) == pytest.approx(0.5)
     assert fullness(load_of(output_ratio=0.45, subscriptions=100), 100, SETTINGS) == pytest.approx(1.0)
     assert fullness(load_of(memory_ratio=0.9), 0, SETTINGS) == pytest.approx(1.0)
@@ -259,6 +282,28 @@ def test_clusters_part_when_no_session_has_moved_a_subscriber_for_a_while() -> N
     assert PartClusters("g") in head.detect(146.0)
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_cluster_with_which_nothing_moved_does_not_keep_out_the_others(*, moved: bool) -> None:
+    """Between two clusters that can help each other no more, the one in the middle joins its other neighbour."""
+    head = head_with(pie_of("a", load_of(input_ratio=0.6)))
+    head.receive(2.0, SessionRequest(hub="g", session="g:1", metric=BalancedMetric.INPUT, is_global=True))
+    if moved:
+        # The head of a third cluster is no edge of these two.
+        head.receive(3.0, pie_of("a", load_of(input_ratio=0.6), number=2, status=HubStatus.STABILIZING))
+    head.receive(4.0, pie_of("k", IDLE, cluster="k", is_global=True, status=HubStatus.STABILIZING))
+    head.receive(5.0, pie_of("a", load_of(input_ratio=0.6), number=3))
+    assert PartClusters("g") in head.detect(70.0)
+    for at_s in (100.0, 105.0):
+        head.receive(at_s, pie_of("g", IDLE, cluster="g", is_global=True, number=int(at_s)))
+        head.detect(at_s)
+    is_asking = head.phase is HeadPhase.ASKING
+    assert is_asking == moved
+    if not moved:
+        head.receive(106.0, pie_of("k", load_of(input_ratio=0.1), cluster="k", is_global=True, number=2))
+        (asked, _) = head.detect(110.0)
+        assert isinstance(asked, SendControl) and asked.hub == "k"
+
+
 def test_a_cluster_whose_edge_stays_unavailable_asks_another_after_a_while() -> None:
     """1. An edge is between its thresholds, so its cluster is unavailable. 2. Its own cluster cannot relieve it, and
     the mean is no overload. 3. By the paper's words the cluster would wait for ever beside an idle one."""
@@ -279,7 +324,7 @@ def test_a_cluster_whose_edge_stays_unavailable_asks_another_after_a_while() -> 
     assert isinstance(asked, SendControl) and asked.hub == "g"
 
 
-def test_what_is_between_edges_does_not_concern_a_head_and_the_other_way_round() -> None:
+def test_messages_between_edges_do_not_affect_a_head_and_the_other_way_round() -> None:
     head = head_with(pie_of("a", IDLE))
     local = SessionRequest(hub="z", session="z:1", metric=BalancedMetric.INPUT)
     assert head.receive(1.0, local) == []

@@ -1,4 +1,4 @@
-"""Every row of an edge's table is taken once; what no row names changes nothing; sessions end whatever happens."""
+"""Every row of an edge's table is used; events without a row change nothing; sessions always end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from equipoise.content.balancing.edge_events import (
     SessionEnded,
     SubscriberCame,
 )
-from equipoise.content.balancing.edge_rules import EdgeSession
+from equipoise.content.balancing.edge_rules import EdgeSession, is_paused
 from equipoise.content.balancing.edge_table import EDGE_TABLE, EdgeTransition, apply_edge
 from equipoise.content.balancing.messages import (
     HubStatus,
@@ -76,8 +76,8 @@ def edge_in(
     return edge
 
 
-def reply(status: HubStatus, session: str = "m:1") -> ReplyReceived:
-    return ReplyReceived(SessionReply(hub="b", session=session, status=status))
+def reply(status: HubStatus, session: str = "m:1", *, is_needed: bool = True) -> ReplyReceived:
+    return ReplyReceived(SessionReply(hub="b", session=session, status=status), is_needed)
 
 
 def request(hub: str) -> RequestReceived:
@@ -98,6 +98,8 @@ OTHERS: dict[tuple[type[Any], str], tuple[EdgeEvent, tuple[OffloadRequest, ...]]
     (RequestReceived, "always"): (request("z"), ()),
     (RequestReceived, "yields"): (request("b"), ()),
     (ReplyReceived, "is_accepted"): (reply(HubStatus.OK), ()),
+    (ReplyReceived, "is_balanced"): (reply(HubStatus.OK, is_needed=False), (OTHER,)),
+    (ReplyReceived, "balanced_guard"): (reply(HubStatus.OK, is_needed=False), ()),
     (ReplyReceived, "has_next"): (reply(HubStatus.BUSY), (OTHER,)),
     (ReplyReceived, "guard"): (reply(HubStatus.BUSY), ()),
     (PhaseOverdue, "has_next"): (PhaseOverdue(), (OTHER,)),
@@ -120,14 +122,14 @@ def staged(row: EdgeTransition) -> tuple[EdgeSession, EdgeEvent]:
     if row.event is Detected:
         return edge_in(row.phase), DETECTED[row.phase, name]
     event, waiting = OTHERS[row.event, name]
-    former = row.following if name == "guard" else P.OK
+    former = row.following if name.endswith("guard") else P.OK
     return edge_in(row.phase, former=former, waiting=waiting), event
 
 
 @pytest.mark.parametrize(
     "row", EDGE_TABLE, ids=lambda row: f"{row.phase}-{row.event.__name__}-{row.following}"
 )
-def test_every_row_is_taken(row: EdgeTransition) -> None:
+def test_every_row_is_used(row: EdgeTransition) -> None:
     edge, event = staged(row)
     rows = [each for each in EDGE_TABLE if (each.phase, each.event) == (row.phase, row.event)]
     assert next(each for each in rows if each.guard(edge, event)) is row
@@ -156,7 +158,7 @@ EVENTS: tuple[EdgeEvent, ...] = (
 
 
 @pytest.mark.parametrize(("phase", "event"), list(product(P, EVENTS)), ids=lambda value: str(value)[:40])
-def test_what_no_row_names_changes_nothing(phase: EdgePhase, event: EdgeEvent) -> None:
+def test_events_without_a_row_change_nothing(phase: EdgePhase, event: EdgeEvent) -> None:
     edge = edge_in(phase)
     known = [
         row
@@ -222,7 +224,7 @@ def test_a_session_from_the_request_to_stabilizing() -> None:
     assert sorted((effect.is_offloader, effect.subscribers) for effect in ended) == [(False, 2), (True, 2)]
 
 
-def test_two_edges_that_ask_each_other_at_once_agree_on_one_session() -> None:
+def test_two_edges_that_send_requests_to_each_other_at_once_agree_on_one_session() -> None:
     m, b = pair()
     asked_m = apply_edge(m, detected(requests=(REQUEST,)))
     asked_b = apply_edge(b, detected(requests=(REQUEST._replace(hub="m"),)))
@@ -249,8 +251,48 @@ def test_an_acceptor_waits_for_each_subscriber_and_no_longer() -> None:
     assert acceptor.phase is P.STABILIZING
 
 
-def test_a_pair_that_found_nothing_to_move_is_left_alone_for_a_while() -> None:
+def test_a_pair_that_found_nothing_to_move_waits_for_a_while() -> None:
     edge = edge_in(P.SAMPLING)
     apply_edge(edge, SamplingOver(NOTHING))
     assert edge.phase is P.OK
     assert edge.fruitless == {("b", BalancedMetric.INPUT): 100.0 + edge.settings.fruitless_s}
+
+
+def accepted_session(edge: EdgeSession, at_s: float) -> None:
+    """A session that moves one subscriber from `b` to this edge."""
+    edge.now_s, edge.phase = at_s, P.OK
+    apply_edge(edge, request("b"))
+    apply_edge(edge, SubscriberCame("b:9", 1))
+    assert edge.phase is P.STABILIZING
+
+
+def offloading_session(edge: EdgeSession, at_s: float) -> None:
+    """A session that moves two subscribers from this edge to `b`."""
+    edge.now_s, edge.phase = at_s, P.MIGRATING
+    edge.request, edge.peer, edge.session, edge.total = REQUEST, "b", "m:1", 2
+    apply_edge(edge, DoneReceived(SessionDone(hub="b", session="m:1")))
+    assert edge.phase is P.STABILIZING
+
+
+def test_each_session_that_reverses_the_last_one_doubles_the_pause_of_the_pair() -> None:
+    edge = EdgeSession("m", BalancingSettings(fruitless_s=10.0))
+    pauses, at_s = [], 0.0
+    for number in range(7):
+        (accepted_session if number % 2 else offloading_session)(edge, at_s)
+        pauses.append(edge.last_moves["b"].paused_until_s - at_s)
+        assert is_paused(edge, REQUEST) == (number > 0)
+        assert not is_paused(edge, OTHER)
+        assert not is_paused(edge, REQUEST._replace(is_overloaded=True))
+        at_s += pauses[-1] + 1.0
+        edge.now_s = at_s
+        assert not is_paused(edge, REQUEST)
+    assert pauses == [0.0, 10.0, 20.0, 40.0, 80.0, 80.0, 80.0]
+
+
+def test_sessions_in_one_direction_and_those_of_long_ago_cause_no_pause() -> None:
+    edge = EdgeSession("m", BalancingSettings(fruitless_s=10.0))
+    for at_s in (0.0, 50.0):
+        offloading_session(edge, at_s)
+        assert not is_paused(edge, REQUEST)
+    accepted_session(edge, 50.0 + 160.0 + 1.0)
+    assert not is_paused(edge, REQUEST)

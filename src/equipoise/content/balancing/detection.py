@@ -19,6 +19,7 @@ __all__ = [
     "DetectionTriggers",
     "OffloadRequest",
     "detect",
+    "exceeds",
     "is_full",
     "is_steady",
     "triggers_of",
@@ -80,13 +81,24 @@ def detect(
             OffloadRequest(hub, metric, difference, False)
             for hub in asked
             for metric, difference in _differences(own, neighbours[hub], settings).items()
-            if difference > _trigger(metric, triggers, settings)
+            if exceeds(own, neighbours[hub], metric, settings, triggers)
         ]
     requests.sort(key=lambda request: (-request.difference, request.hub))
     balanced = frozenset(
         hub for hub, load in neighbours.items() if _is_balanced(own, load, settings, triggers)
     )
     return Detection(is_full(own, settings), bool(overloads), tuple(requests), balanced)
+
+
+def exceeds(
+    own: EdgeLoad,
+    other: EdgeLoad,
+    metric: BalancedMetric,
+    settings: BalancingSettings,
+    triggers: DetectionTriggers,
+) -> bool:
+    """Whether this hub has so much more of the metric than the other that a session about it may begin."""
+    return _differences(own, other, settings)[metric] > _trigger(metric, triggers, settings)
 
 
 def is_steady(before: EdgeLoad, now: EdgeLoad, settings: BalancingSettings) -> bool:

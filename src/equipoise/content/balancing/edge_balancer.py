@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from equipoise.content.balancing.detection import (
     Detection,
     detect,
+    exceeds,
     is_steady,
     triggers_of,
 )
@@ -32,7 +35,7 @@ from equipoise.content.balancing.edge_events import (
     SamplingOver,
     SubscriberCame,
 )
-from equipoise.content.balancing.edge_rules import EdgeSession
+from equipoise.content.balancing.edge_rules import EdgeSession, is_paused
 from equipoise.content.balancing.edge_table import apply_edge
 from equipoise.content.balancing.first_edge import FirstEdge, fullness
 from equipoise.content.balancing.load import EdgeLoad
@@ -125,12 +128,7 @@ class EdgeBalancer:
         steady = (
             now_s >= self._edge.stable_at_s and before is not None and is_steady(before, load, self.settings)
         )
-        fruitless = self._edge.fruitless
-        requests = tuple(
-            request
-            for request in found.requests
-            if fruitless.get((request.hub, request.metric), now_s) <= now_s
-        )
+        requests = tuple(request for request in found.requests if not is_paused(self._edge, request))
         return apply_edge(self._edge, Detected(found, requests, steady))
 
     def poll(self, now_s: float) -> list[BalancingEffect]:
@@ -243,7 +241,7 @@ class EdgeBalancer:
         if isinstance(message, SessionDone):
             return apply_edge(edge, DoneReceived(message))
         assert isinstance(message, SessionReply), "PIEs and clusters were handled above"
-        effects = apply_edge(edge, ReplyReceived(message))
+        effects = apply_edge(edge, ReplyReceived(message, self._is_needed(message)))
         for effect in effects:
             if isinstance(effect, BeginSampling):
                 self._reply = effect.reply
@@ -253,6 +251,22 @@ class EdgeBalancer:
                     ends_s=edge.now_s + self.settings.sampling_s,
                 )
         return effects
+
+    def _is_needed(self, reply: SessionReply) -> bool:
+        """Whether the load in the reply still makes the requested session necessary.
+
+        PIEs are up to `pie_s_max` old, so a change of the total load can look like a difference between two hubs.
+        """
+        edge, known = self._edge, self._pies.get(reply.hub)
+        request = edge.request
+        if request is None or reply.hub != edge.peer or reply.status is not HubStatus.OK:
+            return True
+        if known is not None:
+            pie = msgspec.structs.replace(known[1], load=reply.load)
+            self._pies[reply.hub] = edge.now_s, pie
+        return request.is_overloaded or exceeds(
+            edge.load, reply.load, request.metric, self.settings, self._triggers
+        )
 
 
 def message_is_global(message: ControlMessage) -> bool:

@@ -74,7 +74,7 @@ class Detected(NamedTuple):
     """a detection has run"""
 
     detection: Detection
-    # The possible requests: without pairs whose last session was fruitless.
+    # The possible requests: without pairs whose last sessions were useless.
     requests: tuple[OffloadRequest, ...]
     # Whether the stabilising time is over and the load is steady.
     is_steady: bool
@@ -90,6 +90,8 @@ class ReplyReceived(NamedTuple):
     """a hub replies to the request"""
 
     message: SessionReply
+    # Whether the requesting hub is overloaded, or still has more load than the reply states.
+    is_needed: bool = True
 
 
 class EndReceived(NamedTuple):

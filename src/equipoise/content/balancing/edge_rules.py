@@ -7,7 +7,7 @@ are the text of docs/reference/balancing.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from equipoise.content.balancing.detection import OffloadRequest
 from equipoise.content.balancing.edge_events import (
@@ -37,6 +37,7 @@ from equipoise.content.balancing.settings import BalancingSettings
 
 __all__ = [
     "EdgeSession",
+    "LastMove",
     "accept",
     "always",
     "ask",
@@ -50,8 +51,11 @@ __all__ = [
     "has_chosen",
     "has_next",
     "is_accepted",
+    "is_balanced",
+    "is_balanced_from",
     "is_last",
     "is_of_session",
+    "is_paused",
     "is_peer",
     "is_relieved",
     "is_steady",
@@ -68,6 +72,21 @@ __all__ = [
 
 # An acceptor waits this much longer than the offloading hub samples: the request's reply takes time, too.
 SLACK_S = 5.0
+
+
+# A pause after a session that reverses the previous one is at most this many times `fruitless_s`, and a session is
+# forgotten after twice that time.
+PAUSES_MAX = 8
+
+
+class LastMove(NamedTuple):
+    """The last session with a hub that moved subscribers."""
+
+    at_s: float
+    is_offloader: bool
+    # How often such sessions have reversed each other; and until when this hub sends the other no request.
+    reversals: int
+    paused_until_s: float
 
 
 class EdgeSession:
@@ -96,6 +115,8 @@ class EdgeSession:
         self.sessions = 0
         # By hub and metric, until when a request is useless.
         self.fruitless: dict[tuple[str, str], float] = {}
+        # By hub.
+        self.last_moves: dict[str, LastMove] = {}
 
 
 # Guards.
@@ -137,8 +158,28 @@ def is_steady_and_unavailable(edge: EdgeSession, event: Detected) -> bool:
 
 
 def is_accepted(edge: EdgeSession, event: ReplyReceived) -> bool:
-    """it is the hub's reply to this request, with the status OK"""
-    return _is_reply(edge, event) and event.message.status is HubStatus.OK
+    """it is the hub's reply to this request, with the status OK and a load that still makes a session necessary"""
+    return _is_reply(edge, event) and event.message.status is HubStatus.OK and event.is_needed
+
+
+def is_balanced(edge: EdgeSession, event: ReplyReceived) -> bool:
+    """the hub accepts, but by the load in its reply the two hubs are balanced, and another hub is available"""
+    return _is_balanced(edge, event) and bool(edge.waiting)
+
+
+def is_balanced_from(former: EdgePhase) -> Callable[[EdgeSession, Any], bool]:
+    """A guard for each phase before a request that is not necessary any more."""
+
+    def guard(edge: EdgeSession, event: ReplyReceived) -> bool:
+        return edge.former is former and _is_balanced(edge, event)
+
+    guard.__doc__ = f"the hub accepts, but the two hubs are balanced, and it was {former.value} before"
+    guard.__name__ = "balanced_guard"
+    return guard
+
+
+def _is_balanced(edge: EdgeSession, event: ReplyReceived) -> bool:
+    return _is_reply(edge, event) and event.message.status is HubStatus.OK and not event.is_needed
 
 
 def has_next(edge: EdgeSession, event: Any) -> bool:
@@ -294,12 +335,36 @@ def send_done(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
 
 
 def finish(edge: EdgeSession, event: Any) -> Iterable[BalancingEffect]:
-    """end the session: wait until load is steady"""
+    """end the session; pause with that hub if it reverses the last one; wait until load is steady"""
     is_offloader = edge.request is not None
     moved = edge.total if is_offloader else edge.came
+    if moved:
+        edge.last_moves[edge.peer] = _last_move(edge, is_offloader=is_offloader)
     yield SessionEnded(edge.peer, edge.session, is_offloader, moved)
     _clear(edge)
     edge.stable_at_s = edge.now_s + edge.settings.stabilize_s
+
+
+def _last_move(edge: EdgeSession, *, is_offloader: bool) -> LastMove:
+    """Each reversal doubles the pause, so that hubs that cannot balance all metrics, or whose loads vary, come
+    to rest.
+    """
+    now_s, unit_s = edge.now_s, edge.settings.fruitless_s
+    before = edge.last_moves.get(edge.peer)
+    if before is None or now_s - before.at_s > 2 * PAUSES_MAX * unit_s:
+        return LastMove(now_s, is_offloader, 0, now_s)
+    if before.is_offloader is is_offloader:
+        return before._replace(at_s=now_s)
+    pause_s = unit_s * min(2**before.reversals, PAUSES_MAX)
+    return LastMove(now_s, is_offloader, before.reversals + 1, now_s + pause_s)
+
+
+def is_paused(edge: EdgeSession, request: OffloadRequest) -> bool:
+    """Whether the last sessions with that hub were useless: a request waits. An overload waits for no reversals."""
+    if edge.now_s < edge.fruitless.get((request.hub, request.metric), edge.now_s):
+        return True
+    last = edge.last_moves.get(request.hub)
+    return last is not None and not request.is_overloaded and edge.now_s < last.paused_until_s
 
 
 def _clear(edge: EdgeSession) -> None:

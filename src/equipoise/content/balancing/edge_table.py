@@ -72,6 +72,14 @@ EDGE_TABLE: tuple[EdgeTransition, ...] = (
     ),
     # The offloading hub.
     EdgeTransition(_P.ASKING, ReplyReceived, rules.is_accepted, _P.SAMPLING, (rules.begin,)),
+    # The difference came from an older load, or is over: no session.
+    EdgeTransition(_P.ASKING, ReplyReceived, rules.is_balanced, _P.ASKING, (rules.end, rules.ask_next)),
+    *(
+        EdgeTransition(
+            _P.ASKING, ReplyReceived, rules.is_balanced_from(former), former, (rules.end, rules.give_up)
+        )
+        for former in _RESTING
+    ),
     EdgeTransition(_P.ASKING, ReplyReceived, rules.has_next, _P.ASKING, (rules.ask_next,)),
     EdgeTransition(_P.ASKING, PhaseOverdue, rules.has_next, _P.ASKING, (rules.end, rules.ask_next)),
     EdgeTransition(_P.ASKING, PeerLost, rules.has_next, _P.ASKING, (rules.ask_next,)),

@@ -59,8 +59,6 @@ class HeadBalancer:
         self._first_edge = FirstEdge(settings)
         # Since when an edge has been unavailable without a session of the cluster's own edges that moved subscribers.
         self._stuck_since_s: float | None = None
-        # When the clusters joined, or an edge of them was last STABILIZING: a session has moved subscribers.
-        self._moved_at_s = 0.0
 
     @property
     def phase(self) -> HeadPhase:
@@ -99,7 +97,10 @@ class HeadBalancer:
         steady = now_s >= head.stable_at_s and before is not None and is_steady(before, load, self.settings)
         unavailable = any(pie.status is HubStatus.UNAVAILABLE for pie in self._own())
         must_ask = found.is_overloaded or self._is_stuck(now_s, is_unavailable=unavailable)
-        return apply_head(head, ClusterDetected(unavailable, must_ask, found.requests, steady))
+        requests = tuple(
+            request for request in found.requests if head.fruitless.get(request.hub, now_s) <= now_s
+        )
+        return apply_head(head, ClusterDetected(unavailable, must_ask, requests, steady))
 
     def poll(self, now_s: float) -> list[HeadEffect]:
         head = self._head
@@ -118,16 +119,14 @@ class HeadBalancer:
             latest = known.get(message.hub)
             if message.hub != self.hub and (latest is None or latest[1].number < message.number):
                 known[message.hub] = now_s, message
-                if message.status is HubStatus.STABILIZING:
-                    self._moved_at_s = now_s
+                if not message.is_global and message.status is HubStatus.STABILIZING:
+                    head.moved_at_s = now_s
             return []
         if not getattr(message, "is_global", False):
             return []
         if isinstance(message, SessionRequest):
-            self._moved_at_s = now_s
             return apply_head(head, RequestReceived(message))
         if isinstance(message, SessionReply):
-            self._moved_at_s = now_s
             return apply_head(head, ReplyReceived(message))
         assert isinstance(message, SessionEnd), "there is no other message between heads"
         return apply_head(head, EndReceived(message))
@@ -212,10 +211,10 @@ class HeadBalancer:
             return False
         pies = [pie for _, pie in self._edges.values() if pie.cluster in (self.hub, head.peer)]
         if any(pie.status is HubStatus.STABILIZING for pie in pies):
-            self._moved_at_s = now_s
+            head.moved_at_s = now_s
             return False
         hubs = {pie.hub for pie in pies}
         is_calm = all(pie.status is not HubStatus.BUSY for pie in pies) and len(hubs) > len(head.edges)
         if is_calm and all(hubs - {pie.hub} <= set(pie.balanced) for pie in pies):
             return True
-        return now_s - self._moved_at_s >= self.settings.global_quiet_s
+        return now_s - max(head.moved_at_s, head.joined_at_s) >= self.settings.global_quiet_s

@@ -128,6 +128,10 @@ class HeadSession:
         self.stable_at_s = 0.0
         self.sessions = 0
         self.joined_at_s = 0.0
+        # When an edge of the joined clusters was last STABILIZING: a session has moved subscribers.
+        self.moved_at_s = 0.0
+        # By cluster, until when a session with it is useless.
+        self.fruitless: dict[str, float] = {}
 
 
 class HeadTransition(NamedTuple):
@@ -272,8 +276,10 @@ def join(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
 
 
 def part(head: HeadSession, event: Any) -> Iterable[HeadEffect]:
-    """let the edges balance only among themselves; wait until load is steady"""
+    """let the edges balance only among themselves; pause with that cluster if none moved; wait until load is steady"""
     yield PartClusters(head.peer)
+    if head.moved_at_s <= head.joined_at_s:
+        head.fruitless[head.peer] = head.now_s + head.settings.fruitless_s
     _clear(head)
     head.stable_at_s = head.now_s + head.settings.stabilize_s
 

@@ -119,7 +119,10 @@ class BalancingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = 1.0
     fruitless_s: Annotated[
         _Seconds,
-        Meta(description="Pause after a session without a move, for this pair and metric."),
+        Meta(
+            description="Pause after a session without a move, for this pair of hubs and metric, or of clusters; and "
+            "after one that reverses the last session of two hubs, then twice as long each time, up to 8 times."
+        ),
     ] = 120.0
     global_s: Annotated[
         _Seconds, Meta(description="A session of two clusters ends after this time, balanced or not.")

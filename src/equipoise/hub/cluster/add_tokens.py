@@ -9,32 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.topic_tokens import ADDS, TopicTokens
+
 if TYPE_CHECKING:
     from equipoise.hub.cluster.topic_limit import TopicLimit
     from equipoise.hub.data.topics import Topic
 
-__all__ = ["ADDS", "AddTokens"]
-
-# The party of all XADDs of a topic. Other parties are ids of sessions, which are positive.
-ADDS = -1
-
-
-class _Tokens(Protocol):
-    def now(self) -> int: ...
-    def room(self, topic: Topic) -> int: ...
-    def has_token(self, limit: TopicLimit) -> bool: ...
-    def spend(self, limit: TopicLimit, count: int) -> None: ...
+__all__ = ["AddTokens"]
 
 
 class _Clients(Protocol):
-    def kept(self, limit: TopicLimit) -> int: ...
     def refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes: ...
 
 
 class AddTokens:
     """Owned by RateLimits."""
 
-    def __init__(self, tokens: _Tokens, clients: _Clients) -> None:
+    def __init__(self, tokens: TopicTokens, clients: _Clients) -> None:
         self._tokens = tokens
         self._clients = clients
 
@@ -45,7 +36,7 @@ class AddTokens:
             return None
         if not topic.is_home:
             return self._clients.refusal(topic, limit, None, 1)
-        if self._clients.kept(limit) and limit.reserve.party == ADDS and self._tokens.has_token(limit):
+        if self._tokens.kept(limit) and limit.reserve.party == ADDS and self._tokens.has_token(limit):
             limit.reserve.end()
             self._tokens.spend(limit, 1)
             return None

@@ -12,13 +12,8 @@ import msgspec
 from equipoise.content.balancing.load import EdgeLoad
 from equipoise.content.balancing.settings import DelayEstimate
 from equipoise.lab.experiments.experiment import Experiment, Progress, sweep
-from equipoise.lab.experiments.padres_local import (
-    LOCAL_NOTES,
-    PAPER,
-    SUBSCRIPTION_S,
-    common_parameters,
-    star,
-)
+from equipoise.lab.experiments.padres_common import LOCAL_NOTES, PAPER, common_parameters
+from equipoise.lab.experiments.padres_local import SUBSCRIPTION_S, star
 from equipoise.lab.experiments.padres_reading import exactly_once
 from equipoise.lab.experiments.padres_world import (
     BalancedPair,

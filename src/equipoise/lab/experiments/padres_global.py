@@ -11,13 +11,8 @@ from typing import NamedTuple
 
 from equipoise.content.balancing.settings import BalancingSettings
 from equipoise.lab.experiments.experiment import Experiment, Progress, curves, sweep
+from equipoise.lab.experiments.padres_common import LOCAL_NOTES, OURS, PAPER, common_parameters
 from equipoise.lab.experiments.padres_hubs import LabMachine
-from equipoise.lab.experiments.padres_local import (
-    LOCAL_NOTES,
-    OURS,
-    PAPER,
-    common_parameters,
-)
 from equipoise.lab.experiments.padres_reading import exactly_once
 from equipoise.lab.experiments.padres_world import (
     BrokerSample,

@@ -1,7 +1,8 @@
 """Show a result: a terminal table, a page of Markdown, figures and JSON.
 
-In the output folder, `<paper>.md` is the page; `<paper>/` holds the figures and one JSON file per experiment. A page
-contains all results stored beside it, so that one experiment can be run again alone; the text above its marker stays.
+In the output folder, `<paper>.md` is the page; `<paper>/` holds the figures and one JSON file per experiment. A result
+of the full size has a file and figures of its own (`<experiment>-full`) beside one of the quick size. A page contains
+all results stored beside it, so that one experiment can be run again alone; the text above its marker stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from equipoise.lab.experiments.figures import draw
 from equipoise.lab.experiments.registry import EXPERIMENTS
 from equipoise.lab.experiments.result import Result, Size, decode, encode
 
-__all__ = ["MARKER", "command_of", "keep", "page_section", "seeds_text", "splice", "terminal"]
+__all__ = [
+    "MARKER",
+    "command_of",
+    "keep",
+    "kept_paths",
+    "page_section",
+    "seeds_text",
+    "splice",
+    "terminal",
+]
 
 # The text above the marker is written by people and kept; the text below is generated.
 MARKER = "<!-- Below: written by `equipoise reproduce`. Change what is above. -->"
@@ -106,9 +116,14 @@ def keep(result: Result, folder: Path) -> Path:
     beside = folder / experiment.page
     try:
         beside.mkdir(parents=True, exist_ok=True)
-        for figure in result.figures:
+        path = _path_of(result, beside)
+        suffix = path.stem.removeprefix(result.experiment)
+        figures = [
+            msgspec.structs.replace(figure, name=f"{figure.name}{suffix}") for figure in result.figures
+        ]
+        for figure in figures:
             draw(figure, beside)
-        (beside / f"{result.experiment}.json").write_bytes(encode(result))
+        path.write_bytes(encode(msgspec.structs.replace(result, figures=tuple(figures))))
         page = folder / f"{experiment.page}.md"
         head = page.read_text() if page.exists() else f"# {experiment.page.capitalize()}\n"
         page.write_text(splice(head, _sections(folder, experiment.page)))
@@ -119,20 +134,39 @@ def keep(result: Result, folder: Path) -> Path:
     return page
 
 
+def kept_paths(folder: Path, experiment: str) -> list[Path]:
+    """The files of this experiment's results in the folder of its page: one, or the quick and the full size."""
+    paths = (folder / f"{experiment}.json", folder / f"{experiment}-full.json")
+    return [path for path in paths if path.exists()]
+
+
+def _path_of(result: Result, folder: Path) -> Path:
+    path = folder / f"{result.experiment}.json"
+    has_quick = path.exists() and _read(path).size is Size.QUICK
+    return folder / f"{result.experiment}-full.json" if has_quick and result.size is Size.FULL else path
+
+
+def _read(path: Path) -> Result:
+    try:
+        return decode(path.read_bytes())
+    except msgspec.DecodeError as problem:
+        raise SettingsError(f"{path} is not a kept result: {problem}. Remove it or run it again") from problem
+
+
 def _sections(folder: Path, page: str) -> list[str]:
     """The sections of all stored results, in the order of the registry."""
+    paths = [
+        (experiment, path)
+        for experiment in EXPERIMENTS.values()
+        if experiment.page == page
+        for path in kept_paths(folder / page, experiment.name)
+    ]
     sections = []
-    for experiment in EXPERIMENTS.values():
-        path = folder / page / f"{experiment.name}.json"
-        if experiment.page != page or not path.exists():
-            continue
-        try:
-            result = decode(path.read_bytes())
-        except msgspec.DecodeError as problem:
-            raise SettingsError(
-                f"{path} is not a kept result: {problem}. Remove it or run it again"
-            ) from problem
+    for experiment, path in paths:
+        result = _read(path)
         figures = [f"{page}/{figure.name}.png" for figure in result.figures]
-        title = f"{experiment.name}: {experiment.source}"
+        title = (
+            f"{experiment.name}: {experiment.source}{', full size' if path.stem != experiment.name else ''}"
+        )
         sections.append(page_section(result, title=title, summary=experiment.summary, figures=figures))
     return sections

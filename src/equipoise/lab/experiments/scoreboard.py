@@ -20,6 +20,7 @@ import msgspec
 from equipoise.errors import SettingsError
 from equipoise.lab.experiments.experiment import Experiment
 from equipoise.lab.experiments.registry import EXPERIMENTS
+from equipoise.lab.experiments.report import kept_paths
 from equipoise.lab.experiments.result import Claim, Result, Size, decode
 from equipoise.lab.experiments.seed_campaign import SeedTask, run_task
 from equipoise.lab.task_pool import TaskPool
@@ -39,8 +40,7 @@ class Broken(NamedTuple):
 def kept_results(folder: Path) -> Iterator[Result]:
     """Stored results in the order of the registry. Raises SettingsError for an invalid file."""
     for experiment in EXPERIMENTS.values():
-        path = folder / experiment.page / f"{experiment.name}.json"
-        if path.exists():
+        for path in kept_paths(folder / experiment.page, experiment.name):
             yield _read(path)
 
 
@@ -83,7 +83,11 @@ def check(
 ) -> list[Broken]:
     """Run the quick size of experiments with a stored result, and compare verdicts; `tell` gets the number done."""
     names = {experiment.name for experiment in experiments}
-    kept = [result for result in kept_results(folder) if result.experiment in names]
+    # Where both sizes are kept, the quick one, which comes first.
+    first: dict[str, Result] = {}
+    for result in kept_results(folder):
+        first.setdefault(result.experiment, result)
+    kept = [result for result in first.values() if result.experiment in names]
     if not kept:
         raise SettingsError(f"{folder} has no kept result of {', '.join(sorted(names))}")
     broken: list[Broken] = []

@@ -132,10 +132,19 @@ class LiveViews:
 
     def view(self, batches: Sequence[pa.RecordBatch], now: float) -> View | None:
         """The view with these records; None while no hub has recorded anything. `now` is the wall clock's."""
-        records = [judged(batch, now_us=int(now * _US), plausible=self._plausible) for batch in batches]
+        now_us = int(now * _US)
+        records = [judged(batch, now_us=now_us, plausible=self._plausible) for batch in _joined(batches)]
         self._window.add(sampled(records, Counter()))
         made = self._window.view()
         return None if made is None else from_tables(made.time_s, made.tables, window_s=made.window_s)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch for each schema: each batch costs a call for each of its columns, whatever its length."""
+    found: dict[pa.Schema, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        found.setdefault(batch.schema, []).append(batch)
+    return [pa.concat_batches(alike) for alike in found.values()]
 
 
 class SimulatedTelemetryReader:
