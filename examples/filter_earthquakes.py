@@ -1,13 +1,13 @@
-"""Get only what you want of a feed of JSON: the earthquakes of the U.S. Geological Survey.
+"""Filter a JSON feed at the hub: the earthquakes of the U.S. Geological Survey.
 
     equipoise hub &
     python examples/filter_earthquakes.py
     curl -s https://earthquake.usgs.gov/earthquakes/feed/v1.0/summary/all_week.geojson |
         python examples/filter_earthquakes.py -
 
-A publisher sends each earthquake of the feed to one topic as it is: a GeoJSON feature. Each subscriber says in a filter
-which of them it wants, and the hub sends it those and no others. Without a feed the large ones of some years are sent,
-in the same form.
+A publisher sends each earthquake of the feed, a GeoJSON feature, to one topic. Each subscriber has a filter, and the
+hub sends it the matching earthquakes only. Without a feed the program publishes some large earthquakes in the same
+format.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LARGE = (
 
 
 def features() -> list[dict[str, Any]]:
-    """Those of the feed on standard input, if that is asked for."""
+    """The earthquakes of the feed on standard input if the argument is `-`, else of the table above."""
     if sys.argv[1:] == ["-"]:
         found: list[dict[str, Any]] = json.load(sys.stdin)["features"]
         return found
@@ -73,15 +73,15 @@ async def main() -> None:
         subscriptions = {name: bus.subscribe("earthquakes", where=where) for name, where in WANTED.items()}
         async with asyncio.TaskGroup() as group:
             for name, quakes in subscriptions.items():
-                # Entered here, so that all stand before the first message is published.
+                # Subscribe here, so that every subscription is confirmed before the first message is published.
                 await quakes.__aenter__()
                 group.create_task(listen(name, quakes))
             sent = 0
             for feature in features():
                 await bus.publish("earthquakes", json.dumps(feature))
                 sent += 1
-            # The hub delivers before it answers the publisher on the same connection. What was received is still
-            # iterated; then the tasks end.
+            # The hub delivers a message before it replies to its publisher on the same connection. The tasks still
+            # print the received messages, then end.
             for quakes in subscriptions.values():
                 quakes.close()
         print(f"{sent} earthquakes were published")

@@ -1,10 +1,10 @@
-"""Notice what was missed, and why.
+"""Count missed messages, and print the reason.
 
     equipoise hub &
     python examples/handle_gaps.py
 
-The subscriber below keeps at most ten messages and reads too late, so ninety of a hundred are dropped: it is told
-how many, where they would have stood. The same event tells what was missed while the connection was down.
+The subscriber below queues at most ten messages and reads too late, so ninety of a hundred are dropped. In their place
+it receives a gap event with their number. Messages missed while the connection was down are reported by the same event.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def main() -> None:
         async for event in sensor:
             match event:
                 case equipoise.Gap(missed=None, reason=reason):
-                    print(f"some readings may be missing ({reason}): fetch the present state again")
+                    print(f"some readings may be missing ({reason}): fetch the current state again")
                 case equipoise.Gap(missed=int(count), reason=reason):
                     print(f"{count} readings missed ({reason})")
                     missed += count

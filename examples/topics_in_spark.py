@@ -1,12 +1,12 @@
-"""Count the entries of topics with Spark, and write what was counted to another topic, each row once.
+"""Read the entries of topics with Spark, and write them to another topic, each once.
 
     equipoise hub --data ./data &
     redis-cli -p 6399 XADD orders.eu '*' item tea
     redis-cli -p 6399 XADD orders.us '*' item milk
     python examples/topics_in_spark.py
 
-The query below reads all that the topics `orders.*` hold now, and ends. Run again with the same checkpoint, it goes on
-behind the last entry that it has read. Without `availableNow` it goes on for ever.
+The query below reads all current entries of the topics `orders.*` and ends. With the same checkpoint the next run
+continues after the last entry that was read. Without `availableNow` the query runs until it is stopped.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ allows; the aims are 200,000 and 80,000.
 Finding (2 cores shared with other work, Python 3.11, uvloop): 400,000 to 460,000 received in batches of 50, 150,000
 to 190,000 one per push, 420,000 to 550,000 published without receipt, 70,000 to 100,000 with.
 
-Method: client and a dumb peer in processes of their own, on loopback. The peer sends batches of 50 payloads of
-100 bytes (then single ones) from one pre-encoded buffer as fast as they are taken, or answers every publish it is
-sent without parsing it. Counted is the processor time of the client's process alone, uvloop's included.
+Method: the client and a peer without logic run in separate processes on loopback. The peer sends batches of 50 payloads
+of 100 bytes (then single ones) from one pre-encoded buffer as fast as the client reads, or replies to every publish
+without parsing it. Only the processor time of the client's process counts, uvloop's included.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 def read_to(peer: socket.socket, data: bytes, end: bytes) -> tuple[bytes, bytes]:
-    """Read on until `end` has come; return what came before it and what came after it."""
+    """Read until `end` has arrived; return the bytes before it and the bytes after it."""
     while end not in data:
         data += peer.recv(CHUNK_BYTES)
     before, _, after = data.partition(end)
@@ -46,7 +46,7 @@ def read_to(peer: socket.socket, data: bytes, end: bytes) -> tuple[bytes, bytes]
 
 
 def greet(peer: socket.socket) -> bytes:
-    """Answer the greeting and the courtesies after it, which end with the version; return what came after."""
+    """Reply to HELLO and the CLIENT commands after it, the last of which sends the version; return the bytes after."""
     _, rest = read_to(peer, b"", b"HELLO\r\n$1\r\n3\r\n")
     peer.sendall(b"%1\r\n+server\r\n+peer\r\n")
     courtesies, rest = read_to(peer, rest, equipoise.__version__.encode() + b"\r\n")

@@ -2,16 +2,15 @@
 
     python benchmarks/micro/large_plan.py [--entries 100000]
 
-Estimate: to decode it takes 60 to 150 ms and to copy its table up to 20 ms with cold memory; in a thread, in pieces,
-nobody should have to wait for more than two of Python's switching intervals of 5 ms. The aim is below 20 ms.
+Estimate: decoding takes 60 to 150 ms, and copying the table up to 20 ms with cold memory. In a thread, in pieces, no
+client should wait for more than two of Python's switching intervals of 5 ms. The aim is below 20 ms.
 
 Finding (2026-11-15, ZooKeeper 3.9, Python 3.11, two cores busy with other work): one entry changed 8 to 14 ms, a
 member 6 to 12 ms, 100,000 entries set at once and read whole at the start about 20 ms, of which a
 collection of all garbage takes 12. When the table was copied in one piece on the loop, one entry took 14 to 28 ms.
 
-Method: a hub that takes part, in this process, and a task that wakes up every millisecond. Counted is the CPU time of
-the whole process between two wake-ups, so that what else the machine does is left out; changes are committed by another
-process.
+Method: a hub of a cluster, in this process, and a task that wakes up every millisecond. The CPU time of the whole
+process between two wake-ups counts, which excludes other work of the machine; another process commits the changes.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One case: what each round took, by the clock and of the processor, and what came of it."""
+    """One case: the wall time and CPU time of each round, and its outcome."""
 
     case: str
     topics: int

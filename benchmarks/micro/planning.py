@@ -69,7 +69,7 @@ def hub_rows(count: int) -> list[HubView]:
 
 
 def view_of(out_bytes: Floats, hubs: list[HubView], plan: Plan, at_s: float) -> View:
-    """Topics of fan-out 20 and 200 B that are where the plan says."""
+    """Topics of fan-out 20 and 200 B, at the homes that the plan names."""
     count = len(out_bytes)
     zeros, unknown = np.zeros(count), np.full(count, np.nan)
     names = [b"topic/%d" % at for at in range(count)]
@@ -124,7 +124,7 @@ def settled(out_bytes: Floats, hubs: list[HubView]) -> tuple[Plan, Memory]:
 
 
 def timed(case: str, view: View, plan: Plan, memory: Memory) -> Row:
-    """The same round again and again: it is a pure function. The view is made anew so that nothing is kept in it."""
+    """Repeat one round, a pure function. Each repetition gets a new view, because a view caches results."""
     planner = Planner(PlannerSettings(hits=1))
     seconds, moves = [], 0
     for _ in range(ROUNDS):

@@ -2,16 +2,16 @@
 
     python benchmarks/micro/settling.py [--seeds 3] [--out FOLDER]
 
-Estimate: a sample moves a node by an eighth of what it is wrong, since both nodes are equally unsure; with twice the
-gain half of the samples should do.
+Estimate: a sample moves a node by an eighth of its error, because both nodes have the same error estimate; with twice
+the gain half of the samples should be enough.
 
-Finding: they do on Serf's shapes, but the error of the split is a hundred times as large then, and that of the world
-larger by a tenth (docs/decisions/0010). So the gain is still a quarter.
+Finding: they are on Serf's shapes, but the error of the split is then a hundred times as large, and the error of the
+world larger by a tenth (docs/decisions/0010). So the gain is a quarter.
 
 Method: Serf's shapes, without noise, and a world of 500 nodes with noise: six regions in a plane, access links of 4 ms
-in the middle, and detours, which make a way by a third node 20 % shorter for a fifth of all pairs, as in the data of
-Ledlie et al., section 3.3 (22 % of MIT King's). Everybody asks one other, drawn at random, in each cycle. Settled is
-when the mean relative error over pairs stays below a level; the error at the end is the mean of all runs.
+in the middle, and detours, which make the path over a third node 20 % shorter for a fifth of all pairs, as in the data
+of Ledlie et al., section 3.3 (22 % of MIT King's). In each cycle every node probes another node, drawn at random. A run
+has settled when the mean relative error over pairs stays below a level; the final error is the mean of all runs.
 """
 
 from __future__ import annotations

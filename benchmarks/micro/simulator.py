@@ -8,7 +8,7 @@ of 200 messages there and back is 400 deliveries: about 5 ms. 1,000 receivers of
 
 Finding (Python 3.11, two cores shared with other work, load average near 3): 205 to 250 seeds/s by the best run of
 each seed, 150 to 170 by the median run; 320,000 to 530,000 deliveries/s; 75 to 190 µs to make and close an empty
-simulation. It has not been measured on a machine with nothing else to do.
+simulation. It has not been measured on an idle machine.
 
     python benchmarks/micro/simulator.py
 """
@@ -44,7 +44,7 @@ async def _serve() -> None:
 
 
 async def _talk(lines: int) -> None:
-    """Send lines and read them back, one after the other; connect again when the connection breaks."""
+    """Send lines and read them back, one at a time; reconnect when the connection breaks."""
     done = 0
     while done < lines:
         try:
@@ -149,7 +149,7 @@ def run_empty(count: int) -> float:
 
 
 def main(seeds: int = 30, repeats: int = 10) -> None:
-    """Take the best of each seed's runs: on a shared machine the others measure the neighbours."""
+    """Take the best of each seed's runs: on a shared machine the slower runs measure other work."""
     faults: Counter[str] = Counter()
     best = [float("inf")] * seeds
     everything = []

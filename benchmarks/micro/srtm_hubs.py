@@ -5,7 +5,7 @@
 The points of figures 4 and 5 at a tenth and at a hundredth of the rate, with hubs that are slower by as much: the
 same utilisation, fewer messages. All get the same arrivals, seats and shares. Printed, over the seeds: p99 of the hubs,
 and the ratio of the hubs' p99 and mean to those of four models: the vectorised one; one that reads a chunk at once; the
-same with turns of connections; the same with the hub's timer as well. At most 10 % apart is asked.
+same with turns of connections; the same with the hub's timer as well. The aim is a difference of at most 10 %.
 
 Finding: docs/results/srtm-hubs.md.
 """

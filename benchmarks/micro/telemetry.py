@@ -2,18 +2,18 @@
 
     python benchmarks/micro/telemetry.py [--topics 10000] [--rate 10000] [--rounds 12] [--out FOLDER]
 
-Estimate: a row of counters is read and subtracted in some 0.45 µs where the topics are those of the last window, so
-10,000 topics take 5 ms of each second; writing them as Arrow takes 0.3 µs each and sending them 0.7 ms, so 4 ms more
-where somebody reads. Together 0.9 % of a core; the aim is at most 3 %. A topic that misses a window takes 7 µs more.
+Estimate: reading and subtracting a row of counters takes some 0.45 µs if the topics are those of the last window, so
+10,000 topics take 5 ms of each second; writing them as Arrow takes 0.3 µs each and sending them 0.7 ms, so a reader
+costs 4 ms more. Together 0.9 % of a core; the aim is at most 3 %. A topic that misses a window takes 7 µs more.
 
 Finding (2 cores busy with other work, Python 3.11, uvloop): 1.1 % for recording, 1.7 % with reading, where a fifth of
 the topics misses each window; see docs/results/telemetry.md.
 
 Method: three hubs side by side, one that records nothing, one that records, one that records and is read once a
 second, all under the same load at the same time: each topic gets a message of 100 bytes once a second, 100 topics to a
-send, and has one subscriber. Counted is the CPU time of each process (the kernel's clock of the process) over rounds
-of some seconds; the cost is the difference to the hub that records nothing, round by round, so that what else
-the machine does falls on all three. A PING with every send says how long the loop lets a client wait.
+send, and has one subscriber. The CPU time of each process (the kernel's clock of the process) is measured over rounds
+of some seconds; the cost is the difference to the hub that records nothing, round by round, so that other work of the
+machine affects all three. A PING with every send measures how long the loop delays a client.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def running(label: str) -> Iterator[servers.ServerUnderTest]:
 
 
 class Subject:
-    """One hub under load: its connections, and what was seen of it."""
+    """One hub under load: its connections and its measurements."""
 
     def __init__(self, label: str, server: servers.ServerUnderTest, topics: int) -> None:
         self.label = label

@@ -2,12 +2,12 @@
 
     python benchmarks/micro/view_making.py [--topics N] [--places]
 
-Ten seconds of records about so many topics on two hubs are judged, sampled and made into views, as the pipeline does it
-once a second; without `--places` nobody tells where anybody is. Estimate: a grouping of half a million rows by name
-takes some 50 ms; a place is 88 bytes, so a row about both sides of a topic more than doubles it.
+Ten seconds of records of that many topics on two hubs are validated, sampled and aggregated into views, as the pipeline
+does it once a second; without `--places` the records have no coordinates. Estimate: grouping half a million rows by
+name takes some 50 ms; a coordinate has 88 bytes, so a row with both sides of a topic takes more than twice as long.
 
-Finding (50,000 topics a second): a view takes 54 ms without places, as it did before there were any, and 126 ms with
-them; judging and sampling a second 12 ms and 60 ms.
+Finding (50,000 topics a second): a view takes 54 ms without coordinates and 126 ms with them; validating and sampling a
+second of records 12 ms and 60 ms.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Do hubs of unequal capacity balance the subscribers of a content topic without a controller, and without losses?
 
 Four hub processes and a ZooKeeper. The first is the head of a content topic, the other three are its edges, and get
-processor time as 1 : 2 : 4 (SIGSTOP and SIGCONT, 25 times in a second). All subscribers, smart and each with a filter,
-come to the weakest edge. ZooKeeper is stopped once they are there; there is no controller and no pipeline. Then the
-edges are watched. In the end every subscriber must have had every message that its filter matches, once, in order.
+processor time as 1 : 2 : 4 (SIGSTOP and SIGCONT, 25 times a second). All subscribers, smart and each with a filter,
+connect to the weakest edge. ZooKeeper is stopped once they are connected; there is no controller and no pipeline. Then
+the edges are observed. Every subscriber must have received every message that its filter matches, once, in order.
 
 Estimate: a session takes some 40 s with the settings' defaults (samples within 30 s, DONE, 30 s of stabilising), and
 four of them bring three edges near 1 : 2 : 4.
@@ -79,7 +79,7 @@ class Listener:
 
 
 def crowd(url: str, symbols: list[int], tube: Connection) -> None:
-    """One process of subscribers: says when all listen, and on request what they have seen."""
+    """One process of subscribers: reports when all are subscribed, and on request what they have received."""
     asyncio.run(_crowd(url, symbols, tube))
 
 
@@ -245,7 +245,7 @@ async def _watch(
 
 
 async def _settled(tubes: list[Connection], last: int) -> list[tuple[int, int, int]]:
-    """By subscriber, what is judged once backlogs are drained: nothing is missing, or nothing more has come."""
+    """By subscriber, its received messages once backlogs are drained: all of them, or no new one for a while."""
     missing: list[int] = []
     while True:
         await asyncio.sleep(5.0)

@@ -73,7 +73,7 @@ class Feed:
 
 
 async def started(folder: Path, topics: int) -> tuple[subprocess.Popen[bytes], str, Feed, list[Any]]:
-    """The controller's process, its pages, the feed, and what is to be kept alive."""
+    """The controller's process, its pages, the feed, and the tasks that must stay referenced."""
     tree = MemoryTree(asyncio.get_running_loop().time)
     server = MemoryStoreServer(tree, host=HOST, port=0)
     await server.start()
@@ -119,7 +119,7 @@ async def paint_ms(browser: Browser, url: str) -> float:
 
 
 async def browse(page: Page, url: str) -> dict[str, float]:
-    """From a click to what it was for, in ms."""
+    """Time from a click to the result on the page, in ms."""
     await page.goto(url)
     await page.wait_for_selector(".tile b")
     took: dict[str, float] = {}

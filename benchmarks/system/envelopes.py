@@ -4,10 +4,10 @@
 pipelined and smart publishers and batches (EQ.PUBLISH) at all hubs publish as fast as they are answered; meanwhile the
 topic is moved, split among hubs in other shares, and made whole again. A plain subscriber notes when messages arrive.
 
-Told: the most by which any interval of t seconds exceeds r·(t + 20 ms) + b (must not be above 0), and the rate that was
-admitted (at least 0.99 r while there is demand). Exit status 1 if the limit was exceeded. Where the rest of r·t went is
-told by what hubs say of themselves (EQ.ENVELOPE, 20 times per second): parts of the rate that no hub had, between a hub
-that shrank and one that grew; and parts of hubs at which nothing waited.
+Printed: the largest excess of any interval of t seconds over r·(t + 20 ms) + b (must not be above 0), and the admitted
+rate (at least 0.99 r while there is demand). Exit status 1 if the limit was exceeded. The hubs' reports (EQ.ENVELOPE,
+20 times per second) show where the rest of r·t went: parts of the rate that no hub had, after one hub shrank its share
+and before another grew; and shares of hubs at which no message waited.
 
     python benchmarks/system/envelopes.py [--seconds 60] [--hubs 10] [--rate 10] [--burst 5] [--calm]
 """
@@ -167,7 +167,7 @@ async def listen(address: str, arrivals: list[float]) -> None:
 
 
 class Ledger:
-    """What hubs say of their shares of the rate, in messages: the integral of what no hub had, and of what was idle."""
+    """The shares of the rate that hubs report, in messages: the integral of what no hub had, and of what was idle."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -200,7 +200,7 @@ class Ledger:
 
 
 async def watch_loop(lags: list[float]) -> None:
-    """How late this very program is: what it notes may have come earlier by that."""
+    """How late this program's own loop is: a message may have arrived earlier than noted, by as much."""
     while True:
         due = time.monotonic() + 0.005
         await asyncio.sleep(0.005)

@@ -367,7 +367,7 @@ def run_one(name: str, rounds: int) -> dict[str, Any]:
         "ratios": ratios,
         # Of all messages with the attack to all without.
         "ratio_of_all": p99_ms(list(chain.from_iterable(on))) / p99_ms(list(chain.from_iterable(off))),
-        # Of a core, by the hub: where others take the machine's time, this tells more than the times do.
+        # CPU time of the hub, as a share of a core: on a busy machine it is more reliable than latencies.
         "cpu_share_off": statistics.median(shares["off"]),
         "cpu_share_on": statistics.median(shares["on"]),
         "memory_grown_bytes": most - before,

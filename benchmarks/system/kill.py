@@ -4,9 +4,9 @@
 subscribe. Every few seconds one process gets SIGKILL, or SIGSTOP for 2 to 30 s. Then everything is left
 alone, and the simulator's checkers judge what the clients noted.
 
-Told per run: acknowledged messages that a smart subscriber lacks without a gap that covers them (untold), messages seen
-twice, messages out of order: all three must be 0. Messages that died inside a hub, which subscribers were told of, are
-counted, and so are those that plain subscribers lack, who cannot be told.
+Printed per run: acknowledged messages that a smart subscriber lacks without a gap that covers them (untold),
+duplicates, and messages out of order: all three must be 0. Also counted: messages lost inside a hub, which gaps report
+to subscribers, and messages that plain subscribers lack, to whom no gap can be sent.
 
 With --durable there are bookies and durable topics too (`durable_clients.py`). Bookies are killed and stopped like the
 rest, and their disks are filled (`victims.py`). In the end every topic is read back through every hub: acknowledged

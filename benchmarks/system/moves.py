@@ -89,7 +89,7 @@ class Publisher:
 
 @dataclass
 class Seen:
-    """What one process of clients has to tell."""
+    """The results of one process of clients."""
 
     subscribers: list[Subscriber]
     publishers: list[Publisher]
@@ -180,7 +180,7 @@ class Crowd:
 
 
 async def watch_loop(lags: list[tuple[float, float]]) -> None:
-    """Note how late the loop of this process is: what waits here has waited for no hub."""
+    """Note how late the loop of this process is: this delay is not the hub's."""
     while True:
         due = time.monotonic() + TICK_S
         await asyncio.sleep(TICK_S)

@@ -5,6 +5,9 @@ subscriber use one of them at the home, or the other one at the other hub, by tu
 after its last subscriber has gone, so one topic would have the home relay in both turns. What counts is the CPU time of
 both hubs per message; the ratio of the rates depends on how many processes the machine can run at a time.
 
+Then CLIENTS plain publishers send a message each, to topics of their own, and wait until all have their replies and one
+subscriber has all messages; again at the home, and at the other hub.
+
 Estimate: at the wrong hub every message is read twice from links and written twice to them, beside what it takes at the
 home, in frames that carry many at once. Compiled parts take a PUBLISH at the home, and these frames.
 
@@ -21,6 +24,7 @@ import socket
 import statistics
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,11 @@ BATCH = 50
 BATCHES = 4_000
 # Batches whose receipts have not come.
 WINDOW = 8
+# Publishers that send one message each and wait, and how often they do.
+CLIENTS = 50
+TURNS, TURNS_BEFORE = 300, 50
+CROWD_AT_HOME = [b"at.home.%d" % number for number in range(CLIENTS)]
+CROWD_AT_OTHER = [b"relayed.%d" % number for number in range(CLIENTS)]
 
 
 def _publish(topic: bytes, payload: bytes) -> bytes:
@@ -87,6 +96,35 @@ def _drive(publisher: socket.socket, subscriber: socket.socket, topic: bytes) ->
     return BATCHES * BATCH / (time.perf_counter() - began)
 
 
+def crowd_cpu_us_at(port: int, topics: list[bytes], hubs: list[int]) -> float:
+    """CPU time of the hubs per message if each topic's publisher sends one at a time, all of them together."""
+    with ExitStack() as stack:
+        subscriber, *publishers = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in [b"", *topics]
+        ]
+        confirmed = 0
+        for topic in topics:
+            subscriber.sendall(b"*2\r\n$9\r\nSUBSCRIBE\r\n$%d\r\n%s\r\n" % (len(topic), topic))
+        while confirmed < len(topics):
+            confirmed += subscriber.recv(1 << 20).count(b"subscribe")
+        before_s = 0.0
+        for turn in range(TURNS_BEFORE + TURNS):
+            if turn == TURNS_BEFORE:
+                before_s = sum(map(process_cpu_s, hubs))
+            _take_turn(publishers, subscriber, topics)
+        return 1e6 * (sum(map(process_cpu_s, hubs)) - before_s) / (TURNS * len(topics))
+
+
+def _take_turn(publishers: list[socket.socket], subscriber: socket.socket, topics: list[bytes]) -> None:
+    for publisher, topic in zip(publishers, topics, strict=True):
+        publisher.sendall(_publish(topic, PAYLOAD))
+    for publisher in publishers:
+        publisher.recv(64)
+    missing = sum(len(_message(topic, PAYLOAD)) for topic in topics)
+    while missing:
+        missing -= len(subscriber.recv(1 << 20))
+
+
 async def run(rounds: int, folder: Path) -> dict[str, Any]:
     settings = SystemSettings(hubs=2, has_pipeline=False, has_controller=False)
     async with LocalSystem(Layout(folder), settings) as system:
@@ -100,18 +138,27 @@ async def run(rounds: int, folder: Path) -> dict[str, Any]:
             while len((plan := await plans.load()).members) < 2:  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.05)
         await plans.commit(
-            PlanChange.on(plan, why, set_entries=[Entry(topic, ("hub-1",)) for topic in (AT_HOME, AT_OTHER)])
+            PlanChange.on(
+                plan,
+                why,
+                set_entries=[
+                    Entry(topic, ("hub-1",)) for topic in (AT_HOME, AT_OTHER, *CROWD_AT_HOME, *CROWD_AT_OTHER)
+                ],
+            )
         )
         await store.close()
         home, other = (system.layout.known_port(name) for name in ("hub-1", "hub-2"))
         await asyncio.sleep(1.0)
         hubs = [await asyncio.to_thread(_process_at, port) for port in (home, other)]
-        pairs = []
+        pairs, crowds = [], []
         for _ in range(rounds + 1):
             at_home = await asyncio.to_thread(sample_at, home, AT_HOME, hubs)
             pairs.append((at_home, await asyncio.to_thread(sample_at, other, AT_OTHER, hubs)))
+        for _ in range(rounds):
+            crowd_home = await asyncio.to_thread(crowd_cpu_us_at, home, CROWD_AT_HOME, hubs)
+            crowds.append((crowd_home, await asyncio.to_thread(crowd_cpu_us_at, other, CROWD_AT_OTHER, hubs)))
     # The first round is for warming up.
-    return outcome_of(pairs[1:])
+    return outcome_of(pairs[1:]) | crowd_outcome_of(crowds)
 
 
 def outcome_of(pairs: list[tuple[Sample, Sample]]) -> dict[str, Any]:
@@ -127,6 +174,14 @@ def outcome_of(pairs: list[tuple[Sample, Sample]]) -> dict[str, Any]:
         "other_cpu_us": statistics.median(other.cpu_us for _, other in pairs),
         "cpu_ratio": statistics.median(cpu_ratios),
         "cpu_ratios": cpu_ratios,
+    }
+
+
+def crowd_outcome_of(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    return {
+        "crowd_home_cpu_us": statistics.median(home for home, _ in pairs),
+        "crowd_other_cpu_us": statistics.median(other for _, other in pairs),
+        "crowd_cpu_ratio": statistics.median(other / home for home, other in pairs),
     }
 
 

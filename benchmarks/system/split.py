@@ -7,8 +7,9 @@ The controller records arrivals and has them fitted; the planner splits the topi
 of publishers that was found; the trunk's home deals seats. Then one hub is slowed (stopped for 200 ms of every 250)
 until publishers have been sent to the others.
 
-Told: when each of these happened, parts of seats and traffic of each home as the dashboard shows them, and what became
-of the messages: those that the reader lacks, has twice or out of order; all three must be 0, else the exit status is 1.
+Printed: the time of each of these steps, the share of seats and traffic of each home as the dashboard shows them, and
+the numbers of messages that the reader lacks, has twice, or out of order; all three must be 0, else the exit status is
+1.
 
     python benchmarks/system/split.py [--fit-master local[1]] [--out benchmarks/results]
 """
@@ -44,8 +45,8 @@ from equipoise.store.records.specs import SpecsStore
 
 TOPIC = "split.live"
 GROUPS, GROUP_SIZE, EVERY_S = 3, 20, 0.25
-# What a message costs a hub, as the controller is told. It is far more than it does, so that three hubs are needed at a
-# rate that this program can publish: its 20 publishers fire within some 3 ms.
+# The cost of a message as configured for the controller. It is far above the real cost, so that three hubs are needed
+# at a rate that this program can publish: its 20 publishers fire within some 3 ms.
 MESSAGE_US = 400.0
 SPEC = TopicSpec(pattern=TOPIC.encode(), rate_per_s=400.0, burst_messages=90, latency_ms=0.8, wait_ms=5_000.0)
 START_S, FIT_S, RELIEF_S, SETTLE_S, END_S = 180.0, 240.0, 120.0, 20.0, 60.0
@@ -65,7 +66,7 @@ finally:
 
 
 class Publishers:
-    """Smart clients that fire in groups; a message tells its publisher and its number."""
+    """Smart clients that publish in groups; a message contains its publisher and its number."""
 
     def __init__(self, urls: list[str]) -> None:
         self._urls = urls
@@ -114,7 +115,7 @@ class Publishers:
 
 
 class Reader:
-    """A smart subscriber that notes what it lacks, has twice, or has in another order than it was published in."""
+    """A smart subscriber that counts missing, duplicate and reordered messages."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -146,7 +147,7 @@ class Reader:
 
 
 class Region:
-    """What store and dashboard say of the topic."""
+    """The topic's state in the store and on the dashboard."""
 
     def __init__(self, plans: PlanStore, dashboard: str) -> None:
         self._plans = plans
@@ -189,7 +190,7 @@ class Region:
 
 
 def brief(shown: Any) -> str:
-    """Of each home: its part of seats, and what it takes."""
+    """By home, its share of the seats and of the traffic."""
     return "; ".join(
         f"{one['hub']} {100 * one['seats_ratio']:.0f} % of seats, {one['publications_per_s'] or 0:.0f}/s"
         for one in shown["shares"]

@@ -95,7 +95,7 @@ class System:
 
     def fill(self, rng: random.Random) -> Path:
         """Fill the disk of a bookie; the file that fills it."""
-        # Only processes in the namespace see the disk, and whoever looks with their eyes.
+        # Only processes in the namespace see the disk; /proc/PID/root shows it to other processes.
         disk = Path(f"/proc/{self._process.pid}/root{rng.choice(self._disks)}")
         room = os.statvfs(disk)
         size = int(room.f_frsize * (room.f_bavail - room.f_blocks * (1 - FILLED)))

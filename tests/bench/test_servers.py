@@ -94,7 +94,7 @@ def test_a_server_does_not_outlive_a_benchmark_that_is_killed(tmp_path: Path) ->
 
 
 def is_zombie(pid: int) -> bool:
-    """Dead, and not yet collected by whoever inherited it."""
+    """Dead, and not yet reaped by its new parent process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

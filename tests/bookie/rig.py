@@ -1,4 +1,4 @@
-"""A bookie's engine on any disk, driven by hand: one request, one group, one answer."""
+"""A bookie's engine on any disk, driven by the test: one request, one group, one reply."""
 
 from __future__ import annotations
 

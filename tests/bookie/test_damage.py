@@ -1,4 +1,4 @@
-"""Torn tails, rot and lost sectors: what was answered for is never told as absent, what was not is cut."""
+"""Torn tails, rot and lost sectors: confirmed entries are never reported as absent, unconfirmed ones are cut."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_later_part_of_a_torn_group_does_not_count_without_the_earlier() -> No
         assert again.engine.segments.torn_bytes > 0
 
 
-def test_rot_of_any_byte_before_the_last_group_is_unknown_and_never_absent() -> None:
+def test_rot_of_any_byte_before_the_last_group_gives_unknown_and_never_absent() -> None:
     """Every byte of three synced groups, each rotten once, in a segment that was not sealed."""
     with Simulation() as sim:
         rig = Rig(sim.host("plain").disk)
@@ -104,7 +104,7 @@ def test_rot_in_a_sealed_segment_touches_one_entry() -> None:
         assert again.read(1, 1) == (Code.OK, stored(1, 1, bytes(500)))
 
 
-def test_a_rotten_index_is_made_again_or_answers_unknown() -> None:
+def test_a_damaged_index_is_rebuilt_or_gives_unknown() -> None:
     with Simulation() as sim:
         disk = sim.host("bookie").disk
         rig = Rig(disk)
@@ -126,7 +126,7 @@ def test_a_rotten_index_is_made_again_or_answers_unknown() -> None:
             assert codes in ({Code.OK}, {Code.UNKNOWN})
 
 
-def test_a_lost_sector_is_unknown() -> None:
+def test_a_lost_sector_gives_unknown() -> None:
     with Simulation() as sim:
         disk = sim.host("bookie").disk
         rig = Rig(disk)
@@ -140,7 +140,7 @@ def test_a_lost_sector_is_unknown() -> None:
         assert Code.NO_ENTRY not in codes
 
 
-def test_a_payload_that_looks_like_a_frame_is_not_taken_for_one() -> None:
+def test_a_payload_that_looks_like_a_frame_is_no_frame() -> None:
     with Simulation() as sim:
         disk = sim.host("bookie").disk
         rig = Rig(disk)
@@ -156,7 +156,7 @@ def test_a_payload_that_looks_like_a_frame_is_not_taken_for_one() -> None:
         assert scan.frames == []
 
 
-def test_a_crash_at_any_moment_keeps_everything_that_was_answered() -> None:
+def test_a_crash_at_any_moment_keeps_confirmed_entries() -> None:
     for seed in range(60):
         with Simulation(seed) as sim:
             host = sim.host("bookie")
@@ -181,7 +181,7 @@ def test_a_crash_at_any_moment_keeps_everything_that_was_answered() -> None:
                 assert all(rig.read(ledger, number)[0] is Code.OK for ledger, number in answered)
 
 
-def test_a_directory_on_a_real_disk_is_cut_as_well(tmp_path: object) -> None:
+def test_a_directory_on_a_real_disk_is_truncated_as_well(tmp_path: object) -> None:
     disk = DirectoryDisk(str(tmp_path))
     rig = Rig(disk)
     rig.add(1, 0)

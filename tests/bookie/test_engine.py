@@ -1,4 +1,4 @@
-"""What a bookie answers, before and after it is started again, on a directory and on a simulated disk."""
+"""Replies of a bookie, before and after a restart, on a directory and on a simulated disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
             yield sim.host("bookie").disk
 
 
-def test_what_is_added_is_read_now_and_after_a_restart(disk: Disk) -> None:
+def test_added_entries_are_read_now_and_after_a_restart(disk: Disk) -> None:
     rig = Rig(disk)
     assert rig.add(7, 0, b"zero") == Code.OK
     assert rig.add(7, 1, b"one") == Code.OK
@@ -39,7 +39,7 @@ def test_what_is_added_is_read_now_and_after_a_restart(disk: Disk) -> None:
         assert each.read(8, 0) == (Code.NO_LEDGER, b"")
 
 
-def test_a_batch_ends_where_an_entry_lacks_or_the_size_is_reached(disk: Disk) -> None:
+def test_a_batch_ends_at_a_missing_entry_or_at_the_size_limit(disk: Disk) -> None:
     rig = Rig(disk)
     for entry in (0, 1, 2, 3, 5):
         assert rig.add(7, entry, b"x" * 100) == Code.OK
@@ -85,7 +85,7 @@ def test_a_group_is_answered_in_order_and_written_once(disk: Disk) -> None:
     assert rig.read(1, 19) == (Code.OK, stored(1, 19))
 
 
-def test_a_fenced_ledger_refuses_adds_but_for_recovery_now_and_after_a_restart(disk: Disk) -> None:
+def test_a_fenced_ledger_rejects_adds_except_for_recovery_now_and_after_a_restart(disk: Disk) -> None:
     rig = Rig(disk)
     rig.add(1, 0)
     assert rig.fence(1) == (Code.OK, stored(1, 0))
@@ -95,12 +95,12 @@ def test_a_fenced_ledger_refuses_adds_but_for_recovery_now_and_after_a_restart(d
     assert Rig(disk).add(1, 1, flags=Flag.RECOVERY) == Code.OK
 
 
-def test_fencing_a_ledger_that_is_not_there_lasts(disk: Disk) -> None:
+def test_fencing_a_missing_ledger_is_permanent(disk: Disk) -> None:
     assert Rig(disk).fence(1) == (Code.NO_ENTRY, b"")
     assert Rig(disk).add(1, 0) == Code.FENCED
 
 
-def test_an_add_before_a_fence_in_the_same_group_is_part_of_its_answer(disk: Disk) -> None:
+def test_an_add_before_a_fence_in_the_same_group_is_part_of_its_reply(disk: Disk) -> None:
     rig = Rig(disk)
     first, fence, late = rig.ask(
         AddRequest(1, 0, KEY, Flag(0), stored(1, 0)),
@@ -116,7 +116,7 @@ def test_an_add_before_a_fence_in_the_same_group_is_part_of_its_answer(disk: Dis
     assert late.body == stored(1, 0)  # type: ignore[union-attr]
 
 
-def test_another_key_is_refused(disk: Disk) -> None:
+def test_another_key_is_rejected(disk: Disk) -> None:
     rig = Rig(disk)
     rig.add(1, 0)
     for each in (rig, Rig(disk)):
@@ -125,13 +125,13 @@ def test_another_key_is_refused(disk: Disk) -> None:
         assert each.add(1, 1) == Code.OK
 
 
-def test_the_same_entry_again_has_the_same_answer_and_the_last_copy_counts(disk: Disk) -> None:
+def test_the_same_entry_again_gets_the_same_reply_and_the_last_copy_counts(disk: Disk) -> None:
     rig = Rig(disk)
     assert [rig.add(1, 0, b"a"), rig.add(1, 0, b"a")] == [Code.OK, Code.OK]
     assert Rig(disk).read(1, 0) == (Code.OK, stored(1, 0, b"a"))
 
 
-def test_negative_entries_and_those_too_large_for_a_segment_are_refused(disk: Disk) -> None:
+def test_negative_entries_and_those_too_large_for_a_segment_are_rejected(disk: Disk) -> None:
     rig = Rig(disk)
     assert rig.add(1, -3) == Code.BAD_REQUEST
     assert rig.add(1, 0, bytes(70_000)) == Code.BAD_REQUEST
@@ -154,7 +154,7 @@ def test_a_read_only_bookie_takes_recovery_adds_and_is_read(disk: Disk) -> None:
     assert rig.fence(1)[0] == Code.OK
 
 
-def test_deleted_ledgers_are_forgotten_and_stay_fenced_for_writers_that_slept(disk: Disk) -> None:
+def test_deleted_ledgers_are_removed_and_stay_fenced_for_paused_writers(disk: Disk) -> None:
     rig = Rig(disk)
     rig.add(1, 0)
     rig.add(2, 0)
@@ -195,7 +195,7 @@ def test_compaction_keeps_live_entries_keys_and_fences(disk: Disk) -> None:
         assert each.read(1, 0)[0] == Code.NO_LEDGER
 
 
-def test_a_directory_without_a_segment_that_it_lists_is_refused(disk: Disk) -> None:
+def test_a_directory_without_a_listed_segment_is_an_error(disk: Disk) -> None:
     rig = Rig(disk)
     rig.add(1, 0)
     disk.remove(segment_name(rig.engine.segments.open.number))
@@ -203,13 +203,13 @@ def test_a_directory_without_a_segment_that_it_lists_is_refused(disk: Disk) -> N
         Rig(disk)
 
 
-def test_a_directory_of_a_newer_version_is_refused(disk: Disk) -> None:
+def test_a_directory_of_a_newer_version_is_an_error(disk: Disk) -> None:
     save_manifest(disk, Manifest(format=2, bookie="b", instance="i", salt="00"))
     with pytest.raises(SettingsError, match="newer"):
         load_manifest(disk)
 
 
-def test_segments_without_a_manifest_are_refused(disk: Disk) -> None:
+def test_segments_without_a_manifest_are_an_error(disk: Disk) -> None:
     Rig(disk)
     disk.remove("manifest")
     with pytest.raises(DamagedError):
@@ -222,7 +222,7 @@ def test_restarts_do_not_pile_up_empty_segments(disk: Disk) -> None:
     assert sum(name.startswith("segment-") for name in disk.names()) == 1
 
 
-def test_no_room_for_another_segment_refuses_adds_and_leaves_a_fence_unknown() -> None:
+def test_without_room_for_another_segment_adds_are_rejected_and_a_fence_is_unknown() -> None:
     with Simulation() as sim:
         disk = sim.host("bookie").disk
         disk.capacity_bytes = 100_000

@@ -1,4 +1,4 @@
-"""A bookie whose disk has no room for another segment: it takes no entries, and leaves what room there is alone."""
+"""A bookie whose disk has no room for another segment: it is read-only, and does not use the remaining room."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_it_stays_read_only_and_does_not_try_again_until_there_is_room(tmp
 
 
 @on_uvloop
-async def test_the_reason_names_the_bookie_and_what_to_do(tmp_path: Path) -> None:
+async def test_the_reason_names_the_bookie_and_the_remedy(tmp_path: Path) -> None:
     async with filled_bookie(tmp_path) as world:
         await until(lambda: world.bookie.facts.is_read_only)
         await until(lambda: all(each.is_read_only for each in world.ledgers.pool.known.values()))

@@ -1,4 +1,4 @@
-"""A bookie that speaks TLS serves users that may link, and no other client."""
+"""A bookie with TLS serves users with the permission link, and no other client."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def test_a_user_that_may_link_writes_and_reads_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "password"), [("hubs", "wrong"), ("nobody", "right"), ("game", "right"), ("", "")]
+    ("user", "password"), [("hubs", "wrong"), ("unknown", "right"), ("game", "right"), ("", "")]
 )
-def test_other_users_are_refused(user: str, password: str, tmp_path: Path) -> None:
+def test_other_users_are_rejected(user: str, password: str, tmp_path: Path) -> None:
     async def test(bookie: SecuredBookie) -> None:
         ledgers = await bookie.ledgers(BookieAccess(user, password, bookie.ca))
         with pytest.raises(LedgerError):

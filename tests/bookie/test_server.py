@@ -1,4 +1,4 @@
-"""Where a bookie writes and syncs: in its loop while the disk is quick, else in a thread."""
+"""A bookie writes and syncs in its loop while the disk is fast, else in a thread."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @on_uvloop
-async def test_a_quick_disk_is_synced_in_the_loop_after_the_first_group(
+async def test_a_fast_disk_is_synced_in_the_loop_after_the_first_group(
     tmp_path: Path, syncs: list[bool]
 ) -> None:
     async with served(tmp_path, ALWAYS_S) as found:
@@ -107,7 +107,7 @@ async def test_a_quick_disk_is_synced_in_the_loop_after_the_first_group(
 
 
 @on_uvloop
-async def test_a_bookie_may_be_told_never_to_sync_in_the_loop(tmp_path: Path, syncs: list[bool]) -> None:
+async def test_a_setting_forbids_syncs_in_the_loop(tmp_path: Path, syncs: list[bool]) -> None:
     async with served(tmp_path, 0.0) as found:
         client = await found.client()
         for _ in range(3):
@@ -116,7 +116,7 @@ async def test_a_bookie_may_be_told_never_to_sync_in_the_loop(tmp_path: Path, sy
 
 
 @on_uvloop
-async def test_after_two_slow_syncs_a_thread_does_the_next(
+async def test_after_two_slow_syncs_a_thread_executes_the_next(
     tmp_path: Path, syncs: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(tmp_path, 0.2) as found:
@@ -161,7 +161,7 @@ def test_a_bookie_beyond_loopback_has_no_unix_socket(host: str) -> None:
 
 
 @on_uvloop
-async def test_while_the_thread_is_at_the_disk_the_loop_is_not(tmp_path: Path, syncs: list[bool]) -> None:
+async def test_while_the_thread_uses_the_disk_the_loop_does_not(tmp_path: Path, syncs: list[bool]) -> None:
     async with served(tmp_path, ALWAYS_S) as found:
         client = await found.client()
         await client.add()
@@ -178,7 +178,7 @@ async def test_while_the_thread_is_at_the_disk_the_loop_is_not(tmp_path: Path, s
 
 
 @on_uvloop
-async def test_a_sync_that_fails_in_the_loop_ends_the_bookie_without_an_answer(
+async def test_a_failed_sync_in_the_loop_ends_the_bookie_without_a_reply(
     tmp_path: Path, syncs: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(tmp_path, ALWAYS_S) as found:

@@ -1,4 +1,4 @@
-"""Bookies and their clients while the store does not answer: they go on, and follow the store again."""
+"""Bookies and their clients while the store does not reply: they continue, and follow the store again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_bookie_whose_registration_fails_is_started_again_on_its_port(
     assert attempts > 1
 
 
-def test_a_bookie_that_starts_as_the_store_goes_away_runs_and_is_drained_later() -> None:
+def test_a_bookie_that_starts_as_the_store_is_lost_runs_and_is_drained_later() -> None:
     with Simulation() as sim:
         host = sim.host("b1")
 
@@ -91,7 +91,7 @@ def test_a_bookie_that_starts_as_the_store_goes_away_runs_and_is_drained_later()
         play("b1", sim, story())
 
 
-def test_a_client_that_starts_as_the_store_goes_away_learns_of_later_bookies() -> None:
+def test_a_client_that_starts_as_the_store_is_lost_learns_of_later_bookies() -> None:
     with Simulation() as sim:
 
         async def story() -> None:

@@ -84,17 +84,17 @@ def test_every_setting_of_a_controller_has_an_option_or_is_in_the_file(tmp_path:
         ("[controller]\nmetrics_topics_max = 'all'\n", r"c.toml: Expected `int`.*metrics_topics_max"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_told_with_what_to_mend(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_file_is_an_error_with_a_remedy(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         read(tmp_path, text)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         load(tmp_path / "c.toml", {})
 
 
-def test_what_the_file_says_is_what_the_controller_runs_with(
+def test_the_controller_runs_with_the_settings_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[ControllerOptions] = []
@@ -127,7 +127,7 @@ def test_what_the_file_says_is_what_the_controller_runs_with(
     ("hubs_min", "hubs_max", "servers"),
     [(3, 5, (3, 5)), (2, 0, (2, 2)), (1, 0, (1, 1)), (3, 500, (3, 256))],
 )
-def test_the_planner_knows_how_many_hubs_there_may_be(
+def test_the_planner_gets_the_maximum_number_of_hubs(
     hubs_min: int, hubs_max: int, servers: tuple[int, int]
 ) -> None:
     made = bounded(PlannerSettings(), ControllerSettings(hubs_min=hubs_min, hubs_max=hubs_max))

@@ -1,4 +1,4 @@
-"""`equipoise controller` on a store in memory and real sockets: what others are told of it is where it is."""
+"""`equipoise controller` on a store in memory and real sockets: its announced addresses are correct."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def serve(
     asyncio.run(main())
 
 
-def test_a_leader_on_every_address_gets_its_views_where_the_store_says(
+def test_a_leader_on_every_address_gets_its_views_at_the_address_in_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(leader: LeaderFacts) -> None:
@@ -88,7 +88,7 @@ def test_a_leader_on_every_address_gets_its_views_where_the_store_says(
     serve(wanted(intake=("0.0.0.0", 0), advertise="localhost"), scenario, monkeypatch)
 
 
-def test_the_pages_are_told_with_the_port_that_they_got(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_are_announced_with_their_actual_port(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(leader: LeaderFacts) -> None:
         assert leader.http.startswith("http://127.0.0.1:") and not leader.http.endswith(":0")
         answer = await asyncio.to_thread(urllib.request.urlopen, f"{leader.http}/", timeout=10)
@@ -98,7 +98,7 @@ def test_the_pages_are_told_with_the_port_that_they_got(monkeypatch: pytest.Monk
     serve(wanted(http=("127.0.0.1", 0)), scenario, monkeypatch)
 
 
-def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_are_served_by_the_settings_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[ClusterFacts, WebSettings]] = []
 
     @asynccontextmanager
@@ -120,12 +120,12 @@ def test_the_pages_are_served_as_the_file_says(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("place", ["intake", "http"])
-def test_every_address_without_a_word_on_where_others_reach_it_is_refused(place: str) -> None:
+def test_listening_on_every_address_without_an_advertised_host_is_rejected(place: str) -> None:
     with pytest.raises(SettingsError, match=r"others cannot connect to 0.0.0.0: .* with --advertise HOST"):
         wanted(**{place: ("0.0.0.0", 6397)})
 
 
-def test_what_listens_on_loopback_is_told_as_it_is() -> None:
+def test_a_loopback_address_is_announced_unchanged() -> None:
     made = wanted(http=("0.0.0.0", 6398), advertise="db7")
     assert (made.advertised("0.0.0.0", 6398), made.advertised("127.0.0.1", 6397)) == (
         "db7:6398",
@@ -135,7 +135,7 @@ def test_what_listens_on_loopback_is_told_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("advertise", ["db7:6397", "http://db7"])
-def test_a_controller_is_given_a_host_to_tell_and_no_port(advertise: str) -> None:
+def test_the_advertised_address_of_a_controller_has_no_port(advertise: str) -> None:
     words = ["controller", "--store", "zk://zk.example", "--advertise", advertise]
     result = CliRunner().invoke(make_app(["controller"]), words)
     assert result.exit_code != 0 and "give the host alone" in result.output

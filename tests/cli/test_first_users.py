@@ -1,4 +1,4 @@
-"""Users that are added, changed and removed while hubs run: links between hubs outlast it, or nothing is changed."""
+"""Users that are added, changed and removed while hubs run: links stay up, or the change is rejected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline
 
 
-def test_first_users_are_refused_while_hubs_have_no_login(strangers: System) -> None:
+def test_first_users_are_rejected_while_hubs_have_no_login(strangers: System) -> None:
     for refused in (add_ann, add_hubs):
         said = refused(strangers, exit_code=2)
         assert "the hubs h1, h2 could no longer log in on other hubs" in said
@@ -102,8 +102,8 @@ def test_a_hub_that_would_bring_the_first_users_does_not_start_while_others_have
     eventually(lambda: reaches(strangers))
 
 
-def test_hubs_with_a_login_go_on_when_the_first_users_come(friends: System) -> None:
-    # Nobody is known by a name yet, and they are let in all the same.
+def test_hubs_with_a_login_continue_when_the_first_users_are_added(friends: System) -> None:
+    # No user exists yet, and the clients are accepted.
     eventually(lambda: reaches(friends))
     said = add_ann(friends, exit_code=2)
     assert "the hubs h1, h2 log in on other hubs as 'hubs'" in said
@@ -113,7 +113,7 @@ def test_hubs_with_a_login_go_on_when_the_first_users_come(friends: System) -> N
     eventually(lambda: reaches(friends, **ANN))
 
 
-def test_the_user_that_hubs_are_stays_as_it_is_unless_they_are_cut_knowingly(friends: System) -> None:
+def test_the_user_of_hubs_is_not_changed_without_disconnect_hubs(friends: System) -> None:
     add_hubs(friends)
     add_ann(friends)
     eventually(lambda: reaches(friends, **ANN))

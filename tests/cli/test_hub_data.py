@@ -1,4 +1,4 @@
-"""`equipoise hub --data FOLDER`: what a hub that runs alone has acknowledged survives it."""
+"""`equipoise hub --data FOLDER`: acknowledged entries of a single hub survive a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def connected(server: ServerProcess) -> Any:
     return redis.Redis(host=server.host, port=server.port, socket_timeout=PATIENCE_S)
 
 
-def test_what_was_acknowledged_is_there_after_kill_9_in_order_and_once(tmp_path: Path) -> None:
+def test_acknowledged_entries_are_there_after_kill_9_in_order_and_once(tmp_path: Path) -> None:
     acked: list[bytes] = []
     enough = threading.Event()
 
@@ -51,7 +51,7 @@ def test_what_was_acknowledged_is_there_after_kill_9_in_order_and_once(tmp_path:
         assert [int(fields[b"n"]) for _, fields in found] == list(range(len(ids)))
 
 
-def test_groups_and_what_is_pending_survive_too(tmp_path: Path) -> None:
+def test_groups_and_pending_entries_survive_too(tmp_path: Path) -> None:
     with hub("--data", str(tmp_path)) as server:
         client = connected(server)
         for number in range(5):
@@ -72,7 +72,7 @@ def test_groups_and_what_is_pending_survive_too(tmp_path: Path) -> None:
         assert client.xadd("t", {"n": 5}, id="1-*") == b"1-6"
 
 
-def test_a_bookie_that_is_killed_is_started_again_and_the_log_goes_on(tmp_path: Path) -> None:
+def test_a_killed_bookie_is_restarted_and_the_log_continues(tmp_path: Path) -> None:
     with hub("--data", str(tmp_path)) as server:
         client = connected(server)
         client.xadd("t", {"n": 1}, id="1-1")
@@ -123,7 +123,7 @@ def test_a_hub_of_a_cluster_has_no_folder_of_its_own(tmp_path: Path) -> None:
         pass
 
 
-def test_a_durable_topic_keeps_what_was_published(tmp_path: Path) -> None:
+def test_a_durable_topic_keeps_published_messages(tmp_path: Path) -> None:
     """1. An operator makes topics durable at a hub that runs alone.
     2. A subscriber gets what is published, and the hub is killed.
     3. The hub that starts again has the messages, and the spec.

@@ -40,7 +40,7 @@ def test_the_leader_is_asked_with_the_token(tmp_path: Path) -> None:
     play(scenario, token=TOKEN)
 
 
-def test_an_address_that_poses_as_the_controller_learns_nothing_of_use(tmp_path: Path) -> None:
+def test_another_server_at_the_address_gets_no_usable_token(tmp_path: Path) -> None:
     """1. The store names another address. 2. It keeps what it is sent. 3. It shows that to the controller."""
     (tmp_path / "token").write_text(TOKEN)
     heard: list[str] = []
@@ -90,7 +90,7 @@ def status_of(request: urllib.request.Request) -> int:
         return problem.code
 
 
-def test_a_controller_that_does_not_answer_is_passed_over() -> None:
+def test_a_controller_that_does_not_reply_is_ignored() -> None:
     async def scenario(site: Site) -> None:
         store = await MemoryStore(site.stores).open()
         await LeaderStore(store, Tree(REGION)).claim(LeaderFacts(name="one", http="http://127.0.0.1:1"))

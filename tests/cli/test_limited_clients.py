@@ -1,4 +1,4 @@
-"""redis-py and a limited topic of real hubs: it slows down, is refused, and loses nothing that was answered."""
+"""redis-py and a limited topic of real hubs: it is slowed down or rejected, and no acknowledged message is lost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_all_come(system: System, listener: Listener, count: int) -> None:
     listener.close()
 
 
-def test_one_that_waits_for_each_reply_is_slowed_down(system: System, hub: str) -> None:
+def test_a_client_that_waits_for_each_reply_is_slowed_down(system: System, hub: str) -> None:
     name, client = topic("slow"), system.client(hub)
     listener = Listener(system, hub, name)
     assert [type(client.publish(name, n)) for n in range(4 * BURST)] == [int] * 4 * BURST
@@ -115,7 +115,7 @@ def test_without_replies_everything_is_admitted_in_order(system: System, hub: st
     check_all_come(system, listener, 4 * BURST)
 
 
-def test_what_a_client_that_has_gone_still_waited_with_is_not_published(system: System, hub: str) -> None:
+def test_waiting_messages_of_a_disconnected_client_are_not_published(system: System, hub: str) -> None:
     """
     1. A client publishes three messages at once to a topic that admits one in ten seconds.
     2. It closes its connection while two of them, unanswered, wait.
@@ -134,7 +134,7 @@ def test_what_a_client_that_has_gone_still_waited_with_is_not_published(system: 
     assert system.envelope(observer, name)["refused"] == 0
 
 
-def test_a_message_that_cannot_have_its_turn_is_refused_and_was_not_published(
+def test_a_message_that_cannot_be_admitted_in_time_is_rejected_and_not_published(
     system: System, hub: str
 ) -> None:
     name, client = topic("strict"), system.client(hub)

@@ -1,4 +1,4 @@
-"""`equipoise topics export` and `import`: a log comes back as it was, from either kind of file."""
+"""`equipoise topics export` and `import`: a log is restored unchanged, from either kind of file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(server: ServerProcess, *words: str) -> Any:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_a_log_comes_back_as_it_was(server: ServerProcess, tmp_path: Path, suffix: str) -> None:
+def test_a_log_is_restored_unchanged(server: ServerProcess, tmp_path: Path, suffix: str) -> None:
     file = str(tmp_path / f"log.{suffix}")
     assert run(server, "export", "log", file)["entries"] == ENTRIES
     facts = run(server, "import", f"copy-{suffix}", file)
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_written_is_named(server: ServerProcess, tmp_path:
         assert not list(tmp_path.glob("*.part"))
 
 
-def test_an_import_that_was_interrupted_is_repeated(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_interrupted_import_can_be_repeated(server: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     run(server, "export", "log", str(file))
     lines = file.read_text().splitlines(keepends=True)
@@ -90,7 +90,7 @@ def test_an_import_that_was_interrupted_is_repeated(server: ServerProcess, tmp_p
         ("bad.parquet", "not Parquet at all", "not an exported log"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused(
+def test_a_file_that_is_no_log_is_rejected(
     server: ServerProcess, tmp_path: Path, name: str, text: str | None, problem: str
 ) -> None:
     file = tmp_path / name

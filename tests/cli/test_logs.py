@@ -20,14 +20,14 @@ def record(message: str, *words: object, **extra: object) -> logging.LogRecord:
     return logger.makeRecord("equipoise.hub", logging.WARNING, "f", 1, message, words, None, extra=extra)
 
 
-def test_a_line_says_when_how_bad_who_and_what() -> None:
+def test_a_line_has_time_level_logger_and_message() -> None:
     found = told(record("hub %s\nis cut", "h1"))
     assert found["message"] == "hub h1\nis cut"
     assert (found["level"], found["logger"]) == ("warning", "equipoise.hub")
     assert str(found["time"]).endswith("Z") and "T" in str(found["time"])
 
 
-def test_facts_given_beside_the_message_are_fields_and_replace_none_of_ours() -> None:
+def test_extra_facts_are_fields_and_replace_no_standard_field() -> None:
     found = told(record("moved", topic=b"t", hubs=["a"], level="mine"))
     assert found["hubs"] == ["a"] and found["topic"] == "b't'"
     assert found["level"] == "warning"

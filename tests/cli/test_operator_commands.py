@@ -1,4 +1,4 @@
-"""The operator's commands on two hubs that meet in a served memory store, all in this process."""
+"""The operator's commands on two hubs with a served memory store, all in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def system() -> Iterator[System]:
         yield made
 
 
-def test_hubs_are_listed_with_where_they_are_and_what_they_have(system: System) -> None:
+def test_hubs_are_listed_with_their_addresses_and_shares(system: System) -> None:
     rows = system.json("hubs", "ls")
     assert [(row["hub"], row["state"], row["site"], row["weight"]) for row in rows] == [
         ("h1", "serving", "paris", 1.0),
@@ -41,7 +41,7 @@ def test_hubs_are_listed_with_where_they_are_and_what_they_have(system: System) 
     assert first.split()[:2] == ["h1", "serving"]
 
 
-def test_a_topic_is_moved_shown_and_sent_back_to_the_ring(system: System) -> None:
+def test_a_topic_is_moved_shown_and_returned_to_the_ring(system: System) -> None:
     client = system.client("h1")
     for home in ("h1", "h2"):
         assert f"news has home {home}" in system.run("move", "news", home, "--wait")
@@ -95,7 +95,7 @@ def test_filters_of_a_topic_are_listed_with_their_hubs(system: System) -> None:
     subscriber.close()
 
 
-def test_the_history_tells_who_did_what_and_why(system: System) -> None:
+def test_the_history_has_author_change_and_reason(system: System) -> None:
     system.run("move", "told", "h1", "--why", "its users are in Paris")
     (latest, *earlier) = system.json("plan", "history", "--limit", "100")
     assert latest["entries"][0]["why"] == {
@@ -239,13 +239,13 @@ def test_a_hub_is_drained_and_given_topics_again(system: System) -> None:
         (("users", "ls"), "every client has full access"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_way_on(
+def test_invalid_operations_are_rejected_with_a_remedy(
     system: System, words: tuple[str, ...], text: str
 ) -> None:
     assert text in " ".join(system.run(*words, exit_code=2).split())
 
 
-def test_a_command_without_a_store_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_a_store_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
     result = CliRunner().invoke(app, ["hubs", "ls"])
     assert result.exit_code == 2
@@ -260,7 +260,7 @@ def test_a_command_without_a_store_says_how_to_give_one(monkeypatch: pytest.Monk
         (("--pattern",), "a filter is for topics by name"),
     ],
 )
-def test_a_filter_is_refused_where_none_is_possible(option: tuple[str, ...], text: str) -> None:
+def test_a_filter_is_rejected_for_other_kinds_of_topics(option: tuple[str, ...], text: str) -> None:
     result = CliRunner().invoke(app, ["sub", "t", "--where", "a = 1", *option])
     assert result.exit_code == 2
     assert text in " ".join(result.output.replace("│", " ").split())
@@ -281,7 +281,7 @@ def test_the_delay_of_a_limited_topic_is_that_of_one_message() -> None:
     assert limit_row({"hub": "h3"}) == ["h3", *[None] * 5]
 
 
-def test_bookies_are_told_with_numbers_to_programs_and_with_units_to_people() -> None:
+def test_bookies_have_plain_numbers_in_json_and_units_in_tables() -> None:
     facts = BookieFacts(
         name="b1", host="127.0.0.1", port=1, rack="r1", free_bytes=2**30, total_bytes=2**32, sync_us_p99=1500
     )
@@ -314,7 +314,7 @@ def test_bookies_are_told_with_numbers_to_programs_and_with_units_to_people() ->
     }
 
 
-def test_edges_of_content_topics_are_told_with_what_they_compare() -> None:
+def test_edges_of_content_topics_are_listed_with_their_load_ratios() -> None:
     edge = EdgeReport("sampling", 0.456, 0.3, 0.0234, 12)
     facts = HubFacts(hub="h1", address="h1:1", incarnation=1)
     (row,) = hub_rows(Plan.of(), {"h1": HubSeen(facts, HubAlive(facts=facts, edge=edge))})

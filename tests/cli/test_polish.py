@@ -1,4 +1,4 @@
-"""What all commands have in common: facts for programs, words that a shell completes, a quick start."""
+"""Common properties of all commands: JSON output, shell completion, a quick start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], An
     return {key: found for name, one in inner.items() for key, found in leaves(one, (*path, name)).items()}
 
 
-def test_every_command_that_tells_facts_tells_them_to_programs() -> None:
+def test_every_command_with_output_has_json() -> None:
     without = {
         path
         for path, command in leaves(get_command(make_app())).items()
@@ -60,7 +60,7 @@ def test_the_help_of_a_controller_has_a_line_for_each_policy() -> None:
     assert all(f"{name}: {line}" in lines for name, line in POLICIES.items()), shown
 
 
-def test_what_help_lists_is_what_the_commands_say_themselves() -> None:
+def test_the_list_of_commands_has_the_summaries_of_the_commands() -> None:
     whole = get_command(make_app())
     for name, summary in COMMANDS.items():
         command = whole.commands[name]  # type: ignore[attr-defined]  # it is a group
@@ -149,7 +149,7 @@ def test_no_command_loads_planning_or_pages_or_spark_for_nothing(words: tuple[st
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_given_its_script_and_keeps_it(shell: str, tmp_path: Path) -> None:
+def test_the_completion_script_is_printed_and_installed(shell: str, tmp_path: Path) -> None:
     by_name = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
     shown = run("--show-completion", shell, **by_name)
     assert shown.returncode == 0, shown.stderr
@@ -199,14 +199,14 @@ def test_the_store_of_the_system_in_this_folder_is_found(tmp_path: Path) -> None
         assert local_store_url(tmp_path) == url
 
 
-def test_a_system_that_does_not_run_is_told_how_to_start_it(
+def test_without_a_running_system_the_error_says_how_to_start_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(store_options, "_PATIENCE_S", 0.5)
     (tmp_path / "equipoise-data").mkdir()
-    # Nobody listens on port 1.
+    # No server listens on port 1.
     (tmp_path / "equipoise-data" / "ports.json").write_text('{"store": 1}')
     told = CliRunner().invoke(make_app(["hubs"]), ["hubs", "ls"])
     assert told.exit_code == 1 and "start it with `equipoise up`" in told.output
@@ -226,7 +226,7 @@ def test_a_store_that_does_not_answer_is_named_after_two_seconds_but_not_to_prog
             assert told.stdout == ""
 
 
-def test_lists_of_worlds_are_told_to_programs() -> None:
+def test_lists_of_cases_have_json() -> None:
     told = json.loads(CliRunner().invoke(make_app(["simulate"]), ["simulate", "--list", "--json"]).stdout)
     assert told["cases"] and {"name", "summary", "breaks", "case"} <= told["safeguards"][0].keys()
     told = json.loads(CliRunner().invoke(make_app(["reproduce"]), ["reproduce", "--list", "--json"]).stdout)

@@ -1,4 +1,4 @@
-"""`equipoise profile split` refuses what no hub can have, before it reads anything."""
+"""`equipoise profile split` rejects impossible numbers before it reads anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from equipoise.cli.profile import app
         ("--hubs", "65"),
     ],
 )
-def test_numbers_out_of_range_are_refused_by_name(tmp_path: Path, option: str, value: str) -> None:
+def test_numbers_out_of_range_are_rejected_by_name(tmp_path: Path, option: str, value: str) -> None:
     trace = tmp_path / "trace.csv"
     done = CliRunner().invoke(app, ["split", "t", "--trace", str(trace), "--latency", "1ms", option, value])
     assert done.exit_code == 2

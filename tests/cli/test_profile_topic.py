@@ -32,7 +32,7 @@ def test_a_trace_gives_rate_burst_curve_and_verdict(tmp_path: Path) -> None:
     assert [one["fitted_s"] for one in facts["curve"]] == [0.0] * len(facts["curve"])
 
 
-def test_too_little_data_is_said(tmp_path: Path) -> None:
+def test_too_little_data_gives_a_warning(tmp_path: Path) -> None:
     done = runner.invoke(app, ["topic", "t", "--trace", str(steady(tmp_path / "trace.csv", 50))])
     assert "warning: too little data" in done.output
 
@@ -53,7 +53,7 @@ def test_without_arrivals_no_limit_is_proposed(tmp_path: Path, lines: str) -> No
         (["nan"], "line 1"),
     ],
 )
-def test_a_trace_that_cannot_be_is_refused_with_its_line(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_an_invalid_trace_is_rejected_with_its_line(tmp_path: Path, lines: list[str], said: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("\n".join(lines))
     with pytest.raises(SettingsError, match=said):

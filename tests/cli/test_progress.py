@@ -58,7 +58,7 @@ def test_a_terminal_shows_the_rate_and_json_stays_clean(words: tuple[str, ...], 
 
 
 @pytest.mark.timeout(330)
-def test_nothing_is_shown_where_there_is_no_terminal(tmp_path: Path) -> None:
+def test_nothing_is_shown_without_a_terminal(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -74,7 +74,7 @@ def test_nothing_is_shown_where_there_is_no_terminal(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_rate_below_one_a_second_is_told_by_the_minute() -> None:
+def test_a_rate_below_one_a_second_is_shown_per_minute() -> None:
     assert rate_text(0, 5.0, "seeds") == ""
     assert rate_text(10, 5.0, "seeds") == "2 seeds/s"
     assert rate_text(1, 20.0, "seeds") == "3.0 seeds/min"

@@ -1,4 +1,4 @@
-"""What commands have done, told to programs; and names that a shell completes from a system that runs."""
+"""JSON results of commands; and names that a shell completes from a running system."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def system() -> Iterator[System]:
         yield made
 
 
-def test_changes_are_told_with_the_version_of_the_plan(system: System) -> None:
+def test_changes_are_printed_with_the_version_of_the_plan(system: System) -> None:
     moved = system.json("move", "told", "h1", "--wait")
     assert (moved["topic"], moved["homes"], moved["is_there"]) == ("told", ["h1"], True)
     copied = system.json("replicate", "told", "--mode", "all-publishers", "--hubs", "h2,h1")
@@ -34,14 +34,14 @@ def test_changes_are_told_with_the_version_of_the_plan(system: System) -> None:
     assert system.json("topics", "unset", "told.*") == {"pattern": "told.*"}
 
 
-def test_publishing_is_told(system: System) -> None:
+def test_publishing_prints_json(system: System) -> None:
     url = f"equipoise://127.0.0.1:{system.members['h1'].hub.port}"
     words = ["pub", "told", "--size", "10", "--count", "1500", "--json", "--url", url]
     result = CliRunner().invoke(app, words)
     assert json.loads(result.stdout) == {"topic": "told", "published": 1500}
 
 
-def test_users_are_told_without_their_secrets(tmp_path: Path) -> None:
+def test_users_are_printed_without_their_secrets(tmp_path: Path) -> None:
     file = str(tmp_path / "users.toml")
     add = ["users", "add", "ann", "--publish", "game.*", "--password-stdin", "--json", "--file", file]
     assert json.loads(CliRunner().invoke(app, add, input="a secret\n").stdout)["added"] == "ann"

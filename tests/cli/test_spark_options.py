@@ -20,7 +20,7 @@ RUNNER = CliRunner()
 @pytest.mark.parametrize(
     ("words", "master"), [([], "local[*]"), (["--master", "spark://a:7077"], "spark://a:7077")]
 )
-def test_the_pipeline_of_up_runs_on_the_master_that_is_given(
+def test_the_pipeline_of_up_runs_on_the_given_master(
     words: list[str], master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[SystemSettings] = []

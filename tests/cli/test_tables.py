@@ -1,4 +1,4 @@
-"""Tables fit where they are shown, and quantities are read as people write them."""
+"""Tables fit the terminal, and quantities are parsed with their units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from equipoise.cli.support.units import parse_milliseconds, parse_rate
 from equipoise.errors import SettingsError
 
 
-def test_columns_line_up_and_numbers_stand_to_the_right() -> None:
+def test_columns_line_up_and_numbers_are_right_aligned() -> None:
     assert table_lines(("HUB", "LOAD", "SITE"), [("h1", 0.5, None), ("longer", 10.25, "paris")]) == [
         "HUB      LOAD  SITE",
         "h1       0.50  -",
@@ -23,7 +23,7 @@ def test_the_widest_column_is_cut_until_the_table_fits() -> None:
     assert lines[1].startswith("x" * 23 + "…  h1")
 
 
-def test_what_cannot_fit_is_shown_as_narrow_as_it_makes_sense() -> None:
+def test_a_table_that_cannot_fit_has_a_minimum_width() -> None:
     lines = table_lines(("A", "B"), [("x" * 50, "y" * 50)], width=3)
     assert lines[1] == "x" * 7 + "…  " + "y" * 7 + "…"
 
@@ -32,7 +32,7 @@ def test_a_table_without_rows_has_its_headers() -> None:
     assert table_lines(("A", "B"), []) == ["A  B"]
 
 
-def test_names_that_are_no_text_are_shown_escaped() -> None:
+def test_names_that_are_not_utf_8_are_shown_escaped() -> None:
     assert name_of(b"caf\xc3\xa9 \xff") == "café \\xff"
 
 
@@ -47,7 +47,7 @@ def test_rates_have_units(text: str, per_s: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["40", "ms", "-1ms", "1e3s", "500", "5/day"])
-def test_quantities_without_a_unit_are_refused_with_an_example(text: str) -> None:
+def test_quantities_without_a_unit_are_rejected_with_an_example(text: str) -> None:
     with pytest.raises(SettingsError, match="such as"):
         parse_milliseconds(text)
     with pytest.raises(SettingsError, match=r"such as 500/s, between 0\.001 and 10000000"):

@@ -1,4 +1,4 @@
-"""Two hubs that meet in a served memory store, all in this process, for the commands of an operator."""
+"""Two hubs with a served memory store, all in this process, for the commands of an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripted peers that are hubs among others: they say who they are, answer what publishers ask, tell where to go."""
+"""Scripted peers that act as hubs of a cluster: they name themselves, answer publishers, and send redirects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .peer import Peer, Session, always, push, serving
 
 
 class HubPeer:
-    """A peer that knows its address. `settles` and `severs` say whether questions are answered at once."""
+    """A peer that knows its address. `settles`, `severs`: whether EQ.SETTLE and EQ.SEVER are answered at once."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer

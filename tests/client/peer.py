@@ -1,6 +1,6 @@
-"""A scripted peer: a server that speaks just enough of the wire, answers as a test tells it, and records.
+"""A scripted peer: a server that implements a part of the protocol, replies as the test defines, and records.
 
-By default it is a hub with fixed positions that takes everybody. `answers` replaces the answer to a command;
+By default it is a hub with fixed positions that accepts every client. `answers` replaces the answer to a command;
 an answer of None means silence.
 """
 
@@ -36,7 +36,7 @@ def on_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
 
 def connect(url: str, **settings: Any) -> equipoise.Bus:
-    """A bus that does not ask where the peer is: an answer would come before those that a script holds back."""
+    """A bus that does not request the peer's coordinate: that reply would precede those that a script holds back."""
     return equipoise.connect(url, **({"coordinate_enabled": False} | settings))
 
 
@@ -105,7 +105,7 @@ def always(reply: bytes | None) -> Answer:
 
 
 class Peer:
-    """The server. `positions` says where each topic's stream stands; unknown topics stand at (1, 0)."""
+    """The server. `positions` has the position of each topic's stream; unknown topics are at (1, 0)."""
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
@@ -158,7 +158,7 @@ class Peer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening and cut everybody; `start` serves again at the same port."""
+        """Stop listening and close every connection; `start` serves again at the same port."""
         if self._server is None:
             return
         self._server.close()

@@ -25,7 +25,7 @@ def test_a_reset_starts_again_from_the_first_delay() -> None:
     assert backoff.next_s() <= 0.1
 
 
-def test_the_same_random_numbers_give_the_same_delays_and_others_give_others() -> None:
+def test_equal_random_numbers_give_equal_delays_and_different_ones_different_delays() -> None:
     def delays(seed: int) -> list[float]:
         backoff = Backoff(0.1, 1.0, random.Random(seed))
         return [backoff.next_s() for _ in range(8)]

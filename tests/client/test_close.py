@@ -1,4 +1,4 @@
-"""Ending: closing flushes within bounds, iterations end, cancellation passes through, nothing is left behind."""
+"""Closing flushes within limits, iterations end, cancellation passes through, and no state is left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_closing_waits_for_the_last_receipts() -> None:
 
 
 @on_loop
-async def test_closing_raises_a_refusal_nobody_has_heard_of() -> None:
+async def test_closing_raises_an_error_that_was_not_reported_before() -> None:
     async with serving() as peer:
         peer.answers[b"PUBLISH"] = always(b"-ERR no\r\n")
         with pytest.raises(RefusedError, match="ERR no"):
@@ -69,7 +69,7 @@ async def test_closing_ends_every_iteration_cleanly_after_what_was_received() ->
 
 
 @on_loop
-async def test_a_closed_bus_says_so_and_may_be_closed_again() -> None:
+async def test_a_closed_bus_raises_and_may_be_closed_again() -> None:
     async with serving() as peer:
         async with connect(peer.url) as bus:
             unused = bus.subscribe("a")
@@ -89,7 +89,7 @@ async def test_a_closed_bus_says_so_and_may_be_closed_again() -> None:
 
 
 @on_loop
-async def test_closing_while_others_wait_tells_them() -> None:
+async def test_closing_raises_in_waiting_calls() -> None:
     async with serving() as peer:
         peer.answers.update({b"PUBLISH": always(None), b"EQ.SUBSCRIBE": always(None), b"PING": always(None)})
         bus = connect(peer.url, in_flight_messages_max=1, close_timeout_s=0.02)
@@ -144,7 +144,7 @@ async def test_cancelling_a_publish_keeps_the_replies_in_step() -> None:
 
 
 @on_loop
-async def test_cancelling_an_entry_gives_the_name_back() -> None:
+async def test_cancelling_an_entry_unsubscribes_the_name() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         confirm = peer.answers[b"EQ.SUBSCRIBE"]
         peer.answers[b"EQ.SUBSCRIBE"] = always(None)
@@ -236,7 +236,7 @@ async def test_closing_in_the_middle_of_a_reconnection_closes_that_too() -> None
 
 
 @on_loop
-async def test_leaving_a_subscription_while_disconnected_asks_for_it_no_more() -> None:
+async def test_a_subscription_left_while_disconnected_is_not_requested_again() -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         async with bus.subscribe("a"):
             await peer.stop()

@@ -56,14 +56,14 @@ def test_a_buffer_reused_by_its_owner_does_not_change_what_was_published() -> No
     assert taken == b"before"
 
 
-def test_text_that_has_no_bytes_is_refused_with_the_way_out() -> None:
+def test_text_that_cannot_be_encoded_is_rejected_with_a_remedy() -> None:
     with pytest.raises(MisuseError, match="not valid text"):
         encode_name("\ud800")
     with pytest.raises(MisuseError, match=r"surrogates not allowed\); pass it as bytes"):
         encode_payload("\ud800")
 
 
-def test_what_is_not_text_or_bytes_is_refused_with_the_way_out() -> None:
+def test_values_other_than_text_or_bytes_are_rejected_with_a_remedy() -> None:
     with pytest.raises(MisuseError, match=r"not dict; serialise it first, for example with json\.dumps"):
         encode_payload({"a": 1})  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(MisuseError, match="not int; convert it first"):

@@ -61,7 +61,7 @@ def texts(messages: list[DurableMessage]) -> list[str]:
 
 
 @on_loop
-async def test_a_subscription_goes_on_where_it_left_off() -> None:
+async def test_a_subscription_resumes_where_it_stopped() -> None:
     async with keeping() as hub:
         async with bus_at(hub) as bus, bus.subscribe("t", durable="billing") as subscription:
             for number in range(5):
@@ -84,7 +84,7 @@ async def test_a_subscription_goes_on_where_it_left_off() -> None:
 
 
 @on_loop
-async def test_a_subscription_to_a_topic_that_is_not_durable_says_so_once(
+async def test_a_subscription_to_a_topic_that_is_not_durable_logs_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with keeping() as hub, bus_at(hub) as bus:
@@ -140,7 +140,7 @@ async def test_start_is_an_id_a_time_or_an_end_of_the_log() -> None:
 
 
 @on_loop
-async def test_it_survives_lost_connections_and_repeats_nothing_that_is_in_hand() -> None:
+async def test_it_survives_lost_connections_and_repeats_no_message_in_process() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         async with bus.subscribe("t", durable="billing") as subscription:
             await bus.publish("t", "0")
@@ -159,10 +159,10 @@ async def test_it_survives_lost_connections_and_repeats_nothing_that_is_in_hand(
 
 
 @on_loop
-async def test_what_is_acknowledged_while_the_client_catches_up_does_not_come_again(
+async def test_messages_acknowledged_while_the_client_catches_up_are_not_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The hub says what is pending, then records an ack, whose answer overtakes on the other connection."""
+    """The hub sends the pending set, then records an ack, whose reply overtakes on the other connection."""
     is_said, is_acked = asyncio.Event(), asyncio.Event()
     async with keeping() as hub, bus_at(hub) as bus, bus.subscribe("t", durable="billing") as subscription:
         await bus.publish("t", "0")
@@ -203,7 +203,7 @@ async def test_one_client_at_a_time_reads_as_a_subscriber() -> None:
 
 
 @on_loop
-async def test_subscribers_of_a_group_share_messages_and_take_over_what_is_late() -> None:
+async def test_subscribers_of_a_group_share_messages_and_take_over_late_ones() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         late = bus.subscribe("t", durable="one", group="g", ack_timeout_s=0.2)
         async with late, bus.subscribe("t", durable="two", group="g", ack_timeout_s=0.2) as prompt:
@@ -220,7 +220,7 @@ async def test_subscribers_of_a_group_share_messages_and_take_over_what_is_late(
 
 
 @on_loop
-async def test_what_is_refused_too_often_goes_to_the_dead_letter_topic_with_the_reason() -> None:
+async def test_a_message_rejected_too_often_goes_to_the_dead_letter_topic_with_the_reason() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         options = {"deliveries_max": 2, "dead_letter": "dead", "start": "beginning"}
         async with bus.subscribe("t", durable="billing", **options) as subscription:  # type: ignore[call-overload]  # by name
@@ -242,7 +242,7 @@ async def test_what_is_refused_too_often_goes_to_the_dead_letter_topic_with_the_
 
 
 @on_loop
-async def test_what_was_trimmed_is_a_gap() -> None:
+async def test_trimmed_messages_are_a_gap() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         async with bus.subscribe("t", durable="billing") as subscription:
             await bus.publish("t", "0")
@@ -277,7 +277,7 @@ async def test_a_durable_subscription_needs_its_grant() -> None:
 
 
 @on_loop
-async def test_wrong_use_is_told_before_anything_is_sent() -> None:
+async def test_wrong_use_raises_before_anything_is_sent() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         with pytest.raises(MisuseError, match="one topic"):
             bus.subscribe("a", "b", durable="billing")
@@ -286,7 +286,7 @@ async def test_wrong_use_is_told_before_anything_is_sent() -> None:
         with pytest.raises(MisuseError, match="need each other"):
             bus.subscribe("a", durable="billing", deliveries_max=3)
         with pytest.raises(MisuseError, match="need a durable"):
-            bus.subscribe("a", group="g")  # type: ignore[call-overload]  # what a type checker would tell
+            bus.subscribe("a", group="g")  # type: ignore[call-overload]  # a type checker reports it
         with pytest.raises(MisuseError, match="start="):
             bus.subscribe("a", durable="billing", start="soon")
     assert spell_start("beginning") == b"0"

@@ -1,4 +1,4 @@
-"""Subscriptions with a filter: what spans mean for messages and gaps, and how such a subscription changes hubs."""
+"""Subscriptions with a filter: spans in messages and gaps, and how such a subscription changes hubs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def with_filters(hub: HubPeer, epoch: int = 1, n: int = 0) -> None:
 
 
 @on_loop
-async def test_messages_have_their_positions_and_silence_is_no_gap() -> None:
+async def test_messages_have_their_positions_and_unmatched_messages_are_no_gap() -> None:
     async with hubs() as (hub, _, _), connect(hub.url) as bus:
         with_filters(hub)
         async with bus.subscribe("a", where=BIG) as a:
@@ -100,7 +100,7 @@ async def test_equal_filters_share_a_subscription_and_others_have_their_own() ->
 
 
 @on_loop
-async def test_a_subscription_that_changes_hubs_asks_how_far_the_stream_is() -> None:
+async def test_a_subscription_that_changes_hubs_requests_the_position_of_the_stream() -> None:
     async with hubs() as (base, home, _), connect(base.url) as bus:
         with_filters(base)
         with_filters(home, 1, 7)
@@ -117,7 +117,7 @@ async def test_a_subscription_that_changes_hubs_asks_how_far_the_stream_is() -> 
 
 
 @on_loop
-async def test_a_server_without_filters_refuses_and_an_empty_one_is_a_mistake() -> None:
+async def test_a_server_without_filters_rejects_them_and_an_empty_filter_is_an_error() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"EQ.FSUBSCRIBE"] = always(b"-ERR unknown command 'EQ.FSUBSCRIBE'\r\n")
         with pytest.raises(RefusedError, match="the server has no filters"):
@@ -129,7 +129,7 @@ async def test_a_server_without_filters_refuses_and_an_empty_one_is_a_mistake() 
 
 
 @on_loop
-async def test_a_real_hub_sends_what_matches_and_refuses_what_it_cannot_read() -> None:
+async def test_a_real_hub_sends_matching_messages_and_rejects_an_invalid_filter() -> None:
     async with running() as hub, connect(url_of(hub), settings=QUICK) as bus:
         with pytest.raises(RefusedError, match="byte 8"):
             await bus.subscribe("a", where="volume >").__aenter__()
@@ -148,7 +148,7 @@ async def test_a_real_hub_sends_what_matches_and_refuses_what_it_cannot_read() -
 
 
 @on_loop
-async def test_after_a_lost_connection_the_gap_tells_how_much_it_spans() -> None:
+async def test_after_a_lost_connection_the_gap_has_its_span() -> None:
     async with (
         running() as hub,
         connect(url_of(hub), settings=QUICK) as bus,
@@ -169,7 +169,7 @@ async def test_after_a_lost_connection_the_gap_tells_how_much_it_spans() -> None
 
 
 @on_loop
-async def test_who_leaves_and_comes_back_gets_nothing_again_from_a_hub_that_lags() -> None:
+async def test_a_client_that_returns_gets_no_repeated_message_from_a_hub_that_lags() -> None:
     async with hubs() as (hub, _, _), connect(hub.url) as bus:
         with_filters(hub)
         async with bus.subscribe("a", where=BIG) as a:
@@ -187,7 +187,7 @@ async def test_who_leaves_and_comes_back_gets_nothing_again_from_a_hub_that_lags
 
 
 @on_loop
-async def test_a_subscription_that_is_sent_to_another_edge_says_so_there_and_leaves_when_it_has_come_as_far() -> (
+async def test_a_redirected_subscription_announces_itself_at_the_new_edge_and_leaves_once_that_has_caught_up() -> (
     None
 ):
     async with hubs() as (base, one, two), connect(base.url) as bus:
@@ -218,8 +218,8 @@ async def test_a_subscription_that_is_sent_to_another_edge_says_so_there_and_lea
 
 
 @on_loop
-async def test_a_subscription_that_is_sent_back_before_it_has_left_says_so_where_it_still_is() -> None:
-    """The hub that sends it back counts those that come there, and would wait for this one in vain."""
+async def test_a_subscription_that_is_sent_back_before_it_has_left_announces_that_at_its_edge() -> None:
+    """The hub that sends it back counts clients that arrive at the edge, and would wait for this one in vain."""
     async with hubs() as (base, one, two), connect(base.url) as bus:
         with_filters(base)
         with_filters(one, 1, 3)
@@ -232,7 +232,7 @@ async def test_a_subscription_that_is_sent_back_before_it_has_left_says_so_where
             one.tell(b"a", 6, base, one, two, mode=b"content")
             one.last.send(push(b"eq.edge", b"1", 6, two.address, b"h1:3", 12))
             await two.peer.until(lambda: two.asked(b"EQ.FSUBSCRIBE") == 1)
-            # The former edge has yet to come to the position at which the other one took it in.
+            # The former edge has not reached the position at which the other one accepted the client.
             two.last.send(push(b"eq.edge", b"1", 6, one.address, b"h2:1", 5))
             words = (b"1", b"a", BIG.encode(), b"SESSION", b"h2:1", b"5")
             await one.peer.until(lambda: one.asked(b"EQ.FSUBSCRIBE", *words) == 1)
@@ -243,12 +243,12 @@ async def test_a_subscription_that_is_sent_back_before_it_has_left_says_so_where
 
 
 @on_loop
-async def test_a_subscription_that_another_edge_refuses_stays_where_it_is() -> None:
+async def test_a_subscription_that_another_edge_rejects_stays_at_its_edge() -> None:
     async with hubs() as (base, other, _), connect(base.url) as bus:
         with_filters(base)
         other.peer.answers[b"EQ.FSUBSCRIBE"] = always(b"-ERR full\r\n")
         async with bus.subscribe("a", where=BIG) as a:
-            # The base is an edge: who came there stays, unless a hub says otherwise.
+            # The base is an edge: its clients stay unless a hub redirects them.
             base.tell(b"a", 6, other, base, mode=b"content")
             base.last.send(push(b"eq.edge", b"1", 6, other.address, b"s", 1))
             await other.peer.until(lambda: other.asked(b"EQ.FSUBSCRIBE") == 1)

@@ -1,4 +1,4 @@
-"""The bus finds where it is and tells the hubs it uses, in virtual time, with hubs that answer by a script."""
+"""The bus computes its coordinate and reports it to its hubs, in virtual time, with scripted hubs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def play(story: Story, topology: Sites | None = None, *, seed: int = 1) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_bus_knows_within_a_minute_how_far_all_hubs_of_its_url_are(seed: int) -> None:
+def test_a_bus_knows_within_a_minute_its_distance_to_all_hubs_of_its_url(seed: int) -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus:
             assert bus.coordinate is None
@@ -81,7 +81,7 @@ def test_a_bus_knows_within_a_minute_how_far_all_hubs_of_its_url_are(seed: int) 
     play(story, seed=seed)
 
 
-def test_a_bus_without_topics_tells_nobody() -> None:
+def test_a_bus_without_topics_sends_no_report() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus:
             await asyncio.sleep(60.0)
@@ -91,7 +91,7 @@ def test_a_bus_without_topics_tells_nobody() -> None:
     play(story)
 
 
-def test_the_hub_of_a_subscription_hears_every_five_seconds_where_the_client_is() -> None:
+def test_the_hub_of_a_subscription_gets_the_coordinate_every_five_seconds() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus, bus.subscribe("t"):
             await asyncio.sleep(60.0)
@@ -104,7 +104,7 @@ def test_the_hub_of_a_subscription_hears_every_five_seconds_where_the_client_is(
     play(story)
 
 
-def test_hubs_that_are_visited_hear_where_their_visitor_is() -> None:
+def test_visited_hubs_get_the_coordinate_of_the_visitor() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus:
             await asyncio.sleep(240.0)
@@ -118,7 +118,7 @@ def test_hubs_that_are_visited_hear_where_their_visitor_is() -> None:
     play(story)
 
 
-def test_who_publishes_is_heard_as_well_and_every_hub_that_has_one_of_its_topics() -> None:
+def test_a_publisher_reports_its_coordinate_to_every_hub_that_has_one_of_its_topics() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus, bus.subscribe("t"):
             await asyncio.sleep(120.0)
@@ -129,7 +129,7 @@ def test_who_publishes_is_heard_as_well_and_every_hub_that_has_one_of_its_topics
             before = len(scene.hubs["b"].told)
             await until(lambda: len(scene.hubs["b"].told) > before)
             at, _, told = scene.hubs["b"].told[before]
-            # As soon as the connection stands: it takes some round trips.
+            # Once the connection is up, which takes some round trips.
             assert at - began_at < 0.5
             assert told == bus.coordinate
             await asyncio.sleep(20.0)
@@ -145,7 +145,7 @@ def _home(topic: bytes, hub: WhereHub) -> bytes:
     return b">5\r\n" + b"".join(parts)
 
 
-def test_a_hub_that_was_restarted_is_told_as_soon_as_the_client_is_back() -> None:
+def test_a_restarted_hub_gets_a_report_as_soon_as_the_client_has_reconnected() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus(f"equipoise://a:{PORT}") as bus, bus.subscribe("t"):
             await until(lambda: scene.a.told)
@@ -174,7 +174,7 @@ def test_a_plain_redis_is_asked_once_on_each_connection() -> None:
             await asyncio.sleep(120.0)
             assert bus.coordinate is None
             sessions = [session for hub in scene.hubs.values() for session in hub.sessions]
-            # The bus's own, and one visit to each of the others.
+            # The bus's own connection, and one visit to each of the others.
             assert len(sessions) == 3
             assert [session.count(b"EQ.WHERE") for session in sessions] == [1, 1, 1]
             scene.a.last.reset()
@@ -186,7 +186,7 @@ def test_a_plain_redis_is_asked_once_on_each_connection() -> None:
     play(story)
 
 
-def test_one_hub_that_lies_about_its_place_does_not_carry_the_client_away() -> None:
+def test_a_wrong_coordinate_of_one_hub_does_not_displace_the_client() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus:
             await asyncio.sleep(60.0)
@@ -198,7 +198,7 @@ def test_one_hub_that_lies_about_its_place_does_not_carry_the_client_away() -> N
     play(story)
 
 
-def test_switched_off_nothing_is_asked_or_told() -> None:
+def test_switched_off_no_request_or_report_is_sent() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus(coordinate_enabled=False) as bus, bus.subscribe("t"):
             await asyncio.sleep(60.0)
@@ -212,7 +212,7 @@ def test_switched_off_nothing_is_asked_or_told() -> None:
 
 
 @pytest.mark.parametrize("seconds", [1.5, 5.0, 40.0])
-def test_a_closed_bus_asks_nobody_any_more_whatever_it_was_about_to_do(seconds: float) -> None:
+def test_a_closed_bus_sends_no_more_requests(seconds: float) -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus, bus.subscribe("t"):
             await asyncio.sleep(seconds)
@@ -222,7 +222,7 @@ def test_a_closed_bus_asks_nobody_any_more_whatever_it_was_about_to_do(seconds: 
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.02, 0.05, 0.1])
-def test_a_bus_that_is_closed_while_it_visits_a_hub_asks_nobody_any_more(seconds: float) -> None:
+def test_a_bus_that_is_closed_during_a_visit_sends_no_more_requests(seconds: float) -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus, bus.subscribe("t"):
             finder = finder_of(bus)
@@ -250,7 +250,7 @@ def finder_of(bus: equipoise.Bus) -> Finder:
     return finding.finder
 
 
-def test_a_turn_that_fails_is_written_down_once_and_followed_by_others(
+def test_a_failed_turn_is_logged_once_and_followed_by_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """1. Every step fails after it has chosen whom to ask and to visit. 2. Then none does."""
@@ -279,7 +279,7 @@ def test_a_turn_that_fails_is_written_down_once_and_followed_by_others(
     assert sum("computing the coordinate failed" in record.message for record in caplog.records) == 1
 
 
-def test_a_hub_whose_name_is_no_text_is_measured_and_told_like_any_other() -> None:
+def test_a_hub_with_a_name_that_is_not_utf_8_is_measured_and_gets_reports() -> None:
     async def story(scene: Scene) -> None:
         scene.a.answers[b"EQ.LINK"] = lambda session, request: push(b"eq.here", b"\xff\xfe:1") + b"+OK\r\n"
         async with scene.bus() as bus, bus.subscribe("t"):
@@ -289,7 +289,7 @@ def test_a_hub_whose_name_is_no_text_is_measured_and_told_like_any_other() -> No
     play(story)
 
 
-def test_a_question_over_a_connection_that_is_lost_is_answered_so_at_once() -> None:
+def test_a_request_over_a_lost_connection_fails_at_once() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus:
             connection = bus._routing.base.connection
@@ -304,7 +304,7 @@ def test_a_question_over_a_connection_that_is_lost_is_answered_so_at_once() -> N
     play(story)
 
 
-def test_hubs_that_hang_up_on_visitors_are_visited_less_and_less() -> None:
+def test_hubs_that_close_visits_are_visited_less_and_less() -> None:
     """A connection that was lost is no answer: it counts as a visit that failed."""
 
     def hang_up(session: Session, request: list[bytes]) -> bytes:
@@ -323,7 +323,7 @@ def test_hubs_that_hang_up_on_visitors_are_visited_less_and_less() -> None:
     play(story)
 
 
-def test_a_bus_that_is_cut_off_while_it_asks_closes_without_a_word() -> None:
+def test_a_bus_that_loses_its_connection_during_a_request_closes_without_an_error() -> None:
     """1. A subscriber asks its hub. 2. Nothing comes back. 3. It has nothing to flush, so nothing is uncertain."""
 
     async def story(scene: Scene) -> None:
@@ -337,7 +337,7 @@ def test_a_bus_that_is_cut_off_while_it_asks_closes_without_a_word() -> None:
     play(story)
 
 
-def test_finding_a_place_costs_some_hundred_bytes_a_second_and_keeping_it_less_than_a_hundred() -> None:
+def test_a_new_coordinate_costs_some_hundred_bytes_a_second_and_updates_less_than_a_hundred() -> None:
     async def story(scene: Scene) -> None:
         def spent_bytes() -> int:
             sessions = [session for hub in scene.hubs.values() for session in hub.sessions]
@@ -381,7 +381,7 @@ def test_round_trips_behind_a_backlog_of_ones_own_do_not_count() -> None:
 # Behind a gateway.
 
 
-def test_a_gateway_finds_its_own_place_and_answers_before_it_knows_it() -> None:
+def test_a_gateway_computes_its_coordinate_and_replies_before_it_has_one() -> None:
     async def story(scene: Scene) -> None:
         gateway = scene.gateway("gw", "b")
         async with scene.bus() as bus:
@@ -394,7 +394,7 @@ def test_a_gateway_finds_its_own_place_and_answers_before_it_knows_it() -> None:
     play(story)
 
 
-def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
+def test_a_change_of_gateway_is_reported_at_once_to_the_hubs_in_use() -> None:
     async def story(scene: Scene) -> None:
         one, other = scene.gateway("gw-b", "b"), scene.gateway("gw-c", "c")
         await asyncio.sleep(60.0)
@@ -406,7 +406,7 @@ def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
                 assert await bus.use_gateway(address)
                 assert bus.coordinate is not None and gateway.coordinate is not None
                 await asyncio.sleep(0.1)
-                # Gateways tell it where they are as well, and have no access line below them.
+                # Gateways report their coordinates as well, and have no access line.
                 at, rtt_us, told = [one for one in scene.a.told if one[2].height_s > 0.030][-1]
                 # Connect, greet, ask: three round trips to the gateway; then one way to the hub.
                 assert at - began_at < 3.5 * access_ms / 1_000
@@ -422,7 +422,7 @@ def test_a_change_of_gateway_is_told_at_once_to_the_hubs_in_use() -> None:
     play(story)
 
 
-def test_a_gateway_whose_connection_was_lost_is_connected_to_anew_and_goes_on_leading() -> None:
+def test_a_lost_connection_to_a_gateway_is_restored_and_the_gateway_is_used_again() -> None:
     async def story(scene: Scene) -> None:
         scene.gateway("gw", "b")
         await asyncio.sleep(30.0)
@@ -437,7 +437,7 @@ def test_a_gateway_whose_connection_was_lost_is_connected_to_anew_and_goes_on_le
     play(story)
 
 
-def test_a_gateway_that_dies_keeps_its_word_for_a_while_then_the_client_finds_itself() -> None:
+def test_the_coordinate_of_a_dead_gateway_is_used_for_a_while_before_the_client_measures_its_own() -> None:
     async def story(scene: Scene) -> None:
         gateway = scene.gateway("gw", "b")
         await asyncio.sleep(30.0)
@@ -457,7 +457,7 @@ def test_a_gateway_that_dies_keeps_its_word_for_a_while_then_the_client_finds_it
     play(story)
 
 
-def test_a_gateway_that_falls_silent_without_a_word_is_given_up_as_well() -> None:
+def test_a_silent_gateway_is_abandoned_as_well() -> None:
     async def story(scene: Scene) -> None:
         scene.gateway("gw", "b")
         await asyncio.sleep(30.0)
@@ -487,7 +487,7 @@ def test_the_login_of_the_hubs_is_not_shown_to_a_gateway() -> None:
     play(story)
 
 
-def test_an_address_that_cannot_be_one_is_refused_with_how_to_write_it() -> None:
+def test_an_invalid_address_is_rejected_with_the_expected_form() -> None:
     async def story(scene: Scene) -> None:
         async with scene.bus() as bus:
             with pytest.raises(AddressError, match="host:6390"):

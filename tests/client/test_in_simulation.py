@@ -21,7 +21,7 @@ async def serve(sim: Simulation) -> None:
 
 
 def run_cut_off_subscriber(seed: int) -> tuple[list[equipoise.Event], dict[str, float]]:
-    """One subscriber is cut off for five minutes while another client goes on publishing."""
+    """One subscriber is cut off for five minutes while another client keeps publishing."""
     events: list[equipoise.Event] = []
     times: dict[str, float] = {}
 
@@ -64,7 +64,7 @@ def run_cut_off_subscriber(seed: int) -> tuple[list[equipoise.Event], dict[str, 
     return events, times
 
 
-def test_a_subscriber_cut_off_notices_by_pings_comes_back_and_counts_what_it_missed() -> None:
+def test_a_subscriber_that_is_cut_off_detects_it_by_pings_reconnects_and_counts_missed_messages() -> None:
     events, times = run_cut_off_subscriber(1)
     assert [event.text if isinstance(event, Message) else event for event in events] == [
         "before",

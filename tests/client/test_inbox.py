@@ -23,7 +23,7 @@ def batch(topic: str, n: int, *payloads: bytes, pattern: str | None = None) -> B
     return Batch(topic, pattern, 1, n, list(payloads))
 
 
-def test_a_batch_comes_out_as_messages_with_their_positions() -> None:
+def test_a_batch_yields_messages_with_their_positions() -> None:
     inbox = Inbox(10, 1000)
     inbox.put(batch("a", 4, b"x", b"y", pattern="*"))
     assert drain(inbox) == [
@@ -39,7 +39,7 @@ def test_messages_of_a_server_without_positions_have_none() -> None:
     assert drain(inbox) == [Message("a", b"x")]
 
 
-def test_the_oldest_are_dropped_and_a_gap_takes_their_place() -> None:
+def test_the_oldest_messages_are_dropped_and_replaced_by_a_gap() -> None:
     inbox = Inbox(3, 1000)
     inbox.put(batch("a", 1, b"1", b"2"))
     inbox.put(batch("a", 3, b"3", b"4", b"5"))
@@ -51,7 +51,7 @@ def test_the_oldest_are_dropped_and_a_gap_takes_their_place() -> None:
     ]
 
 
-def test_a_half_taken_batch_loses_only_what_was_not_taken() -> None:
+def test_a_partly_taken_batch_loses_only_the_messages_not_taken() -> None:
     inbox = Inbox(3, 1000)
     inbox.put(batch("a", 1, b"1", b"2", b"3"))
     first = inbox.take()
@@ -75,7 +75,7 @@ def test_each_topic_has_a_gap_of_its_own() -> None:
     assert drain(inbox) == [Gap("a", 2, FULL), Gap("b", 1, FULL), Message("c", b"x", Position(1, 1))]
 
 
-def test_a_gap_that_is_dropped_is_not_forgotten() -> None:
+def test_a_dropped_gap_still_counts() -> None:
     inbox = Inbox(2, 1000)
     inbox.put_gap(Gap("a", 5, GapReason.RECONNECTED))
     inbox.put_gap(Gap("a", None, GapReason.RECONNECTED))
@@ -104,7 +104,7 @@ operations = st.lists(
 
 
 @given(operations, st.integers(1, 8), st.integers(1, 30))
-def test_every_message_is_taken_or_counted_in_order(
+def test_every_message_is_received_or_counted_in_order(
     operations: list[tuple[str, str, list[int]]], messages_max: int, bytes_max: int
 ) -> None:
     inbox = Inbox(messages_max, bytes_max)

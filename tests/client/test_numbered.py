@@ -25,7 +25,7 @@ def receipt(n: int, last_id: bytes) -> bytes:
 
 
 def durable(peer: Peer, version: int = 1) -> None:
-    """Let the peer say that it has durable topics."""
+    """Let the peer announce durable topics."""
     peer.answers[b"EQ.LINK"] = lambda session, request: push(b"eq.durable", version) + b"+OK\r\n"
 
 
@@ -50,7 +50,7 @@ async def test_receipts_carry_position_and_id() -> None:
 
 
 @on_loop
-async def test_what_was_not_answered_is_sent_again_over_the_next_connection() -> None:
+async def test_unanswered_messages_are_resent_over_the_next_connection() -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         durable(peer)
         peer.last.reset()
@@ -67,7 +67,7 @@ async def test_what_was_not_answered_is_sent_again_over_the_next_connection() ->
 
 
 @on_loop
-async def test_what_is_refused_for_now_is_sent_again() -> None:
+async def test_temporarily_rejected_messages_are_resent() -> None:
     answers = [b"-TRYAGAIN not yet\r\n", b"-UNCERTAIN who knows\r\n", receipt(1, b"1-0")]
     async with serving() as peer:
         durable(peer)
@@ -97,7 +97,7 @@ async def test_a_topic_that_is_not_durable_is_published_to_in_order_as_before() 
 
 
 @on_loop
-async def test_a_refusal_is_raised_and_its_number_given_again() -> None:
+async def test_an_error_is_raised_and_the_number_used_again() -> None:
     answers = [b"-NOPERM no\r\n", receipt(1, b"1-0")]
     async with serving() as peer:
         durable(peer)
@@ -110,7 +110,7 @@ async def test_a_refusal_is_raised_and_its_number_given_again() -> None:
 
 
 @on_loop
-async def test_a_message_that_is_given_up_in_doubt_is_followed_by_a_new_run() -> None:
+async def test_a_message_with_an_unknown_outcome_is_followed_by_a_new_run() -> None:
     async with serving() as peer:
         durable(peer)
         peer.answers[b"EQ.APPEND"] = always(b"-UNCERTAIN who knows\r\n")
@@ -123,7 +123,7 @@ async def test_a_message_that_is_given_up_in_doubt_is_followed_by_a_new_run() ->
 
 
 @on_loop
-async def test_a_log_that_has_forgotten_the_publisher_gets_a_new_run() -> None:
+async def test_a_log_that_no_longer_knows_the_publisher_gets_a_new_run() -> None:
     answers = [
         OUT_OF_ORDER,
         receipt(1, b"1-0"),
@@ -149,7 +149,7 @@ async def test_a_log_that_has_forgotten_the_publisher_gets_a_new_run() -> None:
 
 
 @on_loop
-async def test_flush_waits_for_numbered_messages_and_raises_their_refusal() -> None:
+async def test_flush_waits_for_numbered_messages_and_raises_their_error() -> None:
     async with serving() as peer:
         durable(peer)
         peer.answers[b"EQ.APPEND"] = always(b"-NOPERM no\r\n")
@@ -163,7 +163,7 @@ async def test_flush_waits_for_numbered_messages_and_raises_their_refusal() -> N
 
 
 @on_loop
-async def test_clients_hear_when_topics_become_durable() -> None:
+async def test_clients_are_notified_when_topics_become_durable() -> None:
     async with keeping() as hub, bus_at(hub) as bus:
         hub.follow_specs(Specs([]), 2)
         assert (await bus.publish("t", "0")).position is None

@@ -1,4 +1,4 @@
-"""`equipoise pub` and `equipoise sub` as their users meet them: output, errors in one line, exit status."""
+"""`equipoise pub` and `equipoise sub`: output, errors in one line, exit status."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(name: str, *words: str, url: str) -> tuple[int, str, str]:
 
 
 def publish_heard(server: ServerProcess, topic: str, *payloads: bytes) -> None:
-    """Publish so that a command that is just starting hears all: the first one again until somebody receives it."""
+    """Publish so that a command that is just starting gets all: repeat the first one until it has a receiver."""
 
     async def publish() -> None:
         async with asyncio.timeout(TIMEOUT_S), equipoise.connect(url_of(server)) as bus:
@@ -157,7 +157,7 @@ def test_ctrl_c_ends_quietly_with_130(server: ServerProcess) -> None:
     assert finish(listening) == (130, "", "")
 
 
-def test_a_reader_that_has_had_enough_ends_sub_quietly(server: ServerProcess) -> None:
+def test_a_closed_pipe_ends_sub_quietly(server: ServerProcess) -> None:
     listening = start("sub", "pipe", url=url_of(server))
     assert listening.stdout is not None and listening.stderr is not None
     publish_heard(server, "pipe", b"x")
@@ -183,7 +183,7 @@ def test_a_reader_that_has_had_enough_ends_sub_quietly(server: ServerProcess) ->
         (["sub", "t", "--start", "beginning"], 2, "give --durable NAME too"),
     ],
 )
-def test_misuse_is_told_with_status_2(
+def test_wrong_usage_exits_with_status_2(
     server: ServerProcess, words: list[str], status: int, complaint: str
 ) -> None:
     got, out, err = run(*words, url=url_of(server))
@@ -193,7 +193,7 @@ def test_misuse_is_told_with_status_2(
 
 
 @pytest.mark.parametrize("words", [["pub", "t", "x"], ["sub", "t"]])
-def test_nobody_there_is_told_in_one_line_with_status_1(words: list[str]) -> None:
+def test_an_unreachable_hub_is_one_line_and_status_1(words: list[str]) -> None:
     port = free_port()
     assert run(*words, url=f"equipoise://127.0.0.1:{port}") == (
         1,
@@ -203,14 +203,14 @@ def test_nobody_there_is_told_in_one_line_with_status_1(words: list[str]) -> Non
     )
 
 
-def test_help_says_how_to_try_it(server: ServerProcess) -> None:
+def test_help_has_an_example(server: ServerProcess) -> None:
     for name in ("pub", "sub"):
         status, out, _ = run(name, "--help", url=url_of(server))
         assert status == 0
         assert "Try it:" in out and "EQUIPOISE_URL" in out
 
 
-def test_gaps_are_told_in_words_and_in_json() -> None:
+def test_gaps_are_printed_as_text_and_as_json() -> None:
     counted = equipoise.Gap("news", 3, equipoise.GapReason.QUEUE_FULL)
     unknown = equipoise.Gap(None, None, equipoise.GapReason.RECONNECTED, "n*")
     assert describe_gap(counted) == "equipoise: gap in news: 3 missed (queue full)"

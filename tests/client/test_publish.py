@@ -1,4 +1,4 @@
-"""Publishing: receipts, the window, flush, and what is said when a message cannot be sent."""
+"""Publishing: receipts, the window, flush, and errors when a message cannot be sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .peer import Session, always, connect, on_loop, serving
 
 
 @on_loop
-async def test_a_publish_returns_how_many_received_it() -> None:
+async def test_a_publish_returns_the_number_of_receivers() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(b":3\r\n")
         assert await bus.publish("a", b"payload") == equipoise.Receipt(3)
@@ -55,7 +55,7 @@ async def test_each_receipt_goes_to_its_own_publisher_however_the_replies_are_cu
 
 
 @on_loop
-async def test_a_full_window_makes_publish_wait_and_publish_nowait_refuse() -> None:
+async def test_a_full_window_makes_publish_wait_and_publish_nowait_raise() -> None:
     async with serving() as peer, connect(peer.url, in_flight_messages_max=3) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         for i in range(3):
@@ -105,7 +105,7 @@ async def test_a_publish_that_found_no_room_in_time_was_not_sent() -> None:
 
 
 @on_loop
-async def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
+async def test_a_payload_over_the_limit_is_rejected_before_it_is_sent() -> None:
     async with serving() as peer, connect(peer.url, payload_bytes_max=4) as bus:
         await bus.publish("a", "1234")
         with pytest.raises(LimitError, match="has 5 bytes, over payload_bytes_max = 4; split it"):
@@ -116,7 +116,7 @@ async def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
 
 
 @on_loop
-async def test_a_refused_publish_raises_the_hubs_words_and_the_next_step() -> None:
+async def test_a_rejected_publish_raises_the_hubs_error_and_a_remedy() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = always(b"-NOPERM no permission to publish to 'a'\r\n")
         with pytest.raises(DeniedError, match="publish to 'a'; ask the operator of the hub") as denied:
@@ -130,7 +130,7 @@ async def test_a_refused_publish_raises_the_hubs_words_and_the_next_step() -> No
 
 
 @on_loop
-async def test_flush_waits_for_what_was_published_and_raises_the_first_refusal_once() -> None:
+async def test_flush_waits_for_published_messages_and_raises_the_first_error_once() -> None:
     async with serving() as peer, connect(peer.url) as bus:
 
         def answer(session: Session, request: list[bytes]) -> bytes:
@@ -146,7 +146,7 @@ async def test_flush_waits_for_what_was_published_and_raises_the_first_refusal_o
 
 
 @on_loop
-async def test_flush_with_nothing_under_way_asks_nothing() -> None:
+async def test_flush_with_no_message_in_flight_sends_nothing() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         await bus.publish("a", "x")
         await bus.flush()
@@ -154,7 +154,7 @@ async def test_flush_with_nothing_under_way_asks_nothing() -> None:
 
 
 @on_loop
-async def test_a_flush_that_is_not_answered_in_time_says_so() -> None:
+async def test_a_flush_that_is_not_answered_in_time_raises() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers.update({b"PUBLISH": always(None), b"PING": always(None)})
         bus.publish_nowait("a", "x")
@@ -177,7 +177,7 @@ async def test_a_receipt_that_does_not_come_in_time_leaves_the_publisher_uncerta
 
 
 @on_loop
-async def test_a_lost_connection_leaves_what_was_under_way_uncertain_and_resends_nothing() -> None:
+async def test_a_lost_connection_leaves_messages_in_flight_uncertain_and_resends_none() -> None:
     async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         peer.answers[b"PUBLISH"] = always(None)
         bus.publish_nowait("a", "nowait 1")
@@ -208,7 +208,7 @@ async def test_a_flush_interrupted_by_a_lost_connection_is_uncertain() -> None:
 
 
 @on_loop
-async def test_without_a_connection_publish_waits_for_one_and_publish_nowait_refuses() -> None:
+async def test_without_a_connection_publish_waits_for_one_and_publish_nowait_raises() -> None:
     async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         await peer.stop()
         await until(lambda: not bus.is_connected)
@@ -233,7 +233,7 @@ async def test_a_publish_that_found_no_connection_in_time_was_not_sent() -> None
 
 
 @on_loop
-async def test_a_bus_that_was_not_entered_says_how_to_use_it() -> None:
+async def test_a_bus_that_was_not_entered_raises_with_the_usage() -> None:
     bus = connect("equipoise://127.0.0.1:1")
     with pytest.raises(MisuseError, match="use it inside `async with"):
         await bus.publish("a", "x")

@@ -1,4 +1,4 @@
-"""Losing the connection and getting it back: gaps, re-subscription, pings, several addresses, refusals."""
+"""Lost connections: gaps, re-subscription, pings, several addresses, rejections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def cut(peer: Peer) -> None:
     ],
 )
 @on_loop
-async def test_after_a_reconnection_exactly_what_was_missed_is_told(
+async def test_after_a_reconnection_the_gap_has_the_exact_number_of_missed_messages(
     stands_at: tuple[int, int], gap: Gap | None
 ) -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
@@ -59,7 +59,7 @@ async def test_after_a_reconnection_exactly_what_was_missed_is_told(
 
 
 @on_loop
-async def test_a_subscriber_that_never_received_anything_still_learns_what_it_missed() -> None:
+async def test_a_subscriber_that_never_received_a_message_still_gets_the_gap() -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         peer.positions[b"a"] = (4, 10)
         async with bus.subscribe("a") as a:
@@ -85,7 +85,7 @@ async def test_a_lane_that_ended_meanwhile_is_not_waited_for() -> None:
 
 
 @on_loop
-async def test_a_pattern_cannot_know_what_it_missed_and_says_so() -> None:
+async def test_a_gap_of_a_pattern_has_no_number() -> None:
     async with (
         serving() as peer,
         connect(peer.url, settings=QUICK) as bus,
@@ -103,7 +103,7 @@ async def test_a_pattern_cannot_know_what_it_missed_and_says_so() -> None:
 
 
 @on_loop
-async def test_names_are_asked_for_again_in_the_order_they_were_first_wanted() -> None:
+async def test_names_are_subscribed_to_again_in_their_first_order() -> None:
     names = [f"topic-{i}" for i in random.Random(1).sample(range(1000), 40)]
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus, bus.subscribe(*names):
         await cut(peer)
@@ -112,7 +112,7 @@ async def test_names_are_asked_for_again_in_the_order_they_were_first_wanted() -
 
 
 @on_loop
-async def test_who_subscribes_while_the_connection_is_down_hears_of_no_gap() -> None:
+async def test_a_subscription_made_while_the_connection_is_down_gets_no_gap() -> None:
     async with (
         serving() as peer,
         connect(peer.url, settings=QUICK) as bus,
@@ -131,7 +131,7 @@ async def test_who_subscribes_while_the_connection_is_down_hears_of_no_gap() -> 
 
 
 @on_loop
-async def test_a_silent_hub_is_given_up_after_two_unanswered_pings() -> None:
+async def test_a_silent_hub_is_abandoned_after_two_unanswered_pings() -> None:
     async with serving() as peer, connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
         first = peer.last
         await peer.until(lambda: first.count(b"PING") >= 3)
@@ -147,7 +147,7 @@ async def test_a_silent_hub_is_given_up_after_two_unanswered_pings() -> None:
 @on_loop
 async def test_a_hub_that_sends_messages_is_not_silent() -> None:
     async with serving() as peer, connect(peer.url, ping_interval_s=0.01, settings=QUICK) as bus:
-        peer.answers[b"PING"] = lambda session, request: push(b"message", b"nobody", b"x")
+        peer.answers[b"PING"] = lambda session, request: push(b"message", b"unused", b"x")
         await peer.until(lambda: peer.last.count(b"PING") >= 6)
         assert len(peer.sessions) == 1
         assert bus.is_connected
@@ -170,7 +170,7 @@ async def test_the_addresses_are_tried_in_turn() -> None:
 
 
 @on_loop
-async def test_a_wrong_password_is_told_and_not_tried_again() -> None:
+async def test_a_wrong_password_raises_and_is_not_retried() -> None:
     async with serving() as peer:
         peer.answers[b"HELLO"] = always(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
         url = f"equipoise://ann:hunter2@127.0.0.1:{peer.port}"
@@ -186,7 +186,7 @@ async def test_a_wrong_password_is_told_and_not_tried_again() -> None:
 
 
 @on_loop
-async def test_a_password_that_turns_wrong_ends_everything_with_the_reason() -> None:
+async def test_a_password_that_becomes_invalid_ends_the_bus_with_the_reason() -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         async with bus.subscribe("a") as a:
             await peer.stop()
@@ -211,7 +211,7 @@ async def test_a_password_that_turns_wrong_ends_everything_with_the_reason() -> 
 
 
 @on_loop
-async def test_a_permission_lost_while_away_ends_the_subscription() -> None:
+async def test_a_permission_revoked_while_disconnected_ends_the_subscription() -> None:
     async with (
         serving() as peer,
         connect(peer.url, settings=QUICK) as bus,
@@ -228,7 +228,7 @@ async def test_a_permission_lost_while_away_ends_the_subscription() -> None:
 
 
 @on_loop
-async def test_a_refusal_that_may_heal_is_tried_again() -> None:
+async def test_a_temporary_rejection_is_retried() -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus:
         greet = peer.answers[b"HELLO"]
         peer.answers[b"HELLO"] = always(b"-ERR max number of clients reached\r\n")
@@ -239,7 +239,7 @@ async def test_a_refusal_that_may_heal_is_tried_again() -> None:
 
 
 @on_loop
-async def test_bytes_that_are_no_protocol_end_the_connection_and_it_is_made_anew() -> None:
+async def test_invalid_bytes_end_the_connection_and_the_client_reconnects() -> None:
     async with serving() as peer, connect(peer.url, settings=QUICK) as bus, bus.subscribe("a") as a:
         for nonsense in (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -258,7 +258,7 @@ async def test_bytes_that_are_no_protocol_end_the_connection_and_it_is_made_anew
 
 
 @on_loop
-async def test_a_server_of_another_kind_is_told_when_connecting() -> None:
+async def test_another_kind_of_server_is_an_error_when_connecting() -> None:
     async with serving() as peer:
         peer.answers[b"HELLO"] = always(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with pytest.raises(ProtocolError, match=rf"127.0.0.1:{peer.port}: the server does not speak"):
@@ -272,7 +272,7 @@ async def test_a_server_of_another_kind_is_told_when_connecting() -> None:
 
 
 @on_loop
-async def test_nobody_at_the_address_is_told_at_once_with_the_next_step() -> None:
+async def test_an_unreachable_address_raises_at_once_with_a_remedy() -> None:
     async with serving() as peer:
         await peer.stop()
         bus = connect(peer.url)
@@ -285,7 +285,7 @@ async def test_nobody_at_the_address_is_told_at_once_with_the_next_step() -> Non
 
 
 @on_loop
-async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
+async def test_a_hub_that_does_not_greet_in_time_is_an_error() -> None:
     async with serving() as peer:
         peer.answers = {command: always(None) for command in (b"HELLO", b"EQ.LINK", b"EQ.DEFER", b"CLIENT")}
         with pytest.raises(DisconnectedError, match=r"did not answer within 0\.02 s"):
@@ -295,7 +295,7 @@ async def test_a_hub_that_does_not_greet_in_time_is_told() -> None:
 
 
 @on_loop
-async def test_patience_lets_a_hub_start_after_its_client() -> None:
+async def test_first_connect_timeout_lets_a_hub_start_after_its_client() -> None:
     async with serving() as peer:
         await peer.stop()
         bus = connect(peer.url, first_connect_timeout_s=10, settings=QUICK)
@@ -345,7 +345,7 @@ async def test_every_connection_of_one_bus_gives_the_same_name_and_no_other_bus_
 
 
 @on_loop
-async def test_a_plain_redis_is_asked_in_its_own_words_and_each_reconnection_is_a_gap() -> None:
+async def test_a_plain_redis_gets_only_redis_commands_and_each_reconnection_is_a_gap() -> None:
     async with serving() as peer:
         for command in (b"EQ.SUBSCRIBE", b"EQ.PSUBSCRIBE", b"EQ.UNSUBSCRIBE", b"EQ.PUNSUBSCRIBE", b"CLIENT"):
             del peer.answers[command]

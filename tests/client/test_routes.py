@@ -1,4 +1,4 @@
-"""Where topics live, as told: versions do not go backwards, draws are kept to, what is unused is forgotten."""
+"""Routes of topics: versions do not decrease, choices are stable, unused entries are removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_single_topic_is_used_at_its_home() -> None:
     assert ends(table) == (A, A)
 
 
-def test_what_an_older_plan_says_is_left_aside() -> None:
+def test_a_redirect_of_an_older_plan_is_ignored() -> None:
     table = routes()
     table.tell(b"t", 3, b"single", [A], 0.0)
     assert not table.tell(b"t", 2, b"single", [B], 0.0)
@@ -45,7 +45,7 @@ def test_under_the_same_plan_homes_may_change_since_one_may_have_died() -> None:
     assert ends(table) == (B, B)
 
 
-def test_the_same_word_under_a_later_plan_changes_nothing_but_counts() -> None:
+def test_the_same_redirect_under_a_later_plan_only_updates_the_version() -> None:
     table = routes()
     table.tell(b"t", 3, b"single", [A], 0.0)
     assert not table.tell(b"t", 5, b"single", [A], 0.0)
@@ -71,7 +71,7 @@ def test_clients_spread_over_the_homes_as_the_mode_says(
         assert (min(found[home] for home in (A, B, C)) > 150) if is_spread else found == {A: 600}
 
 
-def test_of_a_content_topic_clients_spread_over_its_edges_and_keep_to_theirs() -> None:
+def test_clients_of_a_content_topic_spread_over_its_edges_and_keep_theirs() -> None:
     subscribe = Counter[Endpoint | None]()
     for client in range(600):
         table = routes(b"%d" % client)
@@ -88,7 +88,7 @@ def test_of_a_content_topic_clients_spread_over_its_edges_and_keep_to_theirs() -
     assert subscribe.keys() == {B, C} and min(subscribe.values()) > 200
 
 
-def test_a_home_that_comes_or_goes_moves_only_its_share_of_the_clients() -> None:
+def test_a_home_that_is_added_or_removed_moves_only_its_share_of_the_clients() -> None:
     moved_by_coming = moved_by_going = 0
     for client in range(400):
         table = routes(b"%d" % client)
@@ -105,7 +105,7 @@ def test_a_home_that_comes_or_goes_moves_only_its_share_of_the_clients() -> None
     assert 60 < moved_by_going < 140
 
 
-def test_an_unused_entry_is_forgotten_and_one_in_use_is_not() -> None:
+def test_an_unused_entry_is_removed_and_one_in_use_is_not() -> None:
     table = routes()
     table.tell(b"t", 1, b"single", [A], 0.0)
     table.tell(b"u", 1, b"single", [A], 0.0)
@@ -114,14 +114,14 @@ def test_an_unused_entry_is_forgotten_and_one_in_use_is_not() -> None:
     assert sorted(table) == [b"u", b"v"]
 
 
-def test_the_table_is_bounded_and_forgets_the_first() -> None:
+def test_the_table_is_bounded_and_removes_the_oldest() -> None:
     table = routes(routes_max=3)
     for topic in (b"a", b"b", b"c", b"d"):
         table.tell(topic, 1, b"single", [A], 0.0)
     assert list(table) == [b"b", b"c", b"d"]
 
 
-def test_nonsense_is_not_taken() -> None:
+def test_invalid_redirects_are_ignored() -> None:
     table = routes()
     assert not table.tell(b"t", 1, b"single", [], 0.0)
     assert not table.tell(

@@ -1,4 +1,4 @@
-"""Going where topics live, step by step, with hubs that follow a script."""
+"""Clients follow redirects to the homes of topics, step by step, with scripted hubs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _impatient() -> Iterator[None]:
 
 
 @on_loop
-async def test_a_subscriber_goes_to_the_home_and_leaves_the_relay_once_it_is_as_far() -> None:
+async def test_a_subscriber_subscribes_at_the_home_and_leaves_the_relay_once_it_has_caught_up() -> None:
     async with hubs() as (base, home, _), connect(base.url) as bus, bus.subscribe("a") as a:
         home.peer.positions[b"a"] = (1, 2)
         base.tell(b"a", 5, home)
@@ -56,7 +56,7 @@ async def test_a_subscriber_goes_to_the_home_and_leaves_the_relay_once_it_is_as_
 
 
 @on_loop
-async def test_a_home_that_cannot_be_reached_leaves_the_subscriber_where_it_is() -> None:
+async def test_a_subscriber_stays_at_its_hub_if_the_home_is_unreachable() -> None:
     async with hubs() as (base, home, _), connect(base.url, settings=QUICK) as bus:
         await home.peer.stop()
         async with bus.subscribe("a") as a:
@@ -69,7 +69,7 @@ async def test_a_home_that_cannot_be_reached_leaves_the_subscriber_where_it_is()
 
 
 @on_loop
-async def test_a_home_that_is_lost_is_replaced_by_the_base_and_the_gap_is_told() -> None:
+async def test_a_lost_home_is_replaced_by_the_base_and_the_gap_is_reported() -> None:
     async with (
         hubs() as (base, home, _),
         connect(base.url, settings=QUICK) as bus,
@@ -86,7 +86,7 @@ async def test_a_home_that_is_lost_is_replaced_by_the_base_and_the_gap_is_told()
 
 
 @on_loop
-async def test_a_home_that_refuses_is_not_the_end_of_the_subscription() -> None:
+async def test_a_rejection_by_the_home_does_not_end_the_subscription() -> None:
     async with hubs() as (base, home, _), connect(base.url) as bus, bus.subscribe("a") as a:
         home.peer.answers[b"EQ.SUBSCRIBE"] = always(b"-NOPERM not here\r\n")
         base.tell(b"a", 5, home)
@@ -97,7 +97,7 @@ async def test_a_home_that_refuses_is_not_the_end_of_the_subscription() -> None:
 
 
 @on_loop
-async def test_who_subscribes_to_a_topic_it_publishes_to_goes_to_its_home_at_once() -> None:
+async def test_a_publisher_that_subscribes_to_its_topic_does_so_at_the_home_at_once() -> None:
     async with hubs() as (base, home, _), connect(base.url) as bus:
         await bus.publish("a", "x")
         base.tell(b"a", 5, home)
@@ -110,7 +110,7 @@ async def test_who_subscribes_to_a_topic_it_publishes_to_goes_to_its_home_at_onc
 
 
 @on_loop
-async def test_of_a_topic_with_lanes_every_home_brings_its_own_and_the_rest_comes_from_one() -> None:
+async def test_of_a_topic_with_lanes_every_home_sends_its_own_lane_and_one_sends_the_rest() -> None:
     async with hubs() as (base, one, two), connect(base.url) as bus, bus.subscribe("a") as a:
         for hub, stream in ((one, b""), (two, b"two")):
             hub.peer.answers[b"EQ.OWN"] = _own(stream)
@@ -161,7 +161,7 @@ async def test_a_publisher_waits_for_its_old_hub_and_tags_its_first_message_to_t
 
 
 @on_loop
-async def test_a_publisher_that_asks_its_old_hub_again_waits_for_the_second_answer() -> None:
+async def test_a_publisher_that_settles_at_its_old_hub_again_waits_for_the_second_reply() -> None:
     async with hubs() as (base, home, _), connect(base.url) as bus:
         base.settles = False
         await bus.publish("a", "1")
@@ -183,7 +183,7 @@ async def test_a_publisher_that_asks_its_old_hub_again_waits_for_the_second_answ
 
 
 @on_loop
-async def test_an_answer_is_not_for_a_question_that_was_refused() -> None:
+async def test_a_reply_is_not_matched_with_a_rejected_request() -> None:
     async with hubs() as (base, home, _), connect(base.url) as bus:
         await bus.publish("a", "1")
         base.peer.answers[b"EQ.SETTLE"] = always(b"-ERR not now\r\n")
@@ -201,7 +201,7 @@ async def test_an_answer_is_not_for_a_question_that_was_refused() -> None:
 
 
 @on_loop
-async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded() -> None:
+async def test_messages_without_receipt_while_a_topic_changes_hubs_are_bounded() -> None:
     async with hubs() as (base, home, _), connect(base.url, in_flight_messages_max=2) as bus:
         base.settles = False
         await bus.publish("a", "1")
@@ -219,7 +219,7 @@ async def test_what_waits_without_receipt_while_a_topic_changes_hubs_is_bounded(
 
 
 @on_loop
-async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_goes_on_elsewhere() -> None:
+async def test_a_publisher_that_lost_its_hub_has_its_link_severed_before_it_continues_elsewhere() -> None:
     async with hubs() as (base, home, _), connect(base.url, settings=QUICK) as bus:
         base.severs = False
         await bus.publish("a", "1")
@@ -246,9 +246,7 @@ async def test_a_publisher_that_lost_its_hub_has_the_connection_ended_before_it_
 
 
 @on_loop
-async def test_what_a_message_comes_after_is_said_again_if_it_was_not_sent_before_the_connection_was_lost() -> (
-    None
-):
+async def test_a_dependency_is_sent_again_if_the_connection_was_lost_before() -> None:
     async with hubs() as (base, home, _), connect(base.url, settings=QUICK, in_flight_messages_max=1) as bus:
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
@@ -276,7 +274,7 @@ async def test_what_a_message_comes_after_is_said_again_if_it_was_not_sent_befor
 
 
 @on_loop
-async def test_a_base_that_comes_back_at_another_hub_asks_for_its_former_connection_to_be_ended() -> None:
+async def test_a_base_that_reconnects_to_another_hub_has_its_former_link_severed() -> None:
     async with hubs() as (one, two, _):
         url = f"equipoise://127.0.0.1:{one.peer.port},127.0.0.1:{two.peer.port}"
         async with connect(url, settings=QUICK) as bus:
@@ -295,7 +293,7 @@ async def test_a_base_that_comes_back_at_another_hub_asks_for_its_former_connect
 
 
 @on_loop
-async def test_a_plain_redis_is_asked_nothing_twice_and_waited_for_in_nothing() -> None:
+async def test_a_plain_redis_gets_no_routing_requests() -> None:
     async with serving() as one, serving() as two:
         url = f"equipoise://127.0.0.1:{one.port},127.0.0.1:{two.port}"
         async with connect(url, settings=QUICK) as bus:
@@ -306,16 +304,16 @@ async def test_a_plain_redis_is_asked_nothing_twice_and_waited_for_in_nothing() 
             assert [r[2] for r in two.last.requests if r[0] == b"PUBLISH"] == [b"2"]
 
 
-# What a hub says.
+# Pushes of a hub.
 
 
 @on_loop
-async def test_an_older_plan_and_topics_nobody_uses_move_nobody() -> None:
+async def test_redirects_of_older_plans_and_of_unused_topics_are_ignored() -> None:
     async with hubs() as (base, home, other), connect(base.url) as bus, bus.subscribe("a"):
         base.tell(b"a", 5, home)
         await base.peer.until(lambda: base.asked(b"EQ.UNSUBSCRIBE", b"a") == 1)
         home.tell(b"a", 4, other)
-        home.tell(b"nobody uses this", 9, other)
+        home.tell(b"unused", 9, other)
         await bus.publish("a", "x")
         await until(lambda: bus._routing._misplaced == {})
         assert other.peer.sessions == []
@@ -330,12 +328,12 @@ async def test_an_older_plan_and_topics_nobody_uses_move_nobody() -> None:
         pytest.param(
             (b"a", 9, b"all-subscribers", *(b"127.0.0.1:%d" % n for n in range(1, 100))), id="too many"
         ),
-        pytest.param((b"a", 9, b"single", b"127.0.0.1:1"), id="nobody there"),
+        pytest.param((b"a", 9, b"single", b"127.0.0.1:1"), id="unreachable"),
         pytest.param((b"a", 9, b"all-subscribers", b"127.0.0.1:1", b"127.0.0.1:2"), id="no home is there"),
     ],
 )
 @on_loop
-async def test_nonsense_from_a_hub_does_no_harm(words: tuple[bytes | int, ...]) -> None:
+async def test_invalid_pushes_of_a_hub_are_ignored(words: tuple[bytes | int, ...]) -> None:
     async with (
         hubs() as (base, _, _),
         connect(base.url, settings=QUICK) as bus,
@@ -349,7 +347,7 @@ async def test_nonsense_from_a_hub_does_no_harm(words: tuple[bytes | int, ...]) 
 
 
 @on_loop
-async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_than_a_topic_can_move() -> None:
+async def test_redirects_that_change_all_the_time_are_followed_at_a_limited_rate() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(router, "MOVE_S", 0.05)
         async with hubs() as (base, one, two), connect(base.url) as bus, bus.subscribe("a") as a:
@@ -366,7 +364,7 @@ async def test_a_hub_that_changes_its_mind_all_the_time_is_followed_no_faster_th
 
 
 @on_loop
-async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
+async def test_a_client_with_routing_off_is_not_redirected() -> None:
     async with (
         hubs() as (base, home, _),
         connect(base.url, routing=False) as bus,
@@ -383,7 +381,7 @@ async def test_who_does_not_want_to_be_sent_about_is_not() -> None:
 
 
 @on_loop
-async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None:
+async def test_an_unused_route_is_removed_and_its_link_closed() -> None:
     async with hubs() as (base, home, _), connect(base.url, route_idle_s=0.5) as bus:
         await bus.publish("a", "1")
         base.tell(b"a", 5, home)
@@ -395,7 +393,7 @@ async def test_a_way_that_is_not_used_is_forgotten_and_its_link_closed() -> None
 
 
 @on_loop
-async def test_a_subscriber_does_not_forget_the_way() -> None:
+async def test_the_route_of_a_subscriber_is_kept() -> None:
     async with hubs() as (base, home, _), connect(base.url, route_idle_s=0.02, merge_timeout_s=0.1) as bus:
         async with bus.subscribe("a"):
             base.tell(b"a", 5, home)
@@ -409,7 +407,7 @@ async def test_a_subscriber_does_not_forget_the_way() -> None:
 
 
 @on_loop
-async def test_no_more_links_are_made_than_may_be() -> None:
+async def test_the_number_of_links_is_limited() -> None:
     async with (
         hubs() as (base, one, two),
         connect(base.url, links_max=1) as bus,
@@ -425,7 +423,7 @@ async def test_no_more_links_are_made_than_may_be() -> None:
 
 
 @on_loop
-async def test_a_client_whose_hubs_are_all_gone_tries_those_it_has_heard_of() -> None:
+async def test_a_client_whose_hubs_are_all_unreachable_tries_hubs_from_redirects() -> None:
     async with (
         hubs() as (base, home, _),
         connect(base.url, settings=QUICK) as bus,

@@ -14,7 +14,7 @@ from equipoise.errors import AddressError, MisuseError, SettingsError
 from support.processes import ROOT
 
 
-def test_overrides_go_on_top_of_the_given_settings() -> None:
+def test_overrides_replace_fields_of_the_given_settings() -> None:
     base = ClientSettings(name="probe", ping_interval_s=7)
     assert make_settings(base, {"ping_interval_s": 3}) == ClientSettings(name="probe", ping_interval_s=3)
 
@@ -36,35 +36,35 @@ def test_overrides_go_on_top_of_the_given_settings() -> None:
         ({"coordinate_gateway_timeout_s": 10}, "must be more than 2 times coordinate_report_interval_s"),
     ],
 )
-def test_a_bad_setting_is_refused_by_name(overrides: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_setting_is_rejected_by_name(overrides: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         equipoise.connect("equipoise://hub", **overrides)
     assert complaint in str(caught.value)
 
 
-def test_every_setting_says_why_it_has_its_default() -> None:
+def test_every_setting_documents_the_reason_of_its_default() -> None:
     schema = msgspec.json.schema(ClientSettings)["$defs"]["ClientSettings"]["properties"]
     assert [name for name, field in schema.items() if not field.get("description")] == []
 
 
-def test_connect_refuses_a_bad_url_at_once() -> None:
+def test_connect_rejects_an_invalid_url_at_once() -> None:
     with pytest.raises(AddressError):
         equipoise.connect("nonsense")
 
 
-def test_a_missing_tls_file_is_told_at_once() -> None:
+def test_a_missing_tls_file_raises_at_once() -> None:
     with pytest.raises(SettingsError, match="check the tls_"):
         equipoise.connect("equipoises://hub", tls_ca_file="/nowhere/ca.pem")
 
 
-def test_a_tls_context_for_a_url_in_the_clear_is_refused() -> None:
+def test_a_tls_context_for_an_unencrypted_url_is_rejected() -> None:
     import ssl
 
     with pytest.raises(MisuseError, match="equipoises://"):
         equipoise.connect("equipoise://hub", tls=ssl.create_default_context())
 
 
-def test_the_how_to_states_the_defaults_as_they_are() -> None:
+def test_the_how_to_page_has_the_current_defaults() -> None:
     page = (ROOT / "docs" / "howto" / "use-the-python-client.md").read_text()
     is_setting = {field.name: field.default for field in msgspec.structs.fields(ClientSettings)}
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", page, re.MULTILINE)

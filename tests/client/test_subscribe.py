@@ -1,4 +1,4 @@
-"""Subscribing: confirmation, sharing, positions, the full queue, refusals."""
+"""Subscribing: confirmation, sharing, positions, the full queue, rejections."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_iterating_starts_a_subscription_that_was_not_entered() -> None:
 
 
 @on_loop
-async def test_patterns_tell_which_pattern_matched() -> None:
+async def test_messages_have_the_pattern_that_matched() -> None:
     async with serving() as peer, connect(peer.url) as bus, bus.psubscribe("g.*") as games:
         assert peer.last.requests[-1] == [b"EQ.PSUBSCRIBE", b"g.*"]
         peer.last.send(push(b"eq.pmessage", b"g.*", b"g.1", 1, 5, b"x", b"y"))
@@ -92,7 +92,7 @@ async def test_patterns_tell_which_pattern_matched() -> None:
 
 
 @on_loop
-async def test_a_lost_hub_is_a_gap_of_a_pattern_and_positions_count_on() -> None:
+async def test_a_lost_hub_is_a_gap_of_a_pattern_and_positions_continue() -> None:
     any_topic = b">3\r\n$6\r\neq.gap\r\n$3\r\ng.*\r\n_\r\n"
     async with serving() as peer, connect(peer.url) as bus, bus.psubscribe("g.*") as games:
         peer.last.send(push(b"eq.pmessage", b"g.*", b"g.1", 1, 5, b"x") + any_topic)
@@ -137,7 +137,7 @@ async def test_a_second_subscription_waits_for_the_confirmation_of_the_first() -
 
 
 @on_loop
-async def test_what_belongs_to_an_ended_subscription_does_not_reach_its_successor() -> None:
+async def test_messages_of_an_ended_subscription_do_not_reach_its_successor() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         async with bus.subscribe("a"):
             peer.answers.update({b"EQ.UNSUBSCRIBE": always(None), b"EQ.SUBSCRIBE": always(None)})
@@ -149,7 +149,7 @@ async def test_what_belongs_to_an_ended_subscription_does_not_reach_its_successo
 
 
 @on_loop
-async def test_a_full_queue_drops_the_oldest_and_says_how_many() -> None:
+async def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
     async with (
         serving() as peer,
         connect(peer.url, queue_messages_max=3) as bus,
@@ -165,7 +165,7 @@ async def test_a_full_queue_drops_the_oldest_and_says_how_many() -> None:
         ]
 
 
-def test_a_flood_that_comes_at_once_costs_a_quick_consumer_nothing() -> None:
+def test_a_quick_consumer_loses_nothing_in_a_burst() -> None:
     """uvloop reads megabytes before it runs a task; the connection must let the consumer have its turns."""
     total, size = 200_000, 1_000
 
@@ -181,7 +181,7 @@ def test_a_flood_that_comes_at_once_costs_a_quick_consumer_nothing() -> None:
 
 
 @on_loop
-async def test_messages_passes_over_gaps() -> None:
+async def test_messages_skips_gaps() -> None:
     async with serving() as peer, connect(peer.url) as bus, bus.subscribe("a") as a:
         peer.last.send(message(b"a", 1, 5, b"x") + message(b"a", 3, 5, b"y"))
         a_messages = a.messages()
@@ -207,7 +207,7 @@ async def test_several_tasks_share_the_events_of_one_subscription() -> None:
 
 
 @on_loop
-async def test_a_refused_subscription_raises_where_it_is_entered_and_spares_the_others() -> None:
+async def test_a_rejected_subscription_raises_where_it_is_entered_and_others_continue() -> None:
     async with serving() as peer, connect(peer.url) as bus, bus.subscribe("mine") as mine:
 
         def answer(session: object, request: list[bytes]) -> bytes:
@@ -225,7 +225,7 @@ async def test_a_refused_subscription_raises_where_it_is_entered_and_spares_the_
 
 
 @on_loop
-async def test_a_subscription_over_the_hubs_limit_is_refused_not_retried() -> None:
+async def test_a_subscription_over_the_hubs_limit_is_rejected_and_not_retried() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"EQ.SUBSCRIBE"] = always(b"-ERR too many subscriptions\r\n")
         with pytest.raises(RefusedError, match="too many subscriptions"):
@@ -235,7 +235,7 @@ async def test_a_subscription_over_the_hubs_limit_is_refused_not_retried() -> No
 
 
 @on_loop
-async def test_a_subscription_the_hub_takes_away_ends_with_the_reason_after_what_was_received() -> None:
+async def test_a_revoked_subscription_ends_with_the_reason_after_the_received_messages() -> None:
     async with (
         serving() as peer,
         connect(peer.url) as bus,
@@ -252,7 +252,7 @@ async def test_a_subscription_the_hub_takes_away_ends_with_the_reason_after_what
 
 
 @on_loop
-async def test_a_pattern_the_hub_takes_away_ends_likewise() -> None:
+async def test_a_revoked_pattern_ends_likewise() -> None:
     async with serving() as peer, connect(peer.url) as bus, bus.psubscribe("a*") as pattern:
         peer.last.send(push(b"eq.punsubscribe", b"a*", 0))
         with pytest.raises(DeniedError, match=r"'a\*': the permission was revoked"):
@@ -260,7 +260,7 @@ async def test_a_pattern_the_hub_takes_away_ends_likewise() -> None:
 
 
 @on_loop
-async def test_a_hub_that_does_not_confirm_in_time_is_told_and_the_name_given_back() -> None:
+async def test_a_missing_confirmation_raises_and_the_name_is_unsubscribed() -> None:
     async with serving() as peer, connect(peer.url, request_timeout_s=0.02) as bus:
         peer.answers[b"EQ.SUBSCRIBE"] = always(None)
         with pytest.raises(
@@ -282,7 +282,7 @@ async def test_a_subscription_is_entered_once_and_needs_a_name() -> None:
 
 
 @on_loop
-async def test_leaving_the_context_ends_the_iteration_after_what_was_received() -> None:
+async def test_leaving_the_context_ends_the_iteration_after_the_received_messages() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         async with bus.subscribe("a") as a:
             peer.last.send(message(b"a", 1, 1, b"x", b"y"))

@@ -1,4 +1,4 @@
-"""Topics above their rate limits: their messages wait, their time-outs stand still, and other topics go on."""
+"""Topics above their rate limits: their messages wait, their timeouts are suspended, other topics continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AHEAD = 4
 
 
 class Limited:
-    """A peer that lets publishes to "x" wait until it is told to answer."""
+    """A peer that holds the replies to publishes to "x" until the test releases them."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -72,7 +72,7 @@ async def test_the_next_messages_wait_here_and_follow_in_order() -> None:
         assert hub.sent == [b"%d" % n for n in range(20)]
 
 
-def test_time_outs_stand_still_while_a_topic_waits() -> None:
+def test_timeouts_are_suspended_while_a_topic_waits() -> None:
     """In virtual time: the hub lets the messages wait for ten times their time-out."""
     port, outcomes = 6399, list[object]()
 
@@ -110,7 +110,7 @@ def test_time_outs_stand_still_while_a_topic_waits() -> None:
 
 
 @on_loop
-async def test_flush_waits_for_what_is_deferred_and_raises_its_refusal() -> None:
+async def test_flush_waits_for_deferred_messages_and_raises_their_error() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         hub = Limited(peer)
         for n in range(6):
@@ -145,9 +145,7 @@ async def test_publishes_without_receipt_that_wait_here_are_bounded() -> None:
 
 
 @on_loop
-async def test_what_waits_when_the_connection_is_lost_is_uncertain_and_what_waited_here_is_sent_again() -> (
-    None
-):
+async def test_a_lost_connection_makes_deferred_messages_uncertain_and_resends_queued_ones() -> None:
     async with serving() as peer, connect(peer.url, reconnect_first_s=0.01) as bus:
         hub = Limited(peer)
         tasks = [asyncio.create_task(bus.publish("x", str(n))) for n in range(3)]
@@ -176,7 +174,7 @@ async def test_closing_does_not_wait_for_ever() -> None:
 
 
 @on_loop
-async def test_a_reply_may_come_before_the_word_that_it_is_deferred() -> None:
+async def test_a_reply_may_precede_the_push_that_it_is_deferred() -> None:
     async with serving() as peer, connect(peer.url) as bus:
         peer.answers[b"PUBLISH"] = lambda session, request: None
         task = asyncio.create_task(bus.publish("x", "0"))

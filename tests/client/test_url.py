@@ -1,4 +1,4 @@
-"""Bus URLs: what they mean, and what is said about those that mean nothing."""
+"""Bus URLs: their meaning, and errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from equipoise.errors import AddressError
         ("equipoise://[fe80::1%25eth0]", BusUrl((Endpoint("fe80::1%eth0", PORT_DEFAULT),))),
     ],
 )
-def test_a_url_is_read_as_meant(url: str, meaning: BusUrl) -> None:
+def test_a_url_is_parsed(url: str, meaning: BusUrl) -> None:
     assert parse_url(url) == meaning
 
 
@@ -54,7 +54,7 @@ def test_a_url_is_read_as_meant(url: str, meaning: BusUrl) -> None:
         ("equipoise://hub?timeout=3", "no ?query"),
     ],
 )
-def test_a_url_that_means_nothing_is_refused_with_the_reason(url: str, complaint: str) -> None:
+def test_an_invalid_url_is_rejected_with_the_reason(url: str, complaint: str) -> None:
     with pytest.raises(AddressError) as caught:
         parse_url(url)
     assert complaint in str(caught.value)
@@ -72,7 +72,7 @@ def test_the_secret_is_not_shown_when_the_url_is_printed() -> None:
 
 
 @given(st.text())
-def test_any_text_is_either_read_or_refused(text: str) -> None:
+def test_any_text_is_either_parsed_or_rejected(text: str) -> None:
     for url in (text, f"equipoise://{text}"):
         try:
             assert parse_url(url).endpoints
@@ -83,5 +83,5 @@ def test_any_text_is_either_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("endpoint", "text"), [(Endpoint("hub", 1), "hub:1"), (Endpoint("::1", 2), "[::1]:2")]
 )
-def test_an_endpoint_prints_as_it_is_written(endpoint: Endpoint, text: str) -> None:
+def test_an_endpoint_prints_as_it_is_configured(endpoint: Endpoint, text: str) -> None:
     assert str(endpoint) == text

@@ -1,4 +1,4 @@
-"""The client and a real hub on one loop: what each promises, seen through the other."""
+"""The client and a real hub on one loop: the guarantees of both."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def numbers(events: list[equipoise.Event]) -> list[int]:
 
 
 @on_loop
-async def test_what_is_published_arrives_once_in_order_with_positions_from_one() -> None:
+async def test_messages_arrive_once_in_order_with_positions_from_one() -> None:
     async with running() as hub, connect(url_of(hub), settings=QUICK) as bus:
         async with bus.subscribe("a") as a, bus.psubscribe("[ab]") as pattern:
             for start in range(0, 3000, 500):
@@ -65,7 +65,7 @@ async def test_what_is_published_arrives_once_in_order_with_positions_from_one()
         assert [event.text for event in by_name if isinstance(event, Message)] == [
             str(i) for i in range(3000)
         ]
-        assert (await bus.publish("a", "nobody listens any more")).receivers == 0
+        assert (await bus.publish("a", "no subscriber is left")).receivers == 0
 
 
 @on_loop
@@ -101,7 +101,7 @@ async def test_a_killed_connection_costs_exactly_the_messages_published_meanwhil
 
 
 @on_loop
-async def test_a_restarted_hub_means_a_gap_of_unknown_size_and_then_goes_on() -> None:
+async def test_a_restarted_hub_is_a_gap_of_unknown_size_and_the_subscription_continues() -> None:
     async with running() as hub:
         port = hub.port
         bus = connect(url_of(hub), settings=QUICK)
@@ -120,7 +120,7 @@ async def test_a_restarted_hub_means_a_gap_of_unknown_size_and_then_goes_on() ->
 
 
 @on_loop
-async def test_a_user_gets_what_it_may_have_and_is_told_about_the_rest() -> None:
+async def test_a_user_gets_permitted_topics_and_an_error_for_others() -> None:
     users = make_users(ann='publish = ["a.*"]\ncreate = ["*"]\nsubscribe = ["a.*"]')
     async with running(users=users) as hub:
         with pytest.raises(DeniedError, match="check the user and the secret"):
@@ -144,7 +144,7 @@ async def test_a_user_gets_what_it_may_have_and_is_told_about_the_rest() -> None
 
 
 @on_loop
-async def test_a_permission_revoked_in_mid_stream_ends_the_subscription_and_spares_the_rest() -> None:
+async def test_a_permission_revoked_while_messages_flow_ends_only_its_subscription() -> None:
     wide = 'publish = ["*"]\ncreate = ["*"]\nsubscribe = ["*"]'
     async with (
         running(users=make_users(ann=wide)) as hub,
@@ -165,7 +165,7 @@ async def test_a_permission_revoked_in_mid_stream_ends_the_subscription_and_spar
 
 
 @on_loop
-async def test_the_hubs_limits_are_told_not_stumbled_over() -> None:
+async def test_the_client_learns_the_limits_of_the_hub() -> None:
     limits = Limits(subscriptions_max=2, topic_bytes_max=16)
     async with running(HubSettings(port=0, limits=limits)) as hub, connect(url_of(hub)) as bus:
         with pytest.raises(RefusedError):
@@ -187,7 +187,7 @@ async def test_the_hub_knows_the_client_by_name_and_library() -> None:
 
 
 @on_loop
-async def test_tls_works_with_the_right_authority_and_says_what_is_wrong_without(tmp_path: Path) -> None:
+async def test_tls_works_with_the_right_authority_and_gives_a_reason_without(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost", "127.0.0.1")
     chain, key, ca = tmp_path / "chain.pem", tmp_path / "key.pem", tmp_path / "ca.pem"

@@ -1,4 +1,4 @@
-"""The client and servers in processes of their own: killed, restarted, and a Redis nobody here wrote."""
+"""The client and servers in separate processes: killed and restarted hubs, and a stock Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = equipoise.ClientSettings(reconnect_first_s=0.05, reconnect_max_s=0.2)
 
 
 @on_loop
-async def test_a_killed_hub_is_followed_to_its_next_life() -> None:
+async def test_a_client_reconnects_to_a_hub_that_was_killed_and_restarted() -> None:
     with hub() as first:
         bus = connect(f"equipoise://127.0.0.1:{first.port}", settings=QUICK)
         await bus.__aenter__()
@@ -40,7 +40,7 @@ async def test_a_killed_hub_is_followed_to_its_next_life() -> None:
 
 @pytest.mark.needs_redis
 @on_loop
-async def test_a_plain_redis_serves_too_without_positions() -> None:
+async def test_a_plain_redis_works_without_positions() -> None:
     with redis_server() as redis:
         async with (
             connect(f"redis://127.0.0.1:{redis.port}", settings=QUICK) as bus,
@@ -78,7 +78,7 @@ async def test_a_restarted_redis_is_a_gap_in_every_subscription() -> None:
 
 @pytest.mark.needs_redis
 @on_loop
-async def test_a_redis_with_a_password_wants_it() -> None:
+async def test_a_redis_with_a_password_requires_it() -> None:
     with redis_server("--requirepass", "hunter2") as redis:
         async with connect(f"redis://:hunter2@127.0.0.1:{redis.port}") as bus:
             await bus.publish("a", "x")

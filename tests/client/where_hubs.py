@@ -1,4 +1,4 @@
-"""Scripted hubs on simulated hosts that say where they are, and write down what clients tell them."""
+"""Scripted hubs on simulated hosts that report their coordinates, and record the reports of clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def place(*point_ms: float, height_ms: float = 0.1, error: float = 0.05) -> Coor
 
 
 class WhereHub(Peer):
-    """A hub at `coordinate`, as it says. `words` has the arguments of each EQ.WHERE, with the time it came."""
+    """A hub with a coordinate. `words` has the arguments of each EQ.WHERE, with its time of arrival."""
 
     def __init__(self, sim: Simulation, name: str, coordinate: Coordinate | None) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class WhereHub(Peer):
 
     @property
     def told(self) -> list[tuple[float, int, Coordinate]]:
-        """When a client said where it is, how far from here, and where."""
+        """The time of a client's report, its round trip to here, and its coordinate."""
         return [
             (at, int(words[0]), Coordinate.from_bytes(words[1], SPACE)) for at, words in self.words if words
         ]
@@ -64,7 +64,7 @@ class WhereHub(Peer):
 
 
 def triangle(sim: Simulation, names: Sequence[str] = ("a", "b", "c")) -> list[WhereHub]:
-    """Three hubs 30 ms from each other, each at a site of its own and where it says that it is."""
+    """Three hubs 30 ms from each other, each at its own site and with a true coordinate."""
     side_ms = 30.0
     points = [(0.0, 0.0), (side_ms, 0.0), (side_ms / 2, side_ms * 3**0.5 / 2)]
     hubs = [WhereHub(sim, name, place(x, y)) for name, (x, y) in zip(names, points, strict=True)]

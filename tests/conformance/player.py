@@ -1,4 +1,4 @@
-"""Hold a dialogue with a server: compare its answers with a transcript, or write them into one.
+"""Run a dialogue with a server: compare its replies with a transcript, or write them into one.
 
 Playing waits for exactly the bytes that are expected, and at the end of a dialogue for the server to close
 every connection, so that a byte too many is seen as surely as one too few. Recording cannot know what to wait
@@ -19,11 +19,11 @@ _END = b"\r\n"
 
 
 class MismatchError(AssertionError):
-    """An answer is not the one the transcript holds."""
+    """A reply differs from the transcript."""
 
 
 class Connection:
-    """One socket and what it has received and nobody has read yet."""
+    """One socket, with received bytes that were not read yet."""
 
     def __init__(self, who: str, address: tuple[str, int], chunk_bytes: int | None = None) -> None:
         self.who = who
@@ -39,7 +39,7 @@ class Connection:
             for start in range(0, len(data), step):
                 self.socket.sendall(data[start : start + step])
         except (BrokenPipeError, ConnectionResetError):
-            # The server has closed already, in the middle of what it refuses; its last words are still to read.
+            # The server has closed already, in the middle of a rejected command; its last reply is still to be read.
             pass
 
     def receive(self) -> bool:
@@ -86,7 +86,7 @@ class Connection:
         return rest
 
     def finish(self) -> bytes:
-        """Say goodbye; return what came that nobody had expected."""
+        """Close the connection; return unexpected input."""
         try:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
@@ -127,7 +127,7 @@ class Player:
                 raise MismatchError(f"{dialogue}\n  {connection.who}: unexpected at the end: {rest!r}")
 
     def record(self, dialogue: Dialogue) -> None:
-        """Hold the dialogue and replace what is expected by what came, keeping placeholders that still fit."""
+        """Run the dialogue and replace expected replies by received ones, keeping placeholders that still match."""
         for step in dialogue.steps:
             self._connection(step.who).send(step.payload(self.matcher.known))
             heard = self._listen()
@@ -145,7 +145,7 @@ class Player:
                 self._compare(connection, expected.lines)
 
     def _compare(self, connection: Connection, expected: tuple[str, ...]) -> None:
-        """Read as many lines as are expected; tell about all of them if one is wrong."""
+        """Read as many lines as expected; report all of them if one is wrong."""
         got: list[str] = []
         try:
             for line in expected:
@@ -178,7 +178,7 @@ class Player:
         return Expectation(new.who, new.lines, old.server)
 
     def _listen(self) -> list[Expectation]:
-        """Everything the server says until it is silent, connection by connection."""
+        """All output of the server until it is silent, by connection."""
         with selectors.DefaultSelector() as selector:
             for connection in self._connections.values():
                 if not connection.is_ended:

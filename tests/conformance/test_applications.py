@@ -1,4 +1,4 @@
-"""Applications that people run on Redis pub/sub, across two hubs and through moves of their topics."""
+"""Applications on Redis pub/sub, across two hubs and during moves of their topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def system() -> Iterator[System]:
 
 
 class Program:
-    """A program that is told things by lines, and tells what happened by lines of JSON."""
+    """A program that gets commands as lines, and prints events as lines of JSON."""
 
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(
@@ -62,7 +62,7 @@ class Program:
 def test_socket_io_servers_at_two_hubs_are_one(system: System, library: str) -> None:
     """
     1. A Socket.IO server is at each hub, and a browser at each server.
-    2. What either server tells everybody, both browsers hear; each server finds both browsers, for which it counts
+    2. A broadcast of either server reaches both browsers; each server finds both browsers, for which it counts
        the servers by PUBSUB NUMSUB.
     3. The adapter's topics move from hub to hub; all of it still holds.
     """
@@ -85,7 +85,7 @@ def test_socket_io_servers_at_two_hubs_are_one(system: System, library: str) -> 
 def test_graphql_subscriptions_of_servers_at_two_hubs_are_one(system: System) -> None:
     """
     1. A GraphQL server is at each hub; a client of each has a subscription by name and one by pattern.
-    2. What either server publishes, the clients of both are told.
+    2. Messages of either server reach the clients of both.
     3. The topics move from hub to hub; it still holds.
     """
     node = require_packages(FOLDER)
@@ -121,7 +121,7 @@ def urls(system: System) -> list[str]:
 def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
     """
     1. Two processes of a site have a channel layer each, at different hubs; a consumer at each is in one group.
-    2. What either sends to the group reaches both; what it sends to one channel reaches that one.
+    2. Messages of either to the group reach both; messages to one channel reach that one.
     3. The group's topic moves; it still does.
     """
     pubsub = pytest.importorskip("channels_redis.pubsub", reason="channels_redis is not installed")
@@ -152,7 +152,7 @@ def test_django_channels_layers_at_two_hubs_are_one(system: System) -> None:
 def test_server_sent_events_of_flask_sites_at_two_hubs_are_one(system: System) -> None:
     """
     1. A Flask site is at each hub, and a page with a stream of events at each site.
-    2. What either site publishes, both pages are told.
+    2. Messages of either site reach both pages.
     3. The channel's topic moves from hub to hub; they still are.
     """
     pytest.importorskip("flask_sse", reason="flask-sse is not installed")

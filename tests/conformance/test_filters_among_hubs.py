@@ -1,4 +1,4 @@
-"""Filters of plain Redis clients at a hub where the topic does not live: redis-py, redis-cli, ioredis."""
+"""Filters of plain Redis clients at a hub that is not the topic's home: redis-py, redis-cli, ioredis."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def elsewhere(system: System, topic: str) -> tuple[redis.Redis, int]:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_redis_py_hears_what_matches(system: System, protocol: int) -> None:
+def test_redis_py_receives_matching_messages(system: System, protocol: int) -> None:
     topic = f"py{protocol}"
     publisher, port = elsewhere(system, topic)
     text = f"$filter {topic} {YHOO}"
@@ -52,7 +52,7 @@ def test_redis_py_hears_what_matches(system: System, protocol: int) -> None:
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("protocol", ["-2", "-3"])
-def test_redis_cli_shows_what_matches(system: System, protocol: str) -> None:
+def test_redis_cli_shows_matching_messages(system: System, protocol: str) -> None:
     topic = f"cli{protocol}"
     publisher, port = elsewhere(system, topic)
     text = f"$filter {topic} {YHOO}"
@@ -71,7 +71,7 @@ def test_redis_cli_shows_what_matches(system: System, protocol: str) -> None:
 
 @pytest.mark.needs_node
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_ioredis_hears_what_matches(system: System, protocol: int) -> None:
+def test_ioredis_receives_matching_messages(system: System, protocol: int) -> None:
     topic = f"node{protocol}"
     publisher, port = elsewhere(system, topic)
     text = f"$filter {topic} {YHOO}"

@@ -1,4 +1,4 @@
-"""What a hub tells about itself has the shape that clients expect, where the words have to be its own."""
+"""INFO and COMMAND replies with the hub's own content have the form that clients expect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def call(server: ServerProcess, *arguments: str, protocol: int = 2) -> Any:
 
 
 def pairs(reply: Any) -> dict[str, Any]:
-    """A map of RESP3, or the flat list that stands for one in RESP2."""
+    """A map of RESP3, or its flat list in RESP2."""
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
@@ -45,7 +45,7 @@ def test_the_documentation_of_all_commands_lists_every_command(hub: ServerProces
     assert len(docs) == call(hub, "COMMAND", "COUNT")
 
 
-def test_the_list_of_commands_is_as_long_as_it_is_said_to_be(hub: ServerProcess) -> None:
+def test_command_count_equals_the_number_of_listed_commands(hub: ServerProcess) -> None:
     listed = call(hub, "COMMAND")
     assert len(listed) == call(hub, "COMMAND", "COUNT")
     assert {entry[0] for entry in listed} >= set(HUB_COMMANDS)
@@ -91,7 +91,7 @@ def test_information_about_chosen_sections_has_only_those(servers: Servers, serv
     assert set(sections(call(servers.get(server), "INFO", "clients", "stats"))) == {"Clients", "Stats"}
 
 
-def test_information_has_a_section_of_our_own(hub: ServerProcess) -> None:
+def test_information_has_an_equipoise_section(hub: ServerProcess) -> None:
     assert sections(call(hub, "INFO"))["Equipoise"]
 
 

@@ -1,4 +1,4 @@
-"""ioredis, on Node.js, notices no difference between a hub and Redis, in RESP2 and RESP3."""
+"""ioredis, on Node.js, works with a hub as with Redis, in RESP2 and RESP3."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def node() -> str:
 @pytest.mark.parametrize("scenario", EXPECTED)
 @PROTOCOLS
 @pytest.mark.parametrize("kind", SERVERS)
-def test_ioredis_sees_what_it_expects(
+def test_ioredis_gets_the_expected_events(
     node: str, servers: Servers, kind: str, scenario: str, protocol: int
 ) -> None:
     server = servers.get(kind, "logs" if scenario == "streams" else "open")
@@ -127,11 +127,11 @@ def test_ioredis_subscribes_by_filter(node: str, servers: Servers, protocol: int
 
 @pytest.mark.parametrize("start", [hub_process, pytest.param(redis_server, marks=pytest.mark.needs_redis)])
 @PROTOCOLS
-def test_ioredis_comes_back_after_a_restart(node: str, start: Callable[..., Any], protocol: int) -> None:
+def test_ioredis_reconnects_after_a_restart(node: str, start: Callable[..., Any], protocol: int) -> None:
     """
     1. A client subscribes by name and by pattern.
     2. The server is killed and started again on the same port.
-    3. The client connects again and renews its subscriptions; what is published then arrives.
+    3. The client reconnects and renews its subscriptions; new messages arrive.
     """
     port = free_port()
     with ExitStack() as stack:

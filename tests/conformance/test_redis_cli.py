@@ -75,7 +75,7 @@ def test_subscribing_by_pattern_shows_confirmations_and_messages(
 
 
 @PROTOCOLS
-def test_subscribing_by_filter_shows_what_matches(servers: Servers, protocol: str) -> None:
+def test_subscribing_by_filter_shows_matching_messages(servers: Servers, protocol: str) -> None:
     server = servers.get("hub")
     text = "$filter cli.stocks symbol = 'YHOO' and volume > 150"
     with listening(server, protocol, "PSUBSCRIBE", text) as process:
@@ -119,7 +119,7 @@ def test_bulk_loading_through_a_pipe(server: ServerProcess) -> None:
 
 
 def test_a_prompt_that_completes_commands(server: ServerProcess) -> None:
-    """At a terminal redis-cli first reads the documentation of all commands, and dies of what it cannot read."""
+    """At a terminal redis-cli first reads the documentation of all commands, and exits if it cannot parse it."""
     with terminal(server) as screen:
         screen.type("PING\r")
         screen.wait_for("PONG")
@@ -143,7 +143,7 @@ def test_logging_in(servers: Servers, kind: str) -> None:
     assert cli(server, *alice, "PUBLISH", "news", "x").startswith("NOPERM ")
 
 
-def test_keys_get_an_explanation_from_a_hub(servers: Servers) -> None:
+def test_a_hub_explains_its_error_for_keys(servers: Servers) -> None:
     assert "a hub has none" in cli(servers.get("hub"), "SET", "a", "1")
 
 

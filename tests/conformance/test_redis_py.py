@@ -1,4 +1,4 @@
-"""redis-py, the synchronous client, notices no difference between a hub and Redis.
+"""redis-py, the synchronous client, works with a hub as with Redis.
 
 Every test runs against both, in RESP2 and RESP3: what a test expects is thereby known to be what Redis gives.
 """
@@ -30,7 +30,7 @@ _serial = itertools.count()
 
 @pytest.fixture
 def name() -> str:
-    """A prefix nobody else uses on the shared servers."""
+    """A unique prefix on the shared servers."""
     return f"py{next(_serial)}"
 
 
@@ -67,7 +67,7 @@ def test_subscribing_publishing_and_unsubscribing(connect: Connect, name: str) -
         assert receive(pubsub) == {"type": "message", "channel": channel, "data": b"\x00\xff\r\n"}
         pubsub.unsubscribe(name)
         assert receive(pubsub) == {"type": "unsubscribe", "channel": channel, "data": 0}
-        assert client.publish(name, "nobody") == 0
+        assert client.publish(name, "unheard") == 0
         assert not pubsub.subscribed
 
 
@@ -210,7 +210,7 @@ def test_a_large_message(connect: Connect, name: str) -> None:
         assert receive(pubsub)["data"] == payload
 
 
-def test_what_a_client_asks_about_connections(connect: Connect, name: str) -> None:
+def test_commands_about_connections(connect: Connect, name: str) -> None:
     client = connect(decode_responses=True, client_name=name)
     other = connect(decode_responses=True, client_name=f"{name}.other", single_connection_client=True)
     assert client.ping() is True
@@ -243,7 +243,7 @@ def test_wrong_commands_raise_response_errors(connect: Connect) -> None:
 @pytest.mark.parametrize(
     "run", [lambda client: client.set("a", 1), lambda client: client.pipeline().get("a").execute()]
 )
-def test_a_hub_says_that_it_keeps_no_values(hub: ServerProcess, run: Callable[[Any], object]) -> None:
+def test_a_hub_replies_that_it_stores_no_values(hub: ServerProcess, run: Callable[[Any], object]) -> None:
     with (
         redis.Redis(host=hub.host, port=hub.port) as client,
         pytest.raises(redis.ResponseError, match="a hub has none"),
@@ -272,12 +272,12 @@ def test_logging_in(servers: Servers, kind: str, protocol: int) -> None:
 
 @pytest.mark.parametrize("start", [hub_process, pytest.param(redis_server, marks=pytest.mark.needs_redis)])
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_a_subscriber_comes_back_after_a_restart(start: Callable[..., Any], protocol: int) -> None:
+def test_a_subscriber_reconnects_after_a_restart(start: Callable[..., Any], protocol: int) -> None:
     """
     1. A client subscribes by name, by pattern and to a shard channel.
     2. The server is killed and started again on the same port.
     3. The client notices while it waits, connects again and renews its subscriptions.
-    4. What is published from then on arrives.
+    4. New messages arrive.
     """
     port = free_port()
     retry = Retry(NoBackoff(), 3)
@@ -312,7 +312,7 @@ def test_a_filter_is_a_pattern_with_a_handler(servers: Servers, protocol: int, n
     ):
         pubsub.psubscribe(**{text: lambda message: heard.append(message["data"])})
         pubsub.psubscribe(f"$filter {name} symbol = 'IBM'")
-        # The answers: from here on both stand.
+        # The replies: both subscriptions are confirmed.
         for _ in range(2):
             pubsub.get_message(timeout=PATIENCE_S)
         assert pubsub.subscribed

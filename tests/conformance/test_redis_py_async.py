@@ -1,4 +1,4 @@
-"""redis-py, the asyncio client, notices no difference between a hub and Redis, in RESP2 and RESP3."""
+"""redis-py, the asyncio client, works with a hub as with Redis, in RESP2 and RESP3."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server(request: pytest.FixtureRequest, servers: Servers) -> ServerProcess:
 
 @pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])
 def play(request: pytest.FixtureRequest, server: ServerProcess) -> Play:
-    """Run a coroutine function with a client and a prefix that nobody else uses."""
+    """Run a coroutine function with a client and a unique prefix."""
 
     async def run(scene: Scene) -> None:
         client: Any = redis.asyncio.Redis(
@@ -71,7 +71,7 @@ def test_subscribing_publishing_and_unsubscribing(play: Play) -> None:
             assert await receive(pubsub) == {"type": "unsubscribe", "channel": name, "data": 1}
             await pubsub.punsubscribe()
             assert await receive(pubsub) == {"type": "punsubscribe", "channel": f"{name}*", "data": 0}
-            assert await client.publish(name, "nobody") == 0
+            assert await client.publish(name, "unheard") == 0
 
     play(scene)
 
@@ -154,7 +154,7 @@ def test_health_checks_while_subscribed(play: Play) -> None:
 
 @pytest.mark.parametrize("start", [hub_process, pytest.param(redis_server, marks=pytest.mark.needs_redis)])
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_a_subscriber_comes_back_after_a_restart(start: Callable[..., Any], protocol: int) -> None:
+def test_a_subscriber_reconnects_after_a_restart(start: Callable[..., Any], protocol: int) -> None:
     port = free_port()
 
     async def scene(stack: ExitStack) -> None:

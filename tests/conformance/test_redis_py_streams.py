@@ -1,4 +1,4 @@
-"""redis-py's stream commands notice no difference between a hub with logs and Redis, in RESP2 and RESP3."""
+"""redis-py's stream commands work with a hub with logs as with Redis, in RESP2 and RESP3."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_pipeline_and_a_transaction_are_answered_in_order(client: Any, key: st
         assert length == (100 if is_transaction else 50)
 
 
-def test_a_read_that_waits_gets_what_is_added_later(client: Any, key: str, server: ServerProcess) -> None:
+def test_a_blocked_read_gets_entries_added_later(client: Any, key: str, server: ServerProcess) -> None:
     first = client.xadd(key, {"n": 1})
     found: list[Any] = []
 

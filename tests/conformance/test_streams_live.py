@@ -1,7 +1,7 @@
 """Random commands on streams at a live hub, in transactions too, are answered as a live redis-server answers them.
 
 `tests/log/test_against_redis.py` compares the log alone; here commands pass through sessions, queues and appends: in
-pipelines of random length, in MULTI with EXEC or DISCARD, and reads that wait beside a writer.
+pipelines of random length, in MULTI with EXEC or DISCARD, and blocked reads with a concurrent writer.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ def test_pipelines_and_transactions_are_answered_as_redis_answers_them(
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_reads_that_wait_are_answered_as_redis_answers_them(
+def test_blocked_reads_are_answered_as_redis_answers_them(
     servers: tuple[ServerProcess, ServerProcess], seed: int
 ) -> None:
-    """Two readers wait, with and without a group; a writer adds what they wait for, or destroys it.
+    """Two readers wait, with and without a group; a writer adds entries, or deletes the log or the group.
 
     An entry that is added and deleted in one transaction is left out: it wakes readers of Redis 7.0 with an empty list.
     """

@@ -1,7 +1,7 @@
 """A hub answers as Redis does, byte for byte, in every recorded dialogue.
 
-The same dialogues are held with the redis-server at hand, so that what they say about Redis cannot go stale. A
-dialogue in which the two differ names the heading of docs/reference/differences-from-redis.md that says why.
+The same dialogues run with the installed redis-server, so that the transcripts stay true of Redis. A
+dialogue in which the two differ names the heading of docs/reference/differences-from-redis.md with the reason.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SHOWN_ELSEWHERE = {
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=str)
-def test_a_hub_answers_as_the_transcript_says(dialogue: Dialogue, servers: Servers) -> None:
+def test_a_hub_replies_as_in_the_transcript(dialogue: Dialogue, servers: Servers) -> None:
     server = servers.get("hub", dialogue.world)
     with Player((server.host, server.port)) as player:
         player.play(dialogue, "hub")
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=str)
-def test_a_hub_answers_the_same_when_every_byte_comes_alone(dialogue: Dialogue, servers: Servers) -> None:
+def test_a_hub_replies_the_same_when_bytes_arrive_one_by_one(dialogue: Dialogue, servers: Servers) -> None:
     server = servers.get("hub", dialogue.world)
     with Player((server.host, server.port), chunk_bytes=1) as player:
         player.play(dialogue, "hub")
@@ -54,13 +54,13 @@ def test_the_transcript_is_true_of_redis(dialogue: Dialogue, servers: Servers) -
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
-def test_a_transcript_reads_back_to_what_is_written(path: Path) -> None:
+def test_a_transcript_survives_writing_and_reading(path: Path) -> None:
     text = path.read_text()
     assert render(parse(text, path.stem)) == text
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=str)
-def test_only_a_dialogue_that_says_why_differs_between_redis_and_a_hub(dialogue: Dialogue) -> None:
+def test_redis_and_a_hub_differ_only_in_dialogues_with_a_reason(dialogue: Dialogue) -> None:
     differs = any(answer.server is not None for step in dialogue.steps for answer in step.expected)
     assert differs == ("differs" in dialogue.notes)
 

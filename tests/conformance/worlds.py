@@ -1,6 +1,6 @@
 """The servers that dialogues are held with: one kind of each per world.
 
-`open`: no users, everybody may do everything. `secured`: a password for `default`, and alice, who may publish
+`open`: no users, every client has full access. `secured`: a password for `default`, and alice, who may publish
 and subscribe to `game.*` alone. `logs`: open, and the hub keeps logs.
 """
 

@@ -1,4 +1,4 @@
-"""Filters and messages that meet often: few attributes, few values."""
+"""Filters and messages that match often: few attributes, few values."""
 
 from __future__ import annotations
 

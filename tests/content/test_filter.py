@@ -1,4 +1,4 @@
-"""Filters: what they mean, how they are spelled, and that nothing but a FilterError comes of any bytes."""
+"""Filters: their meaning, their syntax, and that any bytes give a filter or a FilterError."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_merged_predicates_match_what_each_of_them_matches(text: str, payload: b
 
 @MANY
 @given(texts, texts, st.lists(payloads, max_size=20))
-def test_what_a_covered_filter_matches_its_cover_matches(wide: str, narrow: str, events: list[bytes]) -> None:
+def test_a_cover_matches_all_messages_of_a_covered_filter(
+    wide: str, narrow: str, events: list[bytes]
+) -> None:
     first, second = parsed(wide), parsed(narrow)
     assume(first is not None and second is not None)
     assert first is not None and second is not None
@@ -175,7 +177,7 @@ def test_types_never_compare_across() -> None:
     assert matches("a = 1", 1.0)
 
 
-def test_a_name_may_stand_in_quotes() -> None:
+def test_a_name_may_be_quoted() -> None:
     assert read_name(b"stocks a = 1") == (b"stocks", 7)
     assert read_name(b'"two words" a = 1') == (b"two words", 12)
     assert read_name(b"$filter 'it\\'s' a", 8) == (b"it's", 16)
@@ -239,7 +241,7 @@ STEPS_MAX = PREDICATES_MAX * VALUES_MAX * 250
 
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_filters_are_read_or_refused_soon(data: bytes) -> None:
+def test_hostile_filters_are_parsed_or_rejected_quickly(data: bytes) -> None:
     def read() -> None:
         try:
             parse_filter(data)
@@ -261,14 +263,14 @@ def test_hostile_filters_have_a_canonical_text(data: bytes) -> None:
 
 @settings(MANY, max_examples=40)
 @given(st.lists(texts, min_size=10, max_size=40), st.sampled_from(["", NUMBERS, STRINGS]))
-def test_any_filter_is_read_in_few_steps(parts: list[str], first: str) -> None:
+def test_any_filter_is_parsed_in_few_steps(parts: list[str], first: str) -> None:
     text = conjunction(*([first] if first else []), *" and ".join(parts).split(" and ")).decode()
     assert steps_of(lambda: parsed(text)) < STEPS_MAX
 
 
 @MANY
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_filter_or_an_error_with_a_byte_in_them(data: bytes) -> None:
+def test_any_bytes_are_a_filter_or_an_error_with_a_byte_offset(data: bytes) -> None:
     try:
         parse_filter(data)
     except FilterError as problem:
@@ -297,7 +299,7 @@ def test_as_many_brackets_as_a_payload_may_have_are_decoded() -> None:
     assert attributes_of(most.replace(b"[[]", b"[[],[]", 1)) is None
 
 
-def test_a_very_long_string_only_exists() -> None:
+def test_a_very_long_string_only_has_existence() -> None:
     """Beyond what a thousand filters may search within 50 ms."""
     for length, is_compared in ((STRING_MAX, True), (STRING_MAX + 1, False)):
         payload = json.dumps({"a": "x" * length}).encode()
@@ -325,7 +327,7 @@ def test_long_strings_are_searched_in_linear_time() -> None:
 
 @MANY
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_payload(data: bytes) -> None:
+def test_any_bytes_are_accepted_as_a_payload(data: bytes) -> None:
     for source in AttributeSource:
         attributes = attributes_of(data, source)
         assert attributes is None or isinstance(attributes, dict)

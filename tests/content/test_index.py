@@ -32,7 +32,7 @@ def node_of(text: str) -> FilterNode:
 
 @SOME
 @given(steps)
-def test_a_match_is_what_brute_force_finds(changes: list[str | int | bytes]) -> None:
+def test_a_match_agrees_with_brute_force(changes: list[str | int | bytes]) -> None:
     index: FilterIndex[FilterNode] = FilterIndex()
     for change in changes:
         if isinstance(change, str):
@@ -184,7 +184,7 @@ def check_against_brute_force(texts: list[str], events: list[Any], rng: random.R
     assert index.match(events[0]) == [] and len(index) == 0
 
 
-def test_few_filters_are_looked_at_for_one_that_covers() -> None:
+def test_the_search_for_a_cover_visits_few_filters() -> None:
     """Each of them holds the new one's box, and none covers it: a hub would look at all, for each that comes."""
 
     class Counted(FilterNode):
@@ -238,7 +238,7 @@ def test_lists_with_values_in_common_are_all_found() -> None:
             }
 
 
-def test_limits_are_named() -> None:
+def test_errors_name_the_limit() -> None:
     index: FilterIndex[FilterNode] = FilterIndex()
     for i in range(SCANNED_MAX):
         index.add(node_of(f"a contains 'x{i}y'"))
@@ -291,7 +291,7 @@ def test_many_attributes_take_places_as_texts_do() -> None:
 
 
 @pytest.mark.parametrize("found_by", ["", "s = 1 and "])
-def test_a_filter_takes_a_place_for_each_text_that_is_searched_for(
+def test_a_filter_has_an_entry_for_each_text_that_is_searched_for(
     found_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the longest strings a search takes up to 13 us: a message 13 ms at most."""

@@ -1,4 +1,4 @@
-"""What a hub asks for covers all that was added, at every moment, and is told as changes of what was asked before."""
+"""The filters that a hub requests always cover its added filters, and are sent as changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ steps = st.lists(st.one_of(texts, st.integers(0, 30), st.tuples(st.integers(0, 9
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(steps, st.booleans())
-def test_what_is_asked_for_covers_what_was_added(
-    changes: list[str | int | tuple[int]], is_loaded: bool
-) -> None:
+def test_requested_filters_cover_added_ones(changes: list[str | int | tuple[int]], is_loaded: bool) -> None:
     wanted, added, told = InterestSet(), list[Filter](), set[Filter]()
     for change in changes:
         if isinstance(change, str):
@@ -61,7 +59,7 @@ def _check(wanted: InterestSet, added: list[Filter], told: set[Filter]) -> None:
         assert wanted.cover_of(filter) in told
 
 
-def test_a_filter_that_comes_again_while_it_still_stands_for_others_does_not_take_them_along() -> None:
+def test_a_filter_that_is_added_again_while_it_covers_others_keeps_them() -> None:
     """1. A cover goes, and stays for its children's sake. 2. It is asked for again, and goes again."""
     wide = parse_filter(b"a > 0")
     wanted = InterestSet()
@@ -82,7 +80,7 @@ def test_a_filter_that_comes_again_while_it_still_stands_for_others_does_not_tak
     assert len(wanted.asked) == 49
 
 
-def test_so_much_text_is_better_not_asked_for() -> None:
+def test_with_too_much_text_the_whole_topic_is_requested() -> None:
     wanted = InterestSet()
     for number in range(300):
         wanted.add(parse_filter(b"a = '%s'" % (b"%d" % number).rjust(4_000, b"x")))

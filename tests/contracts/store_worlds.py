@@ -96,7 +96,7 @@ class NetworkWorld(World):
         return store
 
     async def connect_nowhere(self, settings: StoreSettings) -> None:
-        """Open a store where nobody listens."""
+        """Open a store at an address without a server."""
         await self._connect(free_port(), settings)
 
     @abstractmethod

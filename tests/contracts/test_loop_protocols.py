@@ -298,7 +298,7 @@ def test_writing_to_a_peer_that_has_closed_ends_in_an_error(run: Run) -> None:
             pair.client.transport.close()
             await pair.server.until(lambda: "eof_received" in pair.server.calls)
             while "connection_lost" not in pair.server.calls:
-                pair.server.transport.write(b"anybody there?")
+                pair.server.transport.write(b"anyone there?")
                 await asyncio.sleep(0.001)
             assert isinstance(pair.server.error, ConnectionError)
 

@@ -11,7 +11,7 @@ import pytest
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
-NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="none")
 
 
 def test_timers_fire_in_the_order_of_their_times(run: Run) -> None:
@@ -151,7 +151,7 @@ def test_a_context_variable_belongs_to_the_task_that_set_it(run: Run) -> None:
             return NAME.get()
 
         assert [*await asyncio.gather(set_and_read("a"), set_and_read("b"))] == ["a", "b"]
-        assert NAME.get() == "nobody"
+        assert NAME.get() == "none"
 
     run(main())
 

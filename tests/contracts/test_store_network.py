@@ -75,7 +75,7 @@ def test_a_store_that_is_not_there_is_told_in_time(world: NetworkWorld) -> None:
 @pytest.mark.parametrize("ephemeral", [True, False])
 def test_a_create_whose_reply_is_lost_is_known_to_be_ours(world: NetworkWorld, ephemeral: bool) -> None:
     # 1 the request reaches the server, which makes the node; 2 the connection breaks before the reply;
-    # 3 trying again would find the node and take it for somebody else's.
+    # 3 a retry would find the node and take it for another client's.
     async def scenario() -> None:
         one, other = await world.open(), await world.open()
         world.proxy_of(one).swallows_reply = True
@@ -162,7 +162,7 @@ def test_a_change_is_told_though_the_first_try_to_ask_again_took_too_long(
     world: NetworkWorld, is_reading: bool
 ) -> None:
     # 1 the news is here; 2 the request to be told again is not answered in time, though the connection stays;
-    # 3 nobody reconnects, so nothing else would tell of it.
+    # 3 no client reconnects, so no other event would show it.
     async def scenario() -> None:
         one = await world.open(StoreSettings(session_timeout_s=4.0, request_timeout_s=0.1))
         other = await world.open()

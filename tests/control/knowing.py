@@ -1,4 +1,4 @@
-"""What a round is decided on, made by hand."""
+"""Facts for the decision of a round, made by hand."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from equipoise.store import LeaderStore, PlanStore, WantedServer
 from support.polling import until
 
 
-def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None:
+def test_new_hubs_are_admitted_before_the_first_view() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller()
         await world.hub("a")
@@ -30,7 +30,7 @@ def test_hubs_that_come_alive_are_let_in_though_nobody_has_seen_a_view() -> None
     play(scenario)
 
 
-def test_hubs_that_come_right_after_each_other_join_in_one_plan() -> None:
+def test_hubs_that_start_right_after_each_other_join_in_one_plan() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller()
         await world.hub("a")
@@ -46,7 +46,7 @@ def test_hubs_that_come_right_after_each_other_join_in_one_plan() -> None:
     play(scenario)
 
 
-def test_a_member_that_restarts_waits_for_no_others() -> None:
+def test_a_member_that_restarts_does_not_wait_for_others() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller(join_gather_s=60.0, period_s=600.0)
         await world.hub("a")
@@ -59,7 +59,7 @@ def test_a_member_that_restarts_waits_for_no_others() -> None:
     play(scenario)
 
 
-def test_a_hot_topic_is_moved_with_its_reason_kept_in_the_history() -> None:
+def test_a_hot_topic_is_moved_with_its_reason_in_the_history() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller()
         await world.hub("a")
@@ -76,7 +76,7 @@ def test_a_hot_topic_is_moved_with_its_reason_kept_in_the_history() -> None:
     play(scenario)
 
 
-def test_an_overload_wakes_the_controller_long_before_its_period_is_over() -> None:
+def test_an_overload_starts_a_round_before_the_end_of_the_period() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller(period_s=600.0)
         await world.hub("a")
@@ -142,7 +142,7 @@ def test_a_controller_outside_the_named_sites_never_leads() -> None:
     play(scenario)
 
 
-def test_servers_are_asked_for_within_the_bound_and_never_beyond() -> None:
+def test_servers_are_requested_within_the_limit() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller(hubs_min=1, hubs_max=3)
         await world.hub("a")
@@ -161,7 +161,7 @@ def test_servers_are_asked_for_within_the_bound_and_never_beyond() -> None:
     play(scenario)
 
 
-def test_without_a_bound_no_server_is_asked_for() -> None:
+def test_without_a_limit_no_server_is_requested() -> None:
     async def scenario(world: World) -> None:
         await world.controller()
         await world.hub("a")
@@ -188,7 +188,7 @@ def test_an_operator_who_commits_in_between_is_never_overwritten() -> None:
     play(scenario)
 
 
-def test_a_store_that_goes_away_stops_rounds_and_not_the_controller() -> None:
+def test_a_lost_store_stops_rounds_and_not_the_controller() -> None:
     class Failing:
         def __init__(self, inner: StoreProvisioner) -> None:
             self.inner, self.is_failing = inner, False
@@ -223,12 +223,12 @@ def test_a_store_that_goes_away_stops_rounds_and_not_the_controller() -> None:
     play(scenario)
 
 
-def test_bounds_that_contradict_each_other_are_refused() -> None:
+def test_contradictory_limits_are_rejected() -> None:
     with pytest.raises(SettingsError):
         ControllerSettings(hubs_min=3, hubs_max=2)
 
 
-def test_a_member_without_weight_is_taken_for_one_that_is_drained() -> None:
+def test_a_member_without_weight_counts_as_drained() -> None:
     async def scenario(world: World) -> None:
         controller = await world.controller()
         await world.hub("a")

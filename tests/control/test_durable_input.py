@@ -1,4 +1,4 @@
-"""What durability needs of bookies: refused with a remedy, and nothing changed; what cannot be had is named."""
+"""Bookies required by durable specs: a spec without them is rejected with a remedy, and changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bookie(name: str, *, site: str = "", rack: str = "", is_read_only: bool = Fa
     return BookieFacts(name=name, host="h", port=1, site=site, rack=rack or name, is_read_only=is_read_only)
 
 
-def test_a_quorum_with_too_few_writable_bookies_is_refused_and_names_them() -> None:
+def test_a_quorum_with_too_few_writable_bookies_is_rejected_with_their_names() -> None:
     async def script() -> None:
         specs = SpecsStore(await MemoryStore(MemoryTree(lambda: 0.0)).open())
         found = bookies(bookie("b1"), bookie("b2", is_read_only=True))

@@ -1,4 +1,4 @@
-"""A leader that dies in the middle of what it does: at every single write, another one ends what it began."""
+"""A leader that dies during an action: after any write, another controller completes the action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUSY_S, QUIET_S = 40.0, 200.0
 
 
 class MortalStore(MemoryStore):
-    """Stops for ever right after so many writes."""
+    """Stops for ever after that many writes."""
 
     writes_left: float = float("inf")
     died: asyncio.Event
@@ -41,7 +41,7 @@ class MortalStore(MemoryStore):
 
 
 class GrowingWorld(World):
-    """Whoever has machines starts and stops hubs as the store says; topics are carried where the plan says."""
+    """The provisioner starts and stops hubs as the store requests; topics are at their planned homes."""
 
     async def store(self, name: str) -> MemoryStore:
         if name != "one":

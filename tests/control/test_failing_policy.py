@@ -1,4 +1,4 @@
-"""A policy of somebody's that fails: the controller goes on, moves nothing, and says why."""
+"""A failing policy: the controller continues, moves nothing, and reports the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.polling import until
 
 
 class Moody(Planner):
-    """Raises what it is told to."""
+    """Raises the error that the test sets."""
 
     name = "moody"
 
@@ -56,7 +56,7 @@ def test_a_policy_that_raises_freezes_the_plan_for_as_long_as_it_does(
         assert controller.status.state is ControllerState.FROZEN
         assert "the policy moody fails: KeyError: 'a topic that is not there'" in controller.status.frozen
         assert "KeyError" in controller.status.history[-1].note
-        # Hubs are let in all the same, and nothing is moved.
+        # Hubs are still admitted, and nothing is moved.
         await world.hub("b")
         await until(lambda: members_of(controller.knowledge.plan) == ["a", "b"])
         assert not controller.knowledge.plan.entries
@@ -72,7 +72,7 @@ def test_a_policy_that_raises_freezes_the_plan_for_as_long_as_it_does(
     assert record.exc_info is not None and "decide of the policy moody" in record.getMessage()
 
 
-def test_a_policy_that_fails_is_asked_once_in_a_period_and_not_with_every_view() -> None:
+def test_a_failing_policy_is_called_once_per_period_and_not_with_every_view() -> None:
     async def scenario(world: World) -> None:
         policy = Moody()
         policy.on_decide = ValueError("no")
@@ -87,7 +87,7 @@ def test_a_policy_that_fails_is_asked_once_in_a_period_and_not_with_every_view()
     play(scenario)
 
 
-def test_a_policy_that_cannot_say_what_wakes_it_still_decides_in_its_period(
+def test_a_policy_whose_wake_up_check_fails_still_decides_in_its_period(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.ERROR, "equipoise.control")

@@ -41,7 +41,7 @@ class SwarmWorld(World):
 
     def watch(self, controller: Controller, rng: random.Random) -> None:
         self.control = controller
-        # Where hubs believe the clients to be.
+        # The hubs' coordinates of the clients.
         self.told = "west"
         self._window = SlidingWindow()
         self._sequence = Counter[str]()
@@ -114,7 +114,7 @@ def test_the_plan_follows_a_swarm_within_the_stated_time(seed: int, report_s: fl
     play(scenario, seed, world=SwarmWorld)
 
 
-def test_a_swarm_that_comes_back_is_followed_again_and_one_that_stays_is_left_alone() -> None:
+def test_a_swarm_that_returns_is_followed_again_and_one_that_stays_causes_no_move() -> None:
     async def scenario(started: World) -> None:
         world = await begin(started, random.Random(1))
         world.told = "east"
@@ -128,7 +128,7 @@ def test_a_swarm_that_comes_back_is_followed_again_and_one_that_stays_is_left_al
     play(scenario, world=SwarmWorld)
 
 
-def test_a_swarm_that_nobody_can_reach_in_time_does_not_keep_the_controller_busy() -> None:
+def test_a_swarm_that_no_hub_can_serve_in_time_does_not_keep_the_controller_busy() -> None:
     async def scenario(started: World) -> None:
         world = await begin(started, random.Random(1))
         specs = SpecsStore(world.stores["operator"], TREE)

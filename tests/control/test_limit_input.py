@@ -1,4 +1,4 @@
-"""What a rate limit needs of hubs and plan: refused with a way on, and nothing changed."""
+"""Requirements of a rate limit on hubs and plan: an unmet one is rejected with a remedy, and changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_hubs_of_an_older_release_are_named_and_get_no_limited_topic() -> None:
     asyncio.run(script())
 
 
-def test_a_burst_below_the_number_of_homes_is_refused_on_either_side() -> None:
+def test_a_burst_below_the_number_of_homes_is_rejected_on_either_side() -> None:
     async def script() -> None:
         store = await opened()
         await alive(store, "h1", keeps_limits=True)
@@ -65,7 +65,7 @@ def test_a_burst_below_the_number_of_homes_is_refused_on_either_side() -> None:
 
 
 @pytest.mark.parametrize("pattern", [b"$sys", b"$*"])
-def test_a_rate_for_topics_of_the_system_is_refused(pattern: bytes) -> None:
+def test_a_rate_for_system_topics_is_rejected(pattern: bytes) -> None:
     async def script() -> None:
         specs = SpecsStore(await opened())
         with pytest.raises(SettingsError, match=r"begin with \$ have no rate limit"):
@@ -75,7 +75,7 @@ def test_a_rate_for_topics_of_the_system_is_refused(pattern: bytes) -> None:
     asyncio.run(script())
 
 
-def test_taking_the_rate_back_takes_burst_and_wait_along() -> None:
+def test_removing_the_rate_removes_burst_and_wait() -> None:
     async def script() -> None:
         specs = SpecsStore(await opened())
         await change_spec(specs, b"x", {"rate_per_s": 10.0, "burst_messages": 3, "wait_ms": 50.0})
@@ -85,7 +85,7 @@ def test_taking_the_rate_back_takes_burst_and_wait_along() -> None:
     asyncio.run(script())
 
 
-def test_shares_of_an_entry_sum_up_and_stay_when_a_home_goes() -> None:
+def test_shares_of_an_entry_sum_up_and_stay_when_a_home_leaves() -> None:
     entry = Entry(b"x", HOMES, Mode.ALL_SUBSCRIBERS, shares=(500_000, 300_000, 200_000))
     left = entry.without("h1")
     assert left is not None

@@ -1,4 +1,4 @@
-"""What operators do to a plan, and what they are told when they may not."""
+"""Operator changes of a plan, and the errors of rejected ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def planned(world: MemoryWorld, *entries: Entry, members: tuple[Member, ..
     return plans
 
 
-def test_a_topic_is_placed_and_taken_back_with_author_and_note() -> None:
+def test_a_topic_is_placed_and_released_with_author_and_note() -> None:
     async def scenario() -> None:
         plans = await planned(MemoryWorld())
         plan = await place(plans, b"t", ("h2",), Mode.SINGLE, alive=ALL, note="closer")
@@ -51,7 +51,7 @@ def test_a_topic_is_placed_and_taken_back_with_author_and_note() -> None:
         (("h1",), Mode.CONTENT, "has no edge"),
     ],
 )
-def test_what_cannot_be_placed_is_refused_with_a_way_out(
+def test_an_invalid_placement_is_rejected_with_a_remedy(
     homes: tuple[str, ...], mode: Mode, text: str
 ) -> None:
     async def scenario() -> None:
@@ -88,7 +88,7 @@ def test_an_operator_who_loses_a_race_changes_the_newer_plan() -> None:
         other = PlanStore(await world.store(), TREE)
 
         class Slow(PlanStore):
-            """Somebody else commits between its reading and its first writing."""
+            """Another writer commits between its read and its first write."""
 
             async def commit(self, change: PlanChange) -> Plan:
                 if change.version == 2:
@@ -115,7 +115,7 @@ def test_a_drained_hub_has_no_share_and_no_entry() -> None:
         )
         plan = await drain(plans, "h1", note="new disk")
         assert plan.by_hub["h1"].weight == 0
-        # To its own site, where nobody has pinned it.
+        # To its own site, where it is not pinned.
         assert plan.entries[b"mine"] == Entry(b"mine", ("h3",))
         assert plan.entries[b"both"] == Entry(b"both", ("h2",), is_pinned=True)
         assert plan.entries[b"all"] == Entry(b"all", ("h2", "h3"), Mode.ALL_SUBSCRIBERS)
@@ -162,7 +162,7 @@ FULL = TopicSpec(
 )
 
 
-def test_of_a_spec_nothing_changes_but_what_is_named() -> None:
+def test_only_the_named_limits_of_a_spec_change() -> None:
     async def scenario() -> None:
         specs = SpecsStore(await MemoryWorld().store(), TREE)
         await specs.put(FULL)
@@ -179,7 +179,7 @@ def test_of_a_spec_nothing_changes_but_what_is_named() -> None:
     run(scenario())
 
 
-def test_a_spec_is_gone_once_nothing_is_left_of_it_and_no_sooner() -> None:
+def test_a_spec_is_removed_with_its_last_limit() -> None:
     async def scenario() -> None:
         specs = SpecsStore(await MemoryWorld().store(), TREE)
         await specs.put(FULL)
@@ -193,7 +193,7 @@ def test_a_spec_is_gone_once_nothing_is_left_of_it_and_no_sooner() -> None:
     run(scenario())
 
 
-def test_two_who_change_a_spec_at_once_both_have_their_way() -> None:
+def test_two_concurrent_changes_of_a_spec_both_take_effect() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         specs, other = SpecsStore(await world.store(), TREE), SpecsStore(await world.store(), TREE)
@@ -243,7 +243,7 @@ def test_the_last_hub_of_all_is_forgotten_with_everything_placed_on_it() -> None
     run(scenario())
 
 
-def test_earlier_versions_are_there_as_far_as_history_reaches() -> None:
+def test_earlier_versions_are_available_as_far_as_history_reaches() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         settings = PlanSettings(snapshot_versions_max=5, history_versions_max=6)

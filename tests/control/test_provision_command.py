@@ -1,4 +1,4 @@
-"""A command of the user's as a real process: how it is called, how it fails, and that nothing of it stays behind."""
+"""A provision command as a real process: its calls, its failures, and that no process of it remains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path: Path) -> None:
+def test_the_command_is_called_with_the_action_and_the_name_of_the_hub(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.touch()
     command = script(tmp_path, f'echo "$# $*" >> {told}')
@@ -36,7 +36,7 @@ def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path:
         await provisioner.stop(["hub-1"])
         await until(lambda: told.read_text().endswith("4 --zone east 1 stop hub-1\n"))
         async with asyncio.timeout(20):
-            while await provisioner.wanted():  # noqa: ASYNC110  the store tells nobody here
+            while await provisioner.wanted():  # noqa: ASYNC110  the store has no event here
                 await asyncio.sleep(0.01)
         await provisioner.close()
         await store.close()
@@ -44,26 +44,26 @@ def test_the_command_is_called_with_what_to_do_and_the_name_of_the_hub(tmp_path:
     asyncio.run(main())
 
 
-def test_a_command_that_fails_is_told_with_the_end_of_what_it_said(tmp_path: Path) -> None:
+def test_a_failed_command_is_reported_with_the_end_of_its_output(tmp_path: Path) -> None:
     command = script(tmp_path, "echo quota exceeded >&2; exit 3")
     with pytest.raises(ProvisionError, match="start hub-1 ended with status 3: quota exceeded"):
         asyncio.run(run_command([command, "start", "hub-1"]))
 
 
-def test_a_command_that_is_not_there_is_told() -> None:
+def test_a_missing_command_is_reported() -> None:
     with pytest.raises(ProvisionError, match="cannot run /nowhere/command start hub-1: No such file"):
         asyncio.run(run_command(["/nowhere/command", "start", "hub-1"]))
 
 
 def is_alive(pid: int) -> bool:
     try:
-        # What nobody has waited for is dead all the same.
+        # An unreaped process counts as dead.
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_a_command_that_does_not_end_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
     child = tmp_path / "child"
     command = script(tmp_path, f"sleep 300 &\necho $! > {child}.new\nmv {child}.new {child}\nwait")
 
@@ -87,7 +87,7 @@ def test_a_controller_that_ends_leaves_no_command_behind(tmp_path: Path) -> None
         await until(own.exists)
         await provisioner.close()
         assert not is_alive(int(own.read_text()))
-        # The next leader finds what was asked for.
+        # The next leader finds the requests.
         assert list(await provisioner.wanted()) == ["hub-1"]
         await store.close()
 

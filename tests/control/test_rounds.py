@@ -1,4 +1,4 @@
-"""One round by itself: what is known in, what to do out."""
+"""One round by itself: facts in, actions out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOUNDS = ControllerSettings(hubs_min=1, hubs_max=6)
 def after_a_minute(
     load: Sequence[float], *, idle: Iterable[HubView] = (), wanted: Iterable[str] = ()
 ) -> tuple[RoundOutcome, RoundInput]:
-    """Hub a carries topics of these ratios, the others nothing; sixty views later."""
+    """Hub a has topics of these ratios, the others none; after sixty views."""
     others = list(idle)
     names = ["a", *(hub.name for hub in others)]
     rows = [topic(f"t{number}", ratio, "a") for number, ratio in enumerate(load)]
@@ -44,26 +44,26 @@ def after_a_minute(
 
 
 @pytest.mark.parametrize("drained", [0, 1, 2])
-def test_a_server_that_is_wanted_is_asked_for_whoever_is_drained_meanwhile(drained: int) -> None:
+def test_a_needed_server_is_requested_while_a_hub_is_drained(drained: int) -> None:
     idle = [HubView(name=f"d{number}", is_draining=True) for number in range(drained)]
     outcome, _ = after_a_minute([0.3] * 4, idle=idle)
     assert outcome.decision.servers_wanted == 2
     assert [server.hub for server in outcome.start] == ["hub-1"]
 
 
-def test_a_server_that_is_wanted_is_asked_for_beside_one_whose_memory_is_full() -> None:
+def test_a_needed_server_is_requested_while_another_has_full_memory() -> None:
     full = HubView(name="full", memory_bytes=100, memory_bytes_max=100)
     outcome, _ = after_a_minute([0.3] * 4, idle=[full])
     assert [server.hub for server in outcome.start] == ["hub-1"]
 
 
-def test_a_hub_that_is_on_its_way_is_not_asked_for_twice() -> None:
+def test_a_starting_hub_is_not_requested_twice() -> None:
     outcome, _ = after_a_minute([0.3] * 4, wanted=["hub-1"])
     assert outcome.decision.servers_wanted == 2
     assert outcome.start == []
 
 
-def test_machines_never_exceed_the_bound_though_some_take_nothing() -> None:
+def test_machines_never_exceed_the_limit_though_some_have_no_topics() -> None:
     full = [HubView(name=f"full{n}", memory_bytes=100, memory_bytes_max=100) for n in range(5)]
     outcome, _ = after_a_minute([0.3] * 4, idle=full)
     assert outcome.decision.servers_wanted > 1
@@ -71,7 +71,7 @@ def test_machines_never_exceed_the_bound_though_some_take_nothing() -> None:
 
 
 def late_by(seconds: float, *, hubs_max: int) -> RoundOutcome:
-    """Two hubs were asked for so long ago, and have not come, while a third is to be had."""
+    """Two hubs were requested that long ago and have not started, while a third is available."""
     plan = Plan.of(version=1, members=[Member("a")])
     memory = settled(["a"], servers_wanted=3, asked_s=100.0)
     facts = known(
@@ -86,18 +86,18 @@ def late_by(seconds: float, *, hubs_max: int) -> RoundOutcome:
     return decide(facts, Planner(), ControllerSettings(hubs_max=hubs_max, hub_start_timeout_s=600.0))
 
 
-def test_a_hub_that_does_not_come_is_waited_for_and_then_given_up_and_replaced() -> None:
+def test_a_hub_that_does_not_start_is_abandoned_after_a_while_and_replaced() -> None:
     before, after = late_by(599.0, hubs_max=6), late_by(600.0, hubs_max=6)
     assert (before.start, before.missing, before.given_up) == ([], ["hub-1", "hub-2"], [])
     assert [server.hub for server in after.start] == ["hub-3"]
     assert (after.missing, after.given_up) == (["hub-2"], ["hub-1"])
 
 
-def test_a_hub_that_is_given_up_counts_as_a_machine_until_it_is_stopped() -> None:
+def test_an_abandoned_hub_counts_as_a_machine_until_it_is_stopped() -> None:
     assert late_by(600.0, hubs_max=3).start == []
 
 
-def test_patience_begins_when_a_hub_is_first_found_missing_and_ends_when_it_comes() -> None:
+def test_the_wait_begins_when_a_hub_is_first_missing_and_ends_when_it_starts() -> None:
     first = known(100.0, hubs=seen(["a"]), wanted=["a", "hub-1"])
     assert absent_since(first) == {"hub-1": 100.0}
     later = known(150.0, hubs=seen(["a"], ["hub-1"]), wanted=["a", "hub-1"], absent_s=absent_since(first))
@@ -106,13 +106,13 @@ def test_patience_begins_when_a_hub_is_first_found_missing_and_ends_when_it_come
     assert absent_since(come) == {}
 
 
-def test_a_static_plan_asks_for_nothing_that_it_would_not_use() -> None:
+def test_a_static_plan_requests_no_server() -> None:
     plan = Plan.of(version=1, members=[Member("a"), Member("drained", 0), Member("dead")])
     facts = known(100.0, view=view([], ["a", "drained"]), plan=plan, hubs=seen(["a", "drained"]))
     assert decide(facts, Static(), BOUNDS).start == []
 
 
-def test_hashing_asks_for_a_server_beside_one_that_is_drained() -> None:
+def test_hashing_requests_a_server_while_another_is_drained() -> None:
     plan = Plan.of(version=1, members=[Member("a"), Member("drained", 0)])
     shown = view([topic("t", 0.9, "a")], ["a", "drained"])
     facts = known(100.0, view=shown, plan=plan, hubs=seen(["a", "drained"]), memory=settled(["a", "drained"]))
@@ -120,7 +120,7 @@ def test_hashing_asks_for_a_server_beside_one_that_is_drained() -> None:
     assert [server.hub for server in outcome.start] == ["hub-1"]
 
 
-def test_a_frozen_plan_goes_by_the_settings_of_the_policy() -> None:
+def test_a_frozen_plan_follows_the_settings_of_the_policy() -> None:
     plan = Plan.of(version=1, members=[Member("a"), Member("dead")])
     memory = settled(["a", "dead"], dead_s={"dead": 100.0})
     facts = known(150.0, plan=plan, hubs=seen(["a"], ["dead"]), memory=memory)
@@ -146,7 +146,7 @@ def test_a_hub_that_joins_a_frozen_plan_gets_no_topic_whose_limit_held() -> None
         assert all(after.home_of(row.name).homes == ("a",) for row in rows) == stays
 
 
-def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:
+def test_a_frozen_static_plan_does_not_change() -> None:
     plan = Plan.of(version=1, members=[Member("a"), Member("dead")])
     memory = settled(["a", "dead"], dead_s={"dead": 100.0})
     facts = known(900.0, plan=plan, hubs=seen(["a", "new"], ["dead"]), memory=memory)
@@ -155,7 +155,7 @@ def test_a_static_plan_that_is_frozen_stays_as_it_is() -> None:
 
 
 class Mistaken(Static):
-    """A policy of somebody's."""
+    """A policy from outside the package."""
 
     def __init__(self, answer: object) -> None:
         self.answer = answer
@@ -167,7 +167,7 @@ class Mistaken(Static):
 
 
 @pytest.mark.parametrize("answer", [ZeroDivisionError("division by zero"), None, "a plan"])
-def test_a_policy_that_fails_freezes_the_plan_and_says_why(answer: object) -> None:
+def test_a_failing_policy_freezes_the_plan_with_a_reason(answer: object) -> None:
     plan = Plan.of(version=1, members=[Member("a")])
     facts = known(100.0, view=view([topic("t", 2.0, "a")], ["a"]), plan=plan, hubs=seen(["a"]))
     outcome = decide(facts, Mistaken(answer), BOUNDS)

@@ -1,4 +1,4 @@
-"""Hubs asked for with a command of the user's, in virtual time: what fails is done again, and rounds go on."""
+"""Hubs requested with a provision command, in virtual time: failures are retried, and rounds continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLANNER = PlannerSettings(plan_wait_s=5.0, rental_min_s=20.0, servers_max=3)
 
 
 class Cloud:
-    """Whoever the command talks to."""
+    """The provider that the command calls."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -94,7 +94,7 @@ def test_a_start_that_fails_is_repeated_until_it_works() -> None:
     play(scenario)
 
 
-def test_a_machine_that_never_comes_is_given_up_stopped_and_replaced() -> None:
+def test_a_machine_that_never_starts_is_abandoned_stopped_and_replaced() -> None:
     async def scenario(world: World) -> None:
         cloud, controller = await overloaded(world, hub_start_timeout_s=120.0)
         cloud.hubs_come = False
@@ -111,7 +111,7 @@ def test_a_machine_that_never_comes_is_given_up_stopped_and_replaced() -> None:
     play(scenario)
 
 
-def test_a_slow_command_does_not_hold_up_planning() -> None:
+def test_a_slow_command_does_not_delay_planning() -> None:
     async def scenario(world: World) -> None:
         cloud, controller = await overloaded(world)
         cloud.takes_s = 55.0
@@ -126,7 +126,7 @@ def test_a_slow_command_does_not_hold_up_planning() -> None:
     play(scenario)
 
 
-def test_a_hub_that_has_gone_is_started_again() -> None:
+def test_a_missing_hub_is_started_again() -> None:
     async def scenario(world: World) -> None:
         cloud, controller = await overloaded(world)
         await until(lambda: "hub-1" in members_of(controller.knowledge.plan), 300.0)
@@ -137,7 +137,7 @@ def test_a_hub_that_has_gone_is_started_again() -> None:
     play(scenario)
 
 
-def test_a_hub_that_is_given_back_is_stopped_until_that_works_and_not_started_again() -> None:
+def test_a_released_hub_is_stopped_until_that_succeeds_and_not_started_again() -> None:
     async def scenario(world: World) -> None:
         cloud, controller = await overloaded(world)
         await until(lambda: "hub-1" in members_of(controller.knowledge.plan), 300.0)
@@ -157,7 +157,7 @@ def test_a_hub_that_is_given_back_is_stopped_until_that_works_and_not_started_ag
     play(scenario)
 
 
-def test_several_commands_run_at_once_and_never_more_than_the_bound() -> None:
+def test_several_commands_run_at_once_and_never_more_than_the_limit() -> None:
     async def scenario(world: World) -> None:
         cloud = Cloud(world)
         cloud.takes_s = 30.0
@@ -174,7 +174,7 @@ def test_several_commands_run_at_once_and_never_more_than_the_bound() -> None:
     play(scenario)
 
 
-def test_what_was_stopped_during_a_round_is_not_asked_for_again_by_its_end() -> None:
+def test_a_hub_stopped_during_a_round_is_not_requested_again_at_its_end() -> None:
     async def scenario(world: World) -> None:
         cloud = Cloud(world)
         cloud.hubs_come = False

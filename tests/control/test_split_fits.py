@@ -1,4 +1,4 @@
-"""The controller has limited topics fitted by itself, one at a time, and keeps why nothing better is known."""
+"""The controller fits limited topics by itself, one at a time, and keeps the reason of each failure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_topic_above_its_limit_is_fitted_after_some_views_and_one_at_a_time() 
     asyncio.run(scenario())
 
 
-def test_why_a_fit_failed_is_kept_and_it_is_tried_again_later() -> None:
+def test_the_reason_of_a_failed_fit_is_kept_and_it_is_retried_later() -> None:
     async def scenario() -> None:
         world = World()
         world.answer = PipelineError("too few arrivals: 12 messages")
@@ -89,7 +89,7 @@ def test_why_a_fit_failed_is_kept_and_it_is_tried_again_later() -> None:
     asyncio.run(scenario())
 
 
-def test_a_fit_that_fails_leaves_what_was_known_and_says_why() -> None:
+def test_a_failed_fit_keeps_the_previous_result_and_a_reason() -> None:
     async def scenario() -> None:
         world = World()
         world.answer = SplitFit(0.0, hubs=2, latency_s=0.0006, is_within=True, is_confirmed=True, order=4)
@@ -110,9 +110,9 @@ def test_a_fit_that_fails_leaves_what_was_known_and_says_why() -> None:
 
 def test_a_limit_that_is_broken_again_after_its_split_was_confirmed_has_its_reason_shown() -> None:
     """
-    1. A split is confirmed: nothing is left to be said.
+    1. A split is confirmed: no message is shown.
     2. Groups change their phases, and the limit is broken again. The split stays.
-    3. What is shown says so until the next fit is due, and then that it is under way.
+    3. The page shows that until the next fit is due, and then that it is running.
     """
 
     async def scenario() -> None:
@@ -145,7 +145,7 @@ async def _ask(find: FindSplit) -> SplitFit:
     return await find(SplitQuestion(b"t", 3, 5.0))
 
 
-def test_a_job_says_what_it_has_found_or_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_prints_its_result_or_the_reason_of_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"hubs": 2, "latency_s": 0.5, "undivided_s": 0.25, "is_within": True, "order_number": 3}
     fit = play(f"print({json.dumps(json.dumps(found))})", monkeypatch)
     assert fit == SplitFit(7.0, hubs=2, latency_s=0.5, undivided_s=0.25, is_within=True, order=3)

@@ -1,4 +1,4 @@
-"""Views come in over a real socket: good ones, old ones, forged ones, and bytes that are none."""
+"""Views received over a real socket: valid, old and forged ones, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_older_view_never_replaces_a_newer_one() -> None:
     assert (intake.views, intake.refused) == (2, 2)
 
 
-def test_a_view_of_a_time_to_come_is_refused() -> None:
+def test_a_view_with_a_future_time_is_rejected() -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert b"ahead" in await sender.send(sent(view_at(NOW + 3_600)))
         assert await sender.send(sent(view_at(NOW))) == b"+\n"
@@ -92,7 +92,7 @@ def test_a_view_of_a_time_to_come_is_refused() -> None:
     play(scenario)
 
 
-def test_a_forged_view_is_refused_and_the_sender_may_go_on() -> None:
+def test_a_forged_view_is_rejected_and_the_sender_may_continue() -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         view = view_at(NOW)
         tables = to_tables(view)
@@ -106,7 +106,7 @@ def test_a_forged_view_is_refused_and_the_sender_may_go_on() -> None:
 
 
 @pytest.mark.parametrize("data", [b"x" * 64, b"VIEW" + b"\xff" * 60, b"VIEW" + b"\x00" * 16 + b"\xff" * 12])
-def test_bytes_that_are_no_view_end_the_connection(data: bytes) -> None:
+def test_invalid_bytes_end_the_connection(data: bytes) -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(data) == b""
 
@@ -114,7 +114,7 @@ def test_bytes_that_are_no_view_end_the_connection(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x"])
-def test_whoever_does_not_know_the_token_is_turned_away(token: str) -> None:
+def test_a_sender_without_the_token_is_rejected(token: str) -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert await sender.send(sent(view_at(NOW))) == b""
 
@@ -128,10 +128,10 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-def test_silent_connections_keep_no_sender_out() -> None:
+def test_silent_connections_block_no_sender() -> None:
     """
-    1. One address opens a hundred connections to the controller and says nothing on any of them.
-    2. A pipeline on the same machine connects, greets and is heard at once.
+    1. One address opens a hundred connections to the controller and sends nothing.
+    2. A pipeline on the same machine connects, greets and is served at once.
     3. The silent ones are gone: most because their address opened more, the last ones after two seconds.
     """
 
@@ -153,7 +153,7 @@ def test_silent_connections_keep_no_sender_out() -> None:
     assert play(scenario).views == 3
 
 
-def test_so_many_senders_with_the_token_and_no_more() -> None:
+def test_the_number_of_senders_with_the_token_is_limited() -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert intake._server is not None
         port = intake._server.sockets[0].getsockname()[1]
@@ -171,7 +171,7 @@ def test_so_many_senders_with_the_token_and_no_more() -> None:
     play(scenario)
 
 
-def test_an_address_that_is_taken_is_told() -> None:
+def test_an_address_in_use_is_an_error() -> None:
     async def scenario(intake: ViewReceiver, sender: Sender) -> None:
         assert intake._server is not None
         with pytest.raises(SettingsError, match="cannot receive views"):

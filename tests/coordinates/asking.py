@@ -1,4 +1,4 @@
-"""Hubs that know where they are, a client that asks them, and the time between: no network, no loop."""
+"""Hubs with coordinates, a client that probes them, and virtual time: no network, no loop."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class World:
             address = finder.guide.address
             assert address is not None
             if self.gateway is None:
-                failure = DisconnectedError("nobody there")
+                failure = DisconnectedError("unreachable")
                 self.later(0.01, lambda: finder.guide_answered(address, failure, None, self.now))
             else:
                 answer = self.gateway

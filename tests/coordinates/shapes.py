@@ -30,7 +30,7 @@ def split(nodes: int, lan_s: float, wan_s: float) -> Truth:
 
 
 def circle(nodes: int, radius_s: float) -> Truth:
-    """All on a circle but the first, which is in the middle and twice as far from everybody."""
+    """All on a circle but the first, which is in the middle and twice as far from every node."""
 
     def at(i: int) -> tuple[float, float]:
         angle = 2 * math.pi * i / nodes
@@ -59,7 +59,7 @@ def star(nodes: int, rtt_s: float) -> Truth:
 def converge(
     truth: Truth, cycles: int, seed: int, settings: CoordinateSettings | None = None
 ) -> list[Estimator]:
-    """Everybody asks one other, drawn at random, in each cycle."""
+    """Every node probes one other, drawn at random, in each cycle."""
     settings = settings or CoordinateSettings()
     rng = random.Random(seed)
     nodes = [Estimator(settings, random.Random(rng.random()).random) for _ in truth]

@@ -28,7 +28,7 @@ def ways() -> SiteDelays:
         ("hub-w", "hub-w", 0.0),
         ("drone", "hub-w", 0.002),
         ("drone", "hub-e", 0.032),
-        ("somebody", "hub-e", 0.0),
+        ("client", "hub-e", 0.0),
         ("", "hub-e", 0.0),
         ("drone", "nowhere", 0.0),
     ],

@@ -45,7 +45,7 @@ def check_syntax(block: Block, folder: Path) -> None:
             # A drawing, or what was printed; what can be typed says so.
             assert not _TYPED.search(block.text), "it can be typed: say sh or console"
         case other:
-            raise AssertionError(f"a block in {other!r}: nobody knows here how to check it")
+            raise AssertionError(f"a block in {other!r}: there is no check for this language")
 
 
 def _check_shell(text: str) -> None:

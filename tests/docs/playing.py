@@ -18,25 +18,24 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from docs.blocks import ROOT
 from equipoise.processes import free_port
 from support.node import NODE_MODULES
+from support.polling import PATIENCE_S, eventually
 from support.ports import write_ports
 
 __all__ = ["SPARK_WORDS", "Reader", "Started", "console_steps", "is_told"]
 
-# For a machine with much else to do; a quiet one needs a tenth.
-PATIENCE_S = 60.0
-# A program that has begun to talk and is quiet for so long waits for somebody else.
+# A program that has printed something and is silent for this long waits for another program.
 QUIET_S = 0.3
 _PORT = re.compile(r"(?<![\d.])(6[34]\d\d|2181|9[34]\d\d)(?![\d.])")
-# It takes half a minute of both cores, and several on a machine that is busy: only a page that tells of it gets it.
+# Spark takes half a minute of both cores, more on a busy machine: only pages that mention it start it.
 _WITHOUT_SPARK = " --no-pipeline"
-# What says that Spark is wanted: a line that `up` prints, or a command.
+# A page with one of these, a line of `up` or a command, needs Spark.
 SPARK_WORDS = ("pipeline ready", "equipoise lake")
 SPARK_PATIENCE_S = 180.0
 _EXPORTS = ".exports"
@@ -63,7 +62,7 @@ class Started:
 
 
 class Reader:
-    """Somebody who types what a page says."""
+    """Types the commands of a page into terminals."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -156,9 +155,12 @@ class Reader:
             typed.append((started, expected))
             if command.startswith("equipoise up"):
                 self._await_system(started, expected, patience_s)
-            until(lambda: self._may_go_on(started, expected), lambda: _said(started), patience_s)  # noqa: B023  called at once
+            eventually(lambda: self._may_go_on(started, expected), lambda: _said(started), patience_s)  # noqa: B023  called at once
         for started, expected in typed:
-            until(lambda: is_told(self._wanted(expected), started.lines), lambda: _said(started, expected))  # noqa: B023
+            eventually(
+                lambda: is_told(self._wanted(expected), started.lines),  # noqa: B023  called at once
+                lambda: _said(started, expected),  # noqa: B023
+            )
             status = started.process.poll()
             assert not status, f"status {status}: {_said(started)}"
 
@@ -178,9 +180,9 @@ class Reader:
 
     def _await_system(self, started: Started, expected: list[str], patience_s: float) -> None:
         """A system chooses its ports by itself, those of the first hub first."""
-        until(lambda: any("is up" in line for line in started.lines), lambda: _said(started))
+        eventually(lambda: any("is up" in line for line in started.lines), lambda: _said(started))
         self.adopt(self.folder / DATA / "ports.json")
-        until(
+        eventually(
             lambda: is_told(self._wanted(expected), started.lines),
             lambda: _said(started, expected),
             patience_s,
@@ -228,13 +230,6 @@ def is_told(expected: list[str], lines: list[str]) -> bool:
         if not any(pattern.fullmatch(line) for line in rest):
             return False
     return True
-
-
-def until(is_so: Callable[[], bool], told: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not is_so():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.02)
 
 
 def _said(started: Started, expected: list[str] | None = None) -> str:

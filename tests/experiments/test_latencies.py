@@ -22,7 +22,7 @@ def test_the_worst_of_each_second_is_kept_by_topic() -> None:
     assert seen.topics == [b"a", b"b"]
     assert np.allclose(seen.worst_s(b"a"), [0.03, np.nan, np.nan], equal_nan=True)
     assert np.allclose(seen.worst_s(), [0.03, np.nan, 0.05], equal_nan=True)
-    assert np.isnan(seen.worst_s(b"nobody")).all()
+    assert np.isnan(seen.worst_s(b"unknown")).all()
 
 
 def test_messages_before_and_after_the_run_do_not_count() -> None:

@@ -69,7 +69,7 @@ def test_a_light_client_knows_how_far_the_hubs_are_and_tells_the_one_it_uses() -
 
 def test_a_client_reports_a_new_gateway_within_a_round_trip() -> None:
     async def story(sim: Simulation, hubs: list[WhereHub], client: LightClient) -> None:
-        # Before it has asked anybody.
+        # Before its first probe.
         await asyncio.sleep(0.9)
         hub = used(hubs)
         first, second = PlanBasis(place(10, 0)), PlanBasis(place(0, 50))

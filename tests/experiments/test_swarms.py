@@ -101,14 +101,14 @@ def test_with_hashing_topics_stay_where_the_ring_puts_them() -> None:
 
 
 @dataclass
-class Somebody:
+class FakePlayer:
     said: bytes = b""
     heard: dict[bytes, bytes] = field(default_factory=dict)
 
 
 def test_a_last_message_counts_for_every_client_that_missed_it() -> None:
-    speaker = Somebody(STAMP % (12.5, 7))
-    current, behind, deaf = Somebody(), Somebody(), Somebody()
+    speaker = FakePlayer(STAMP % (12.5, 7))
+    current, behind, deaf = FakePlayer(), FakePlayer(), FakePlayer()
     current.heard[b"0007"] = speaker.said
     behind.heard[b"0007"] = STAMP % (12.4, 7)
     assert unheard(speaker, [current, behind, deaf]) == 2

@@ -1,4 +1,4 @@
-"""A hub on a real loop and real sockets, and peers that speak to it byte by byte.
+"""A hub on a real loop and real sockets, and peers that send it single bytes.
 
 Always true: whatever is waited for is waited for with a time-out; and a test fails if anything raised inside the loop
 without being asked, or if the hub left a connection, a task or a warning behind.

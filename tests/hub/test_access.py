@@ -1,4 +1,4 @@
-"""Access: what a user may not have never reaches it, before, while and after the rules change."""
+"""Access: no message without a grant reaches a user, before, during and after a change of rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def subscribed(world: World, user: str, command: str, *names: str, proto: int = 
     return client
 
 
-# --- what is refused
+# --- denied commands
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def subscribed(world: World, user: str, command: str, *names: str, proto: int = 
         (["PUBLISH", "$sys", "x"], "publish"),
     ],
 )
-def test_what_no_grant_covers_is_denied(words: list[str], action: str) -> None:
+def test_names_that_no_grant_covers_are_denied(words: list[str], action: str) -> None:
     world = world_of(alice=GAME)
     assert world.client(3, user="alice").do(*words) == denied("alice", action, words[1])
     assert world.info_as("root", "acl_access_denied_channel") == "1"
@@ -68,7 +68,7 @@ def test_a_run_of_denied_publishes_is_denied_one_by_one() -> None:
     assert client.read() == [0, denied("alice", "publish", "news")] * 4
 
 
-def test_using_a_topic_is_not_the_right_to_make_it() -> None:
+def test_the_right_to_use_a_topic_is_not_the_right_to_create_it() -> None:
     world = world_of(alice='publish = ["*"]\nsubscribe = ["*"]')
     client, root = world.client(3, user="alice"), world.client(user="root")
     for words in (["PUBLISH", "t", "x"], ["SUBSCRIBE", "t"], ["EQ.SUBSCRIBE", "t"], ["SSUBSCRIBE", "t"]):
@@ -78,7 +78,7 @@ def test_using_a_topic_is_not_the_right_to_make_it() -> None:
     assert root.do("PUBLISH", "t", "x") == 1
 
 
-def test_a_stranger_may_only_say_who_it_is() -> None:
+def test_an_unauthenticated_client_may_only_log_in() -> None:
     world = world_of()
     client = world.client()
     for words in (
@@ -94,7 +94,7 @@ def test_a_stranger_may_only_say_who_it_is() -> None:
     assert client.read() == [Error("NOAUTH Authentication required.")] * 4
 
 
-def test_listings_show_nobody_what_it_may_not_use() -> None:
+def test_listings_omit_topics_that_the_user_may_not_use() -> None:
     world = world_of(alice=GAME)
     subscribed(world, "root", "SUBSCRIBE", "game.1", "secret", "$sys")
     subscribed(world, "root", "SSUBSCRIBE", "game.s", "secret.s")
@@ -123,7 +123,7 @@ def test_info_names_no_topic_that_the_user_may_not_use() -> None:
     assert "secret" not in text
 
 
-def test_a_long_name_is_refused_before_it_is_matched_with_grants() -> None:
+def test_a_long_name_is_rejected_before_it_is_matched_with_grants() -> None:
     world = world_of(alice='publish = ["*?*?*?*x"]\nsubscribe = ["*?*?*?*x"]')
     client = world.client(user="alice")
     too_long = Error("ERR topic name longer than 4096 bytes (topic_bytes_max)")
@@ -156,7 +156,7 @@ def reloaded(world: World, **grants: str) -> None:
         ("EQ.PSUBSCRIBE", "game.*", b"eq.punsubscribe"),
     ],
 )
-def test_a_revoked_subscription_ends_and_the_client_is_told(command: str, name: str, word: bytes) -> None:
+def test_a_revoked_subscription_ends_and_the_client_is_notified(command: str, name: str, word: bytes) -> None:
     world = world_of(alice=GAME)
     client = subscribed(world, "alice", command, name, proto=3)
     root = world.client(user="root")
@@ -177,7 +177,7 @@ def test_a_revoked_shard_subscription_ends_too() -> None:
     assert world.client(user="root").do("SPUBLISH", "game.1", "x") == 0
 
 
-def test_what_is_still_granted_goes_on_undisturbed() -> None:
+def test_subscriptions_that_are_still_granted_continue() -> None:
     world = world_of(alice=GAME)
     client = subscribed(world, "alice", "SUBSCRIBE", "game.1", "game.2")
     reloaded(world, alice='subscribe = ["game.2"]')
@@ -207,7 +207,7 @@ def test_messages_that_wait_are_dropped_when_their_topic_is_revoked(command: str
     assert world.core.backlogs.bytes == 0
 
 
-def test_publishing_is_judged_by_the_present_rules() -> None:
+def test_publishing_is_authorised_by_the_current_rules() -> None:
     world = world_of(alice=GAME)
     client = world.client(user="alice")
     assert client.do("PUBLISH", "game.1", "x") == 0
@@ -217,7 +217,7 @@ def test_publishing_is_judged_by_the_present_rules() -> None:
     assert client.do("PUBLISH", "game.1", "x") == 0
 
 
-def test_a_user_that_is_gone_is_cut() -> None:
+def test_a_removed_user_is_disconnected() -> None:
     world = world_of(alice=GAME)
     alice, root = subscribed(world, "alice", "SUBSCRIBE", "game.1"), world.client(user="root")
     reloaded(world)
@@ -225,7 +225,7 @@ def test_a_user_that_is_gone_is_cut() -> None:
     assert root.do("PUBLISH", "game.1", "x") == 0
 
 
-def test_a_user_with_a_new_secret_is_cut() -> None:
+def test_a_user_with_a_new_secret_is_disconnected() -> None:
     world = world_of(alice=GAME)
     alice = world.client(user="alice")
     changed = parse_users(f'[users.alice]\nsecret = "{SECRET.replace("1024", "2048")}"\n{GAME}')
@@ -233,7 +233,7 @@ def test_a_user_with_a_new_secret_is_cut() -> None:
     assert alice.wire.is_gone()
 
 
-def test_the_same_rules_again_disturb_nobody() -> None:
+def test_applying_the_same_rules_again_changes_nothing() -> None:
     world = world_of(alice=GAME)
     alice = subscribed(world, "alice", "SUBSCRIBE", "game.1")
     version = world.core.index.version
@@ -281,7 +281,7 @@ def connect_with(world: World, *common_names: str) -> FakeClient:
     return FakeClient(world, None, 2, certificate=common_names)
 
 
-def test_a_certificate_says_who_the_client_is() -> None:
+def test_a_certificate_names_the_user_of_the_client() -> None:
     world = World(certified("['drone-7']"))
     assert connect_with(world, "drone-7").do("PUBLISH", "t", "x") == 0
     assert connect_with(world, "other", "drone-7").do("PUBLISH", "t", "x") == 0
@@ -297,7 +297,7 @@ def test_reset_gives_a_certified_client_its_user_back() -> None:
     assert client.is_connected()
 
 
-def test_a_certificate_that_is_no_longer_listed_is_cut() -> None:
+def test_a_client_with_a_certificate_that_is_no_longer_listed_is_disconnected() -> None:
     world = World(certified("['drone-7', 'drone-8']"))
     seven, eight = connect_with(world, "drone-7"), connect_with(world, "drone-8")
     world.core.reload_users(certified("['drone-8']"))

@@ -1,4 +1,4 @@
-"""Admission: how many connections there may be, and how fast they come."""
+"""Admission of connections: how many, and how fast."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_connections_are_counted_and_released() -> None:
     assert door.admission.refusal("198.51.100.1") is None
 
 
-def test_one_address_may_have_so_many_and_others_still_come() -> None:
+def test_one_address_is_limited_and_others_still_connect() -> None:
     door = Door(Limits(connections_per_address_max=3))
     for _ in range(3):
         door.come(AWAY)
@@ -60,7 +60,7 @@ def test_one_address_may_have_so_many_and_others_still_come() -> None:
     assert door.admission.refusal(AWAY) is None
 
 
-def test_loopback_is_exempt_unless_told_otherwise() -> None:
+def test_loopback_is_exempt_by_default() -> None:
     exempt = Door(Limits(connections_per_address_max=1, accepts_per_s=1))
     for _ in range(5):
         exempt.come("127.0.0.1")
@@ -71,7 +71,7 @@ def test_loopback_is_exempt_unless_told_otherwise() -> None:
     assert counted.admission.refusal("127.0.0.1") is not None
 
 
-def test_a_crowd_is_served_one_interval_after_the_other() -> None:
+def test_a_crowd_is_served_one_connection_per_interval() -> None:
     door = Door(Limits(accepts_per_s=10))
     for _ in range(30):
         door.come(AWAY)
@@ -84,7 +84,7 @@ def test_a_crowd_is_served_one_interval_after_the_other() -> None:
 
 def test_a_flood_from_one_address_makes_no_other_address_wait() -> None:
     """
-    1. One address opens connections as fast as it can, closes each at once, and goes on so for a minute.
+    1. One address opens connections as fast as it can, closes each at once, and continues for a minute.
     2. Every second a connection comes from another address. Each is served within two turns.
     """
     door = Door(Limits(accepts_per_s=200))
@@ -122,7 +122,7 @@ def test_addresses_of_one_ipv6_network_are_one() -> None:
     assert door.admission.refusal("::ffff:192.0.2.8") is None
 
 
-def test_a_connection_that_goes_while_it_waits_is_not_served() -> None:
+def test_a_connection_that_closes_while_it_waits_is_not_served() -> None:
     door = Door(Limits(accepts_per_s=1))
     first, second, third = (door.come(AWAY) for _ in range(3))
     door.go(second)
@@ -136,7 +136,7 @@ def test_the_first_connection_never_waits() -> None:
     assert door.waits[door.come(AWAY)] == 0.0
 
 
-def test_nothing_is_kept_of_addresses_that_have_gone() -> None:
+def test_no_state_is_kept_of_addresses_without_connections() -> None:
     door = Door()
     for i in range(1_000):
         door.come(f"192.0.2.{i}")
@@ -161,5 +161,5 @@ def test_nothing_is_kept_of_addresses_that_have_gone() -> None:
         ("example.org", False),
     ],
 )
-def test_loopback_is_told_from_the_rest(address: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognised(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected

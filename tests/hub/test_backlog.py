@@ -1,4 +1,4 @@
-"""Slow subscribers: what is held for them, when they are cut, and what is counted."""
+"""Slow subscribers: their buffered output, when they are disconnected, and what is counted."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def numbers(client: FakeClient) -> list[int]:
 
 
 def assert_accounts_agree(core: HubCore) -> None:
-    """The sum the hub keeps is the sum over what it holds."""
+    """The hub's total equals the sum over its backlogs."""
     held = sum(sum(len(piece[0]) for piece in b.pieces) for b in core.backlogs.lagging.values())
     in_transports = sum(b.in_transport_bytes for b in core.backlogs.lagging.values())
     assert sum(b.bytes for b in core.backlogs.lagging.values()) == held
     assert core.backlogs.bytes == held + in_transports
 
 
-def test_what_is_held_for_a_slow_subscriber_arrives_in_order_and_whole() -> None:
+def test_buffered_output_of_a_slow_subscriber_arrives_in_order_and_complete() -> None:
     world = World()
     slow, healthy = stuck_subscriber(world, "t"), world.client()
     healthy.send("SUBSCRIBE", "t")
@@ -55,7 +55,7 @@ def test_what_is_held_for_a_slow_subscriber_arrives_in_order_and_whole() -> None
     assert numbers(slow) == [0, 1, 2]
 
 
-def test_a_subscriber_that_reads_in_sips_gets_everything_in_order() -> None:
+def test_a_subscriber_that_reads_little_at_a_time_gets_everything_in_order() -> None:
     world = World()
     slow = stuck_subscriber(world, "t")
     for _ in range(5):
@@ -67,7 +67,7 @@ def test_a_subscriber_that_reads_in_sips_gets_everything_in_order() -> None:
     assert numbers(slow) == list(range(100)) * 5
 
 
-def test_replies_and_messages_keep_their_order_while_held() -> None:
+def test_replies_and_messages_keep_their_order_while_buffered() -> None:
     world = World()
     client = stuck_subscriber(world, "t", proto=3)
     publish(world, "t", 70)
@@ -120,7 +120,7 @@ def test_unsent_output_above_the_soft_limit_ends_the_client_after_a_while() -> N
     assert not slow.is_connected()
 
 
-def test_a_client_that_came_back_under_the_soft_limit_in_time_stays() -> None:
+def test_a_client_that_returns_below_the_soft_limit_in_time_stays() -> None:
     world = World(limits=TIGHT)
     slow = stuck_subscriber(world, "t")
     publish(world, "t", 150)
@@ -132,7 +132,7 @@ def test_a_client_that_came_back_under_the_soft_limit_in_time_stays() -> None:
     assert slow.is_connected()
 
 
-def test_the_soft_limit_counts_its_time_anew_after_each_recovery() -> None:
+def test_the_time_above_the_soft_limit_restarts_after_each_recovery() -> None:
     world = World(limits=TIGHT)
     slow = stuck_subscriber(world, "t")
     for _ in range(5):
@@ -146,11 +146,11 @@ def test_the_soft_limit_counts_its_time_anew_after_each_recovery() -> None:
     assert not slow.is_connected()
 
 
-def test_one_large_write_that_the_client_is_reading_is_not_held_against_it_for_ever() -> None:
+def test_one_large_write_that_the_client_is_reading_does_not_count_as_lag_for_ever() -> None:
     """
     1. One run larger than the soft limit goes to the transport in one piece.
     2. The client reads most of it, but not so much that the transport asks for more.
-    3. When the soft limit's time is over, only what is still unsent counts.
+    3. When the soft limit's time is over, only unsent bytes count.
     """
     world = World(limits=TIGHT)
     slow = stuck_subscriber(world, "t")
@@ -160,7 +160,7 @@ def test_one_large_write_that_the_client_is_reading_is_not_held_against_it_for_e
     assert slow.is_connected()
 
 
-def test_the_furthest_behind_goes_first_when_all_together_hold_too_much() -> None:
+def test_the_client_with_the_most_unsent_output_is_cut_first_when_all_together_exceed_the_limit() -> None:
     world = World(memory_bytes=4 * 1024 * KIB, limits=Limits(output_total_share=0.25))
     slow = {name: stuck_subscriber(world, name) for name in "abc"}
     for name, count in (("a", 200), ("b", 300), ("c", 400)):
@@ -190,7 +190,7 @@ def test_cuts_and_drops_are_counted_by_topic_and_shown() -> None:
     a, b = world.core.index.topics[b"a"], world.core.index.topics[b"b"]
     assert (a.cuts, b.cuts) == (1, 1)
     assert b.drops == 100
-    # The transport held some of the first, which the hub cannot tell from read; all else was dropped.
+    # The transport held some of the first, which to the hub counts as read; all else was dropped.
     assert 0 < a.drops <= 165
     assert world.info("slow_disconnects") == "1"
     assert world.info("deliveries_dropped") == str(a.drops + b.drops)
@@ -231,7 +231,7 @@ def test_a_client_that_leaves_by_itself_is_not_counted_as_cut() -> None:
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_quit_sends_what_is_held_before_it_closes(proto: int) -> None:
+def test_quit_sends_buffered_output_before_it_closes(proto: int) -> None:
     world = World()
     client = stuck_subscriber(world, "t", proto=proto)
     publish(world, "t", 200)

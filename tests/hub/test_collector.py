@@ -1,4 +1,4 @@
-"""The garbage collector's pauses are counted, and what is frozen does not leak."""
+"""The garbage collector's pauses are counted, and frozen objects do not leak."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from support.polling import until
 
 
 class Node:
-    """Something that can refer to itself."""
+    """An object that can refer to itself."""
 
     other: Node | None = None
 
 
 class Timers:
-    """Calls back when it is told to."""
+    """Timers that the test fires."""
 
     def __init__(self) -> None:
         self._callback: Callable[[], object] = lambda: None
@@ -59,7 +59,7 @@ def circle() -> weakref.ref[Node]:
     return weakref.ref(one)
 
 
-def test_pauses_are_counted_and_survivors_are_not_looked_at_again(untouched: None) -> None:
+def test_pauses_are_counted_and_survivors_are_not_scanned_again(untouched: None) -> None:
     stats, timers = Stats(), Timers()
     collector = Collector(stats, lambda: False, timers.call_later)
     collector.begin()
@@ -74,7 +74,7 @@ def test_pauses_are_counted_and_survivors_are_not_looked_at_again(untouched: Non
         collector.end()
 
 
-def test_what_was_frozen_is_collected_once_no_message_flows(untouched: None) -> None:
+def test_frozen_objects_are_collected_once_no_message_flows(untouched: None) -> None:
     """
     1. A circle of objects is made, and survives a young collection: it is frozen.
     2. It is not used any more. While messages flow it stays.
@@ -103,7 +103,7 @@ def test_what_was_frozen_is_collected_once_no_message_flows(untouched: None) -> 
 
 
 @on_uvloop
-async def test_connections_that_come_and_go_leave_nothing_to_collect() -> None:
+async def test_closed_connections_leave_nothing_to_collect() -> None:
     """Each publishes and subscribes to topics; none leaves an object that only the collector could free."""
     async with live_hub() as hub:
 

@@ -1,4 +1,4 @@
-"""Commands: what they may cost, and what they tell to whom."""
+"""Commands: their cost, and which information they give to which user."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_an_unknown_command_is_quoted_in_part() -> None:
     assert len(reply) < 500
 
 
-def test_commands_for_keys_say_that_there_are_none() -> None:
+def test_commands_for_keys_reply_that_there_are_none() -> None:
     reply = World().client().do("GET", "key")
     assert reply == Error(
         "ERR 'GET' works on keys, and a hub has none; use SUBSCRIBE and PUBLISH here, and a Redis server for keys"
     )
 
 
-def test_killing_by_filter_ends_the_others_at_once() -> None:
+def test_client_kill_with_a_filter_ends_other_clients_at_once() -> None:
     world = World()
     operator, normal, subscriber = world.client(), world.client(), world.client()
     subscriber.do("SUBSCRIBE", "t")
@@ -48,7 +48,7 @@ def test_killing_by_filter_ends_the_others_at_once() -> None:
     assert operator.is_connected()
 
 
-def test_killing_oneself_by_address_answers_first() -> None:
+def test_a_client_that_kills_its_own_address_gets_a_reply_first() -> None:
     world = World()
     client = world.client()
     client.send_raw(request("CLIENT", "KILL", client.session.address) + request("PING"))
@@ -91,7 +91,7 @@ def test_info_shows_the_port_that_was_taken() -> None:
     assert world.client().do("CONFIG", "GET", "port") == [b"port", b"12345"]
 
 
-def test_info_counts_what_happened() -> None:
+def test_info_counts_events() -> None:
     world = World()
     subscriber, publisher = world.client(), world.client()
     subscriber.do("SUBSCRIBE", "t")
@@ -104,7 +104,7 @@ def test_info_counts_what_happened() -> None:
     assert world.info("pubsub_channels") == "0"
 
 
-def test_the_memory_of_a_topic_is_told_to_those_who_may_use_it() -> None:
+def test_the_memory_of_a_topic_is_shown_to_users_who_may_use_it() -> None:
     grants = 'create = ["game.*"]\npublish = ["game.*"]'
     world = World(users(alice=grants, bob='publish = ["x"]'))
     alice, bob = world.client(user="alice"), world.client(user="bob")
@@ -126,7 +126,7 @@ def test_users_are_listed_to_operators_without_their_secrets() -> None:
     assert b"pubsub" in alice.do("ACL", "CAT")
 
 
-def test_latency_tells_when_the_loop_was_late() -> None:
+def test_latency_shows_when_the_loop_was_late() -> None:
     world = World()
     client = world.client()
     assert client.do("LATENCY", "LATEST") == []

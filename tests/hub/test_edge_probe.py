@@ -22,6 +22,9 @@ class Gathering:
     def turn(self, work: Callable[[], object], /) -> object:
         return work()
 
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        return write
+
     def sent(self) -> tuple[float, int] | None:
         return self.sent_s, self.bytes
 

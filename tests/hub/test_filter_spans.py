@@ -1,4 +1,4 @@
-"""Filters with positions: what a push accounts for, who gets which span, and what is refused."""
+"""Filters with positions: the span of a push, spans by subscriber, and rejected requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def publish(world: World, *volumes: int) -> list[Any]:
 
 
 def subscribed(world: World, number: str = "1", where: str = BIG) -> tuple[FakeClient, int]:
-    """The client, and the epoch that it was told."""
+    """The client, and the epoch that it received."""
     client = world.client(3)
     word, name, count, epoch, n = client.do("EQ.FSUBSCRIBE", number, "t", where)
     assert (word, name, count) == (b"eq.fsubscribe", number.encode(), 1)
@@ -33,7 +33,7 @@ def subscribed(world: World, number: str = "1", where: str = BIG) -> tuple[FakeC
     return client, epoch
 
 
-def test_a_push_accounts_for_what_does_not_match() -> None:
+def test_a_push_covers_messages_that_do_not_match() -> None:
     world = World()
     client, epoch = subscribed(world)
     assert publish(world, 1, 200, 2, 300, 3) == [0, 1, 0, 1, 0]
@@ -43,7 +43,7 @@ def test_a_push_accounts_for_what_does_not_match() -> None:
     assert world.core.filtering.matches == 3
 
 
-def test_silence_is_accounted_for_when_the_client_asks() -> None:
+def test_unmatched_messages_are_covered_when_the_client_asks() -> None:
     world = World()
     client, epoch = subscribed(world)
     assert client.do_all("EQ.COVER", "1") == [b"OK"]
@@ -54,7 +54,7 @@ def test_silence_is_accounted_for_when_the_client_asks() -> None:
     assert client.read() == [[b"eq.fmessage", b"1", epoch, 1, 4, 4, quote(200)]]
 
 
-def test_subscribers_of_one_filter_share_spans_whenever_they_came() -> None:
+def test_subscribers_of_one_filter_share_spans_whenever_they_subscribed() -> None:
     world = World()
     first, epoch = subscribed(world)
     publish(world, 1)
@@ -116,7 +116,7 @@ def test_a_connection_has_many_filters_each_with_its_number() -> None:
         (("1", "u", BIG), "has another topic or filter"),
     ],
 )
-def test_what_cannot_be_subscribed_to_is_refused(words: tuple[str, ...], text: str) -> None:
+def test_invalid_subscriptions_are_rejected(words: tuple[str, ...], text: str) -> None:
     world = World()
     client, _ = subscribed(world)
     answer = client.do("EQ.FSUBSCRIBE", *words)
@@ -124,14 +124,14 @@ def test_what_cannot_be_subscribed_to_is_refused(words: tuple[str, ...], text: s
     assert world.core.filtering.subscriptions == 1
 
 
-def test_it_needs_resp3_and_a_subscription_to_ask_of() -> None:
+def test_asking_needs_resp3_and_a_subscription() -> None:
     world = World()
     assert "HELLO 3" in str(world.client(2).do("EQ.FSUBSCRIBE", "1", "t", BIG))
     assert "HELLO 3" in str(world.client(2).do("EQ.FUNSUBSCRIBE", "1"))
     assert "no such subscription" in str(world.client(3).do("EQ.COVER", "1"))
 
 
-def test_limits_count_filters_with_positions_as_others() -> None:
+def test_limits_count_filters_with_positions_like_others() -> None:
     world = World(limits=Limits(filters_max=1))
     client, _ = subscribed(world)
     assert "filters_max" in str(client.do("EQ.FSUBSCRIBE", "2", "t", "volume > 151"))
@@ -149,7 +149,7 @@ def test_a_right_that_is_revoked_ends_the_subscription() -> None:
     assert "NOPERM" in str(client.do("EQ.FSUBSCRIBE", "5", "t", BIG))
 
 
-def test_a_subscriber_that_is_cut_while_it_is_written_to_disturbs_nobody() -> None:
+def test_a_subscriber_that_is_cut_during_a_write_does_not_affect_others() -> None:
     world = World(limits=Limits(output_bytes_max=64 * 1024, output_soft_bytes=64 * 1024))
     slow, _ = subscribed(world)
     other, _ = subscribed(world)

@@ -1,4 +1,4 @@
-"""What is recorded and listed of filters: how many, what they match, how long that takes, what links are spared."""
+"""Telemetry and listings of filters: their number, matches, matching time, and messages not sent on links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hub.metered import FakeProcess, MeteredWorld, Reader
 from hub.world import Error, World, users
 
 
-def test_records_tell_filters_matches_and_the_time_of_matching() -> None:
+def test_records_have_filters_matches_and_the_time_of_matching() -> None:
     world = MeteredWorld()
     ticks = itertools.count()
     # Each look at the clock is a microsecond later.
@@ -39,7 +39,7 @@ def test_records_tell_filters_matches_and_the_time_of_matching() -> None:
     assert (record["filters"], record["filter_matches"], record["subscribers"]) == (1, 0, 1)
 
 
-def test_records_tell_what_hubs_ask_each_other_for_and_are_spared() -> None:
+def test_records_have_the_filters_requested_between_hubs_and_the_messages_not_sent() -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     for node in hubs.nodes.values():
@@ -83,7 +83,7 @@ def test_filters_are_listed_with_their_subscriptions() -> None:
         assert isinstance(client.do("EQ.FILTERS", "t", count), Error)
 
 
-def test_who_may_not_observe_a_topic_sees_no_filters_of_it() -> None:
+def test_users_without_observe_see_no_filters_of_a_topic() -> None:
     world = World(users=users(ann='subscribe = ["*"]', bob='observe = ["t"]'))
     assert "NOPERM" in str(world.client(user="ann").do("EQ.FILTERS", "t", "1"))
     assert world.client(user="bob").do("EQ.FILTERS", "t", "1") == [0, 0]
@@ -105,7 +105,7 @@ def test_a_hub_without_content_topics_sends_no_columns_of_them() -> None:
     assert len(stream) < 6_000
 
 
-def test_records_tell_what_an_edge_of_content_topics_measures() -> None:
+def test_records_have_the_measurements_of_an_edge_of_content_topics() -> None:
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.CONTENT, "h1", "h2", "h3")
     for node in hubs.nodes.values():

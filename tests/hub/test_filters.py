@@ -1,4 +1,4 @@
-"""Filters of plain clients: who gets what, what it is counted as, and what is refused."""
+"""Filters of plain clients: deliveries, counters, and rejected filters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from equipoise.access import parse_users
 from equipoise.content.attributes import AttributeSource
+from equipoise.hub.data.departures import AT_ONCE
 from equipoise.hub.settings import Limits
 from equipoise.model import Specs, TopicSpec
 from hub.test_access import denied
@@ -30,7 +31,7 @@ def subscribed(world: World, *texts: str, proto: int = 2) -> FakeClient:
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_a_subscriber_gets_what_matches_with_the_text_it_sent(proto: int) -> None:
+def test_a_subscriber_gets_matching_messages_with_the_filter_text_that_it_sent(proto: int) -> None:
     world = World()
     client, publisher = world.client(proto), world.client()
     assert client.do("PSUBSCRIBE", YHOO) == [b"psubscribe", YHOO.encode(), 1]
@@ -41,6 +42,37 @@ def test_a_subscriber_gets_what_matches_with_the_text_it_sent(proto: int) -> Non
     assert client.read() == [[b"pmessage", YHOO.encode(), b"stocks", quote("YHOO", 200)]]
     assert client.do("PUNSUBSCRIBE", YHOO) == [b"punsubscribe", YHOO.encode(), 0]
     assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 0
+
+
+def test_filter_in_capitals_is_an_ordinary_pattern() -> None:
+    world = World()
+    client, publisher = world.client(), world.client()
+    text = YHOO.replace("$filter", "$FILTER")
+    assert client.do("PSUBSCRIBE", text) == [b"psubscribe", text.encode(), 1]
+    assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 0
+    assert client.read() == []
+
+
+@pytest.mark.parametrize("is_new_life", [False, True])
+def test_many_filters_of_a_closed_connection_are_removed_in_turns(is_new_life: bool) -> None:
+    world = World()
+    texts = [f"$filter stocks volume > {number}" for number in range(3 * AT_ONCE)]
+    client = subscribed(world, *texts)
+    client.do("SUBSCRIBE", "other")
+    stays = subscribed(world, YHOO)
+    before = world.core.filtering.subscriptions
+    world.core.lost(client.session)
+    assert 0 < before - world.core.filtering.subscriptions < 2 * AT_ONCE
+    assert not world.core.index.topics[b"other"].members
+    publisher = world.client()
+    assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) >= 1
+    if is_new_life:
+        world.core.begin_anew()
+    else:
+        world.advance(1.0)
+        assert stays.read() == [[b"pmessage", YHOO.encode(), b"stocks", quote("YHOO", 200)]]
+        assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 1
+    assert world.core.filtering.subscriptions == (0 if is_new_life else 1)
 
 
 def test_each_message_of_a_pipeline_has_its_own_count() -> None:
@@ -75,7 +107,7 @@ def test_two_spellings_of_one_filter_are_two_subscriptions_and_one_filter() -> N
     assert world.core.filtering.filters == world.core.filtering.subscriptions == 0
 
 
-def test_patterns_and_filters_stand_in_one_command() -> None:
+def test_one_command_may_contain_patterns_and_filters() -> None:
     world = World()
     client = subscribed(world, "sto*", YHOO)
     assert world.client().do("PUBSUB", "NUMPAT") == 2
@@ -85,7 +117,7 @@ def test_patterns_and_filters_stand_in_one_command() -> None:
     assert len(client.do_all("PUNSUBSCRIBE")) == 2
 
 
-def test_a_topic_with_filters_only_is_seen_and_is_not_forgotten() -> None:
+def test_a_topic_with_filters_only_is_listed_and_not_removed() -> None:
     world = World()
     client = subscribed(world, YHOO)
     assert world.client().do("PUBSUB", "NUMSUB", "stocks") == [b"stocks", 1]
@@ -102,7 +134,7 @@ def test_a_topic_with_filters_only_is_seen_and_is_not_forgotten() -> None:
     assert b"stocks" not in world.core.index.topics
 
 
-def test_a_client_that_goes_takes_its_filters_with_it() -> None:
+def test_the_filters_of_a_client_that_disconnects_are_removed() -> None:
     world = World()
     client = subscribed(world, YHOO, "$filter stocks a exists", "$filter other a exists")
     assert world.core.filtering.filters == 3
@@ -115,7 +147,7 @@ def test_a_client_that_goes_takes_its_filters_with_it() -> None:
     assert world.core.index.topics[b"stocks"].content is None
 
 
-def test_a_subscriber_that_is_cut_while_it_is_written_to_disturbs_nobody() -> None:
+def test_a_subscriber_that_is_cut_during_a_write_does_not_affect_others() -> None:
     world = World(limits=Limits(output_bytes_max=64 * 1024, output_soft_bytes=64 * 1024))
     slow = subscribed(world, "$filter t a = 1", "$filter t a > 0", "$filter t a exists")
     fast = subscribed(world, "$filter t a = 1", "$filter t a > 0", "$filter t a exists")
@@ -154,7 +186,7 @@ def test_a_change_of_protocol_changes_the_frames() -> None:
         ("$filter " + "t" * 5_000 + " a = 1", "ERR topic name longer than 4096 bytes (topic_bytes_max)"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_byte(text: str, error: str) -> None:
+def test_an_invalid_filter_is_rejected_with_the_byte_offset(text: str, error: str) -> None:
     world = World()
     answer = world.client().do("PSUBSCRIBE", text)
     assert isinstance(answer, Error)
@@ -162,7 +194,7 @@ def test_what_cannot_be_read_is_refused_with_the_byte(text: str, error: str) -> 
     assert world.core.filtering.filters == 0
 
 
-def test_odd_names_stand_in_quotes() -> None:
+def test_names_with_special_characters_are_quoted() -> None:
     world = World()
     client = subscribed(world, '$filter "two words" a = 1')
     assert world.client().do("PUBLISH", "two words", b'{"a": 1}') == 1
@@ -172,7 +204,7 @@ def test_odd_names_stand_in_quotes() -> None:
     assert starred.read()[0][2] == b"st*cks"
 
 
-def test_limits_are_named() -> None:
+def test_errors_name_the_limit() -> None:
     world = World(limits=Limits(filters_max=2))
     client = world.client()
     answer = client.do("PSUBSCRIBE", *(f"$filter t a = {i}" for i in range(3)))
@@ -185,7 +217,7 @@ def test_limits_are_named() -> None:
     assert "(subscriptions_max)" in answer
 
 
-def test_a_user_holds_its_share_of_filters() -> None:
+def test_a_user_is_limited_to_its_share_of_filters() -> None:
     world = World(users(alice=FILTERS, bob=FILTERS), limits=Limits(filters_max=4, user_share=0.5))
     alice, bob = world.client(user="alice"), world.client(user="bob")
     alice.do_all("PSUBSCRIBE", "$filter t a = 0", "$filter t a = 1")
@@ -196,7 +228,7 @@ def test_a_user_holds_its_share_of_filters() -> None:
     assert bob.do("PSUBSCRIBE", "$filter t a = 2")[0] == b"psubscribe"
 
 
-def test_a_user_holds_its_share_of_what_a_topic_has_little_of() -> None:
+def test_a_user_is_limited_to_its_share_of_unindexed_filters_and_shapes_of_a_topic() -> None:
     world = World(users(alice=FILTERS, bob=FILTERS), limits=Limits(user_share=0.01))
     alice, bob = world.client(user="alice"), world.client(user="bob")
     for what, noun in (
@@ -214,7 +246,7 @@ def test_a_user_holds_its_share_of_what_a_topic_has_little_of() -> None:
         assert bob.do("PSUBSCRIBE", texts[-1])[0] == b"psubscribe"
 
 
-def test_one_command_brings_no_more_than_a_topic_takes() -> None:
+def test_one_command_cannot_exceed_the_filter_limit_of_a_topic() -> None:
     world = World()
     answers = world.client().do_all("PSUBSCRIBE", *(f"$filter t a contains '{i}'" for i in range(1_001)))
     assert len(answers) == 1_001 and answers[-2][0] == b"psubscribe"
@@ -259,7 +291,7 @@ def test_a_filter_is_explained_without_subscribing() -> None:
     assert "byte 2" in world.client().do("EQ.FILTER", "stocks", "a ? 1")
 
 
-def test_a_spec_says_that_attributes_are_in_the_first_line() -> None:
+def test_a_spec_may_place_attributes_in_the_first_line() -> None:
     world = World()
     world.core.specs.follow(
         Specs([TopicSpec(pattern=b"stocks", attributes=AttributeSource.FIRST_LINE)]), version=1
@@ -281,7 +313,7 @@ def test_matching_is_counted() -> None:
     assert world.info("eq_filter_matches") == "2"
 
 
-def test_a_long_run_to_a_topic_with_filters_gives_way() -> None:
+def test_a_long_run_to_a_topic_with_filters_yields_to_other_clients() -> None:
     world = World()
     subscribed(world, YHOO)
     world.shell.tick_s = 0.004

@@ -1,4 +1,4 @@
-"""XADDs that the compiled part gathers: what they do, answer and count is what they do one by one in Python.
+"""XADDs batched by the compiled part have the same effects, replies and counters as single ones in Python.
 
 Both ways get the same bytes, turn by turn; in the compiled one several clients have something in the same turn.
 """
@@ -28,7 +28,7 @@ class LogWireWorld(WireWorld, LogWorld):
 
     def turn(self) -> None:
         super().turn()
-        # Epoll looks first at what it reported last: a turn without anything makes it forget the order.
+        # Epoll checks the sockets that it reported last first: a turn without events resets the order.
         self.poller.run()
 
 
@@ -141,7 +141,7 @@ def test_plain_adds_of_a_turn_are_one_call_and_one_append() -> None:
 
 
 @needs_wires
-def test_who_may_add_is_asked_where_there_are_users() -> None:
+def test_permissions_are_checked_if_there_are_users() -> None:
     with log_wire_world(writer='create = ["*"]\npublish = ["*"]', reader='subscribe = ["*"]') as world:
         writer, reader = WireClient(world, user="writer"), WireClient(world, user="reader")
         for client in (writer, reader):
@@ -183,7 +183,7 @@ def test_an_append_that_the_ledger_refuses_at_once_is_uncertain_for_each_command
 
 
 @needs_wires
-def test_a_reply_that_does_not_come_expires_in_its_place() -> None:
+def test_a_missing_reply_expires_in_its_place() -> None:
     with log_wire_world() as world:
         quiet, busy = WireClient(world), WireClient(world)
         quiet.send_raw(pipeline([["XADD", "t", "1-1", "f", "v"]]))
@@ -215,7 +215,7 @@ def test_pipelined_adds_that_fail_are_uncertain_one_by_one() -> None:
 
 
 @pytest.mark.skipif(listening.wires is None, reason="_sockets.c is not built")
-def test_a_call_that_fails_ends_the_connections_that_asked_for_it() -> None:
+def test_a_failed_call_ends_the_connections_of_its_commands() -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Hostile bytes: every one is answered or ends its connection, and nobody else notices."""
+"""Hostile bytes: each input is answered or ends its connection, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_bytes_raise_and_a_healthy_client_stays_served(seed: int) -> None:
         attacker.send_raw(garbage(rng))
         world.advance(0.001)
         if not subscriber.is_connected():
-            # Somebody guessed CLIENT KILL: that is allowed on a hub without users.
+            # The generator produced CLIENT KILL, which is allowed on a hub without users.
             subscriber, publisher = world.client(3), world.client()
             subscriber.send("EQ.SUBSCRIBE", "healthy")
             subscriber.read()

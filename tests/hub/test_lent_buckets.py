@@ -1,4 +1,4 @@
-"""Topics with a rate limit on the compiled way: the bucket that it borrows, and that both ways admit alike."""
+"""Rate-limited topics in the compiled part: its lent bucket, and that it admits the same messages as Python."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_lent_bucket_admits_exactly_what_the_definition_admits(seed: int) -> N
 
 
 @needs_wires
-def test_a_lent_bucket_is_used_until_its_moment_and_counts_what_it_gave() -> None:
+def test_a_lent_bucket_is_used_until_its_end_time_and_counts_admitted_messages() -> None:
     lent = listening.wires.LentBucket()
     assert lent.take_back() is None
     assert lent.take(1, 0) == 0
@@ -63,7 +63,7 @@ def test_a_lent_bucket_is_used_until_its_moment_and_counts_what_it_gave() -> Non
 
 @needs_wires
 @pytest.mark.parametrize("seed", range(30))
-def test_after_stalls_a_lent_bucket_has_what_the_bucket_has(seed: int) -> None:
+def test_after_stalls_a_lent_bucket_has_the_tokens_of_the_bucket(seed: int) -> None:
     random, shell = Random(seed), FakeShell(1 << 30)
     watch, lent = StallWatch(shell), listening.wires.LentBucket()
     whole = Envelope(random.choice([50.0, 3_000.0]), random.choice([1, 4, 30])).whole
@@ -84,7 +84,7 @@ def test_after_stalls_a_lent_bucket_has_what_the_bucket_has(seed: int) -> None:
 
 
 class LimitedWires(WireWorld):
-    """A hub of a cluster where x and whatever begins so is limited, with full buckets; its clients are on wires."""
+    """A hub of a cluster where the topics x* are limited, with full buckets; its clients are on wires."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self.hubs, self.node = home(rate=rate, burst=burst)
@@ -187,7 +187,7 @@ def test_a_topic_with_tokens_takes_the_compiled_way_and_one_without_does_not() -
 
 
 @needs_wires
-def test_what_the_compiled_way_has_admitted_is_counted_wherever_it_is_asked_for() -> None:
+def test_messages_admitted_by_the_compiled_way_are_in_every_counter() -> None:
     with limited_wires(burst=5) as world:
         publisher = WireClient(world)
         publisher.send_raw(pipeline([[b"PUBLISH", b"x", b"first"]]))
@@ -209,14 +209,14 @@ def test_the_compiled_way_admits_under_the_lease_only() -> None:
         publisher = WireClient(world)
         fill(world.node)
         publisher.send_raw(pipeline([[b"PUBLISH", b"x", b"1"]] * 2))
-        world.core.lease.held_until = lambda: 0.0  # type: ignore[method-assign]  # as if nobody vouched for the hub
+        world.core.lease.held_until = lambda: 0.0  # type: ignore[method-assign]  # as if nothing confirmed the hub
         world.shell.advance(0.06)
         publisher.send_raw(pipeline([[b"PUBLISH", b"x", b"1"]] * 2))
         assert limit_of(world.node, b"x").admitted == 2
 
 
 @needs_wires
-def test_what_came_during_a_stall_is_judged_as_having_come_then_though_no_timer_ran_yet() -> None:
+def test_events_that_arrive_during_a_stall_are_timed_by_their_arrival_before_any_timer() -> None:
     with limited_wires(rate=1_000.0, burst=3) as world:
         publisher = WireClient(world)
         publisher.send_raw(pipeline([[b"PUBLISH", b"x", b"first"]]))

@@ -1,4 +1,4 @@
-"""Every limit that a hub has, crossed over real sockets: one row each, and a healthy client beside it."""
+"""Every limit of a hub, exceeded over real sockets: one row each, and a healthy client at the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALICE = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]'
 
 @dataclass(frozen=True)
 class Refused:
-    """Bytes that are one too many, what is said about them, and whether the connection then ends."""
+    """Bytes over a limit, the error, and whether the connection then ends."""
 
     limits: Limits
     sent: bytes
@@ -85,7 +85,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_what_is_too_much_is_refused_in_words(row: Refused) -> None:
+def test_input_over_a_limit_is_rejected_with_an_error(row: Refused) -> None:
     @on_uvloop
     async def run() -> None:
         users = real_users(alice=ALICE) if row.is_stranger else None
@@ -111,7 +111,7 @@ def test_what_is_too_much_is_refused_in_words(row: Refused) -> None:
 
 
 @on_both_loops
-async def test_a_stranger_that_sends_too_much_is_cut() -> None:
+async def test_an_unauthenticated_client_that_sends_too_much_is_disconnected() -> None:
     limits = Limits(unauthenticated_input_bytes_max=8 * KIB, unauthenticated_output_bytes_max=KIB * KIB)
     async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as peer:
         peer.send_raw(request("PING") * 700)
@@ -120,18 +120,18 @@ async def test_a_stranger_that_sends_too_much_is_cut() -> None:
 
 
 @on_both_loops
-async def test_a_stranger_that_is_answered_too_much_is_cut() -> None:
+async def test_an_unauthenticated_client_with_too_large_replies_is_disconnected() -> None:
     limits = Limits(unauthenticated_output_bytes_max=2 * KIB)
     async with live_hub(limits, real_users(alice=ALICE)) as hub, Peer.connected(hub) as peer:
         assert await peer.do("PING") == Error("NOAUTH Authentication required.")
         for _ in range(200):
             peer.send("PING")
-        # A reset takes with it what has not been read yet, so nothing more need come.
+        # A reset discards unread bytes, so no more may arrive.
         assert len(await peer.closed()) <= 2 * KIB
 
 
 @on_both_loops
-async def test_a_stranger_has_so_much_time_to_log_in() -> None:
+async def test_the_time_to_log_in_is_limited() -> None:
     async with (
         live_hub(Limits(unauthenticated_timeout_s=0.05), real_users(alice=ALICE)) as hub,
         Peer.connected(hub) as silent,
@@ -143,10 +143,10 @@ async def test_a_stranger_has_so_much_time_to_log_in() -> None:
 
 
 @on_both_loops
-async def test_logins_are_checked_and_a_wrong_one_is_refused() -> None:
+async def test_logins_are_checked_and_a_wrong_one_is_rejected() -> None:
     async with live_hub(users=real_users(alice=ALICE)) as hub, Peer.connected(hub) as peer:
         peer.send_raw(
-            pipeline([["AUTH", "alice", "wrong"], ["AUTH", "nobody", "x"], ["AUTH", "alice", "alice"]])
+            pipeline([["AUTH", "alice", "wrong"], ["AUTH", "unknown", "x"], ["AUTH", "alice", "alice"]])
         )
         peer.send_raw(pipeline([["PING"], ["PUBLISH", "t", "x"]]))
         assert [str(await peer.read())[:9] for _ in range(2)] == ["WRONGPASS"] * 2
@@ -155,7 +155,7 @@ async def test_logins_are_checked_and_a_wrong_one_is_refused() -> None:
 
 
 @on_uvloop
-async def test_logins_of_clients_that_have_gone_are_not_checked() -> None:
+async def test_logins_of_disconnected_clients_are_not_checked() -> None:
     """
     1. One login is being checked, and only one is checked at once.
     2. Fifty clients ask to be logged in and are cut, for the time they have for it is over.
@@ -190,7 +190,7 @@ async def test_logins_of_clients_that_have_gone_are_not_checked() -> None:
 
 
 @on_both_loops
-async def test_one_connection_too_many_is_told_so() -> None:
+async def test_a_connection_over_the_limit_gets_an_error() -> None:
     async with (
         live_hub(Limits(connections_max=2)) as hub,
         Peer.connected(hub) as first,
@@ -208,7 +208,7 @@ async def test_one_connection_too_many_is_told_so() -> None:
 
 
 @on_both_loops
-async def test_one_connection_too_many_from_one_address_is_told_so() -> None:
+async def test_a_connection_over_the_limit_of_its_address_gets_an_error() -> None:
     limits = Limits(connections_per_address_max=1, loopback_is_exempt=False)
     async with live_hub(limits) as hub, Peer.connected(hub) as first:
         assert await first.do("PING") == b"PONG"
@@ -218,7 +218,7 @@ async def test_one_connection_too_many_from_one_address_is_told_so() -> None:
 
 
 @on_both_loops
-async def test_connections_that_come_too_fast_are_served_in_their_turn() -> None:
+async def test_connections_above_the_accept_rate_are_served_in_turn() -> None:
     limits = Limits(accepts_per_s=10, loopback_is_exempt=False)
     loop = asyncio.get_running_loop()
     async with live_hub(limits) as hub:
@@ -237,7 +237,7 @@ async def test_connections_that_come_too_fast_are_served_in_their_turn() -> None
 
 
 @on_both_loops
-async def test_waiting_for_its_turn_does_not_use_up_the_time_to_log_in() -> None:
+async def test_waiting_to_be_accepted_does_not_use_up_the_time_to_log_in() -> None:
     limits = Limits(accepts_per_s=5, loopback_is_exempt=False, unauthenticated_timeout_s=0.15)
     async with live_hub(limits, real_users(alice=ALICE)) as hub:
 
@@ -334,7 +334,7 @@ async def test_a_client_that_quits_without_reading_does_not_stay() -> None:
 
 
 @pytest.mark.parametrize("users", [None, Users([])], ids=["open", "closed"])
-def test_nobody_is_counted_after_they_have_gone(users: Users | None) -> None:
+def test_disconnected_clients_are_not_counted(users: Users | None) -> None:
     @on_uvloop
     async def run() -> None:
         async with live_hub(users=users) as hub:

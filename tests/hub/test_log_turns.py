@@ -11,7 +11,7 @@ LOGS = TAKEN_AT_ONCE + 3
 
 
 class Takers:
-    """Logs that take a turn each, in their order, and end it when they are told to."""
+    """Logs that take a turn each, in order; the test ends the turns."""
 
     def __init__(self) -> None:
         self.turns = LogTurns()
@@ -72,7 +72,7 @@ def test_a_log_that_is_open_nowhere_does_not_wait_and_takes_no_turn_of_others() 
     play(tell)
 
 
-def test_a_log_that_is_given_up_while_it_waits_or_at_its_turn_leaves_no_turn_behind() -> None:
+def test_a_log_that_is_released_while_it_waits_or_at_its_turn_leaves_no_turn() -> None:
     async def tell(takers: Takers) -> None:
         waiting = takers.tasks[TAKEN_AT_ONCE]
         waiting.cancel()

@@ -1,4 +1,4 @@
-"""Logins that were right are remembered, for as many users as a fleet has."""
+"""Successful logins are cached, for as many users as a fleet has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from equipoise.hub.access.login import Logins
 
 
 class Inline(Executor):
-    """Does what it is given at once."""
+    """Runs submitted work at once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -22,7 +22,7 @@ class Inline(Executor):
         return done
 
 
-def test_a_fleet_of_which_each_has_a_password_of_its_own_pays_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_password_of_a_fleet_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = []
 
     def verify(encoded: str, password: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Logs inside one hub: what is one append, what is held until it is committed, and what ends a read that waits."""
+"""Logs inside one hub: batching of appends, replies held until the commit, and the ends of waiting reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_pipelined_appends_of_one_turn_are_one_append() -> None:
     assert client.read() == [b"1-%d" % n for n in range(1, 101)]
 
 
-def test_a_run_of_plain_appends_is_what_they_are_one_by_one() -> None:
+def test_a_run_of_plain_appends_has_the_effects_of_single_ones() -> None:
     commands = [["XADD", "t", "*", "f", f"v{n}", "g", "x" * n] for n in range(40)]
     run, single = LogWorld(), LogWorld()
     client, other = run.client(), single.client()
@@ -112,7 +112,7 @@ def test_a_transaction_is_one_append_and_is_not_mixed_with_what_came_before() ->
     assert "equal or smaller" in last[3]
 
 
-def test_a_transaction_on_a_log_does_not_give_way() -> None:
+def test_a_transaction_on_a_log_does_not_yield() -> None:
     world = LogWorld()
     client = world.client()
     world.do(client, "XADD", "t", "1-1", "f", "v")
@@ -126,9 +126,9 @@ def test_a_transaction_on_a_log_does_not_give_way() -> None:
     assert [len(run) for run in world.runs(b"t")] == [1, 100]
 
 
-def test_a_failed_append_is_uncertain_and_the_log_goes_on_from_what_is_stored() -> None:
+def test_a_failed_append_is_uncertain_and_the_log_continues_from_the_stored_entries() -> None:
     """1. A client's append is in flight when another hub fences the ledger; it was stored.
-    2. The client is told that it is uncertain.
+    2. The client gets UNCERTAIN.
     3. The log is opened again, and shows the entry.
     """
     world = LogWorld()
@@ -171,7 +171,7 @@ def test_a_log_that_cannot_be_opened_refuses_after_a_while_and_stores_nothing() 
     assert world.do(client, "XLEN", "t") == 0
 
 
-def test_what_was_refused_on_several_logs_is_not_run_later() -> None:
+def test_a_command_rejected_on_several_logs_is_not_run_later() -> None:
     """1. A log cannot be opened, and the time of a DEL is up.
     2. The log is opened: it still has its entries.
     """
@@ -192,7 +192,7 @@ def test_what_was_refused_on_several_logs_is_not_run_later() -> None:
     assert world.do(client, "XLEN", "t") == 1
 
 
-def test_what_was_done_to_some_of_several_logs_is_uncertain() -> None:
+def test_a_command_executed_on_some_of_several_logs_is_uncertain() -> None:
     world = LogWorld()
     client = world.client()
     world.do(client, "XADD", "t", "1-1", "f", "v")
@@ -204,7 +204,7 @@ def test_what_was_done_to_some_of_several_logs_is_uncertain() -> None:
     assert reply.startswith("UNCERTAIN not all")
 
 
-def test_a_client_that_has_gone_deletes_nothing_later() -> None:
+def test_a_delete_of_a_disconnected_client_is_not_run_later() -> None:
     world = LogWorld()
     client = world.client()
     world.do(client, "XADD", "t", "1-1", "f", "v")
@@ -244,7 +244,7 @@ def test_without_the_store_a_read_waits_for_an_append_that_came_after_it() -> No
     world.confirm()
     assert reader.read() == [1]
     assert world.runs(b"t")[-1] == []
-    # In flight, and so far perhaps confirmed before another hub fenced the ledger.
+    # In flight, and possibly confirmed before another hub fenced the ledger.
     client.send("XADD", "t", "1-2", "f", "v")
     world.advance()
     reader.send("XLEN", "t")
@@ -268,7 +268,7 @@ def test_without_the_store_nothing_old_is_read_once_another_hub_has_the_log() ->
     assert str(reply).startswith("UNCERTAIN")
 
 
-def test_a_read_that_waits_gets_what_is_committed_in_the_order_of_waiting() -> None:
+def test_waiting_reads_get_committed_entries_in_the_order_of_waiting() -> None:
     world = LogWorld()
     first, second, writer = world.client(), world.client(), world.client()
     world.do(writer, "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
@@ -288,7 +288,7 @@ def test_a_read_that_waits_gets_what_is_committed_in_the_order_of_waiting() -> N
     assert not world.core.logs.waiting
 
 
-def test_what_a_client_sends_behind_a_read_that_waits_waits_too() -> None:
+def test_commands_behind_a_waiting_read_wait_too() -> None:
     world = LogWorld()
     client, writer = world.client(), world.client()
     client.send("XREAD", "BLOCK", "0", "STREAMS", "t", "$")
@@ -300,7 +300,7 @@ def test_what_a_client_sends_behind_a_read_that_waits_waits_too() -> None:
     assert client.read() == [[[b"t", [[b"1-1", [b"f", b"v"]]]]], b"PONG"]
 
 
-def test_a_read_whose_time_is_up_is_answered_with_null_and_forgotten() -> None:
+def test_a_read_that_times_out_is_answered_with_null_and_removed() -> None:
     world = LogWorld()
     client = world.client()
     client.send("XREAD", "BLOCK", "5000", "STREAMS", "t", "$")
@@ -312,7 +312,7 @@ def test_a_read_whose_time_is_up_is_answered_with_null_and_forgotten() -> None:
     assert not world.core.logs.of(b"t").readers
 
 
-def test_a_client_that_hangs_up_waits_for_nothing_more() -> None:
+def test_a_disconnected_client_has_no_waiting_read() -> None:
     world = LogWorld()
     client, writer = world.client(), world.client()
     world.do(writer, "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
@@ -323,7 +323,7 @@ def test_a_client_that_hangs_up_waits_for_nothing_more() -> None:
     assert world.do(writer, "XPENDING", "t", "g") == [0, None, None, None]
 
 
-def test_a_waiting_consumer_is_told_that_its_group_is_gone() -> None:
+def test_a_waiting_consumer_gets_an_error_when_its_group_is_deleted() -> None:
     world = LogWorld()
     client, writer = world.client(), world.client()
     world.do(writer, "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
@@ -379,13 +379,13 @@ def test_a_reply_ends_where_it_is_full() -> None:
     assert len(found) + len(rest) == 12
 
 
-def test_a_hub_without_a_place_for_logs_says_so() -> None:
+def test_a_hub_without_storage_for_logs_replies_with_an_error() -> None:
     client = World().client()
     for words in (("XADD", "t", "*", "f", "v"), ("XREAD", "STREAMS", "t", "0"), ("DEL", "t")):
         assert "--data" in client.do(*words)
 
 
-def test_metrics_count_logs_their_entries_and_what_became_of_appends() -> None:
+def test_metrics_count_logs_entries_and_outcomes_of_appends() -> None:
     world = LogWorld()
     client = world.client()
     assert world.do(client, "XADD", "t", "1-1", "f", "v") == b"1-1"

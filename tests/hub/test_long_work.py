@@ -1,4 +1,4 @@
-"""Long work goes on a turn at a time, to its end, until it is cancelled, or until other work takes its place."""
+"""Long work runs a turn at a time until its end, until it is cancelled, or until other work replaces it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_work_without_steps_is_done_at_once() -> None:
     assert desk.shell.timers_pending == 0
 
 
-def test_a_turn_goes_on_for_as_long_as_it_may() -> None:
+def test_a_turn_uses_its_whole_time() -> None:
     desk = Desk(turn_s=0.01)
     desk.shell.tick_s = 0.004
     desk.run("a", 100)
@@ -70,7 +70,7 @@ def test_work_that_is_cancelled_does_nothing_more() -> None:
     assert not desk.work.is_running
 
 
-def test_other_work_takes_the_place_of_what_runs_in_its_next_turn() -> None:
+def test_other_work_replaces_running_work_in_its_next_turn() -> None:
     desk = Desk()
     desk.run("a", 5)
     desk.run("b", 1)
@@ -94,13 +94,13 @@ def test_a_step_may_cancel_its_work_or_put_other_work_in_its_place() -> None:
         desk.run("b", 1)
         yield
 
-    # The last step of what is replaced: its end is not the end of the new work.
+    # The last step of the replaced work: its end is not the end of the new work.
     desk.work.run(restarts(), lambda: desk.log.append("done"))
     assert desk.log == []
     assert desk.turn() == ["b0", "b done"]
 
 
-def test_what_is_done_at_the_end_may_begin_anew() -> None:
+def test_the_call_at_the_end_may_start_work_again() -> None:
     desk = Desk()
     desk.work.run(desk.steps("a", 1), lambda: desk.run("b", 1))
     assert desk.turn() == ["b0"]

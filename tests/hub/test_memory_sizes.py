@@ -1,4 +1,4 @@
-"""What limits count is the memory that is taken, within a fifth: topics, subscriptions, patterns and unfinished input.
+"""The sizes that limits count agree with used memory within a fifth: topics, subscriptions, patterns, unfinished input.
 
 Measured by Python's own count of what it allocates, so that neither the machine nor its load matters.
 """
@@ -69,7 +69,7 @@ def test_subscriptions_and_patterns() -> None:
     def subscribe(subscriber: FakeClient) -> None:
         for name in names:
             send(subscriber, "SUBSCRIBE", name)
-            # The audience is compiled anew.
+            # The audience is compiled again.
             send(publisher, "PUBLISH", name, "x")
             first.wire.sent.clear()
             client.wire.sent.clear()
@@ -77,7 +77,7 @@ def test_subscriptions_and_patterns() -> None:
     subscribe(first)
     measured = taken(lambda: subscribe(client))
     assert world.core.quotas.total(Resource.SUBSCRIPTIONS) == 2 * len(names)
-    # Tables grow by steps: less than what is said, never much more.
+    # Tables grow in steps: less than the limit counts, never much more.
     assert 0 < measured <= 1.2 * SUBSCRIPTION_BYTES * len(names)
     patterns = [f"{name}*x" for name in names]
     assert is_near(taken(lambda: send(client, "PSUBSCRIBE", *patterns)), PATTERN_BYTES * len(patterns))

@@ -37,7 +37,7 @@ def test_a_window_counts_what_was_published_and_delivered_in_it(world: MeteredWo
     assert (record["window_us"], record["cuts"], record["drops"]) == (1_000_000, 0, 0)
 
 
-def test_sums_over_windows_are_what_happened(world: MeteredWorld) -> None:
+def test_sums_over_windows_equal_the_events(world: MeteredWorld) -> None:
     world.client().send("SUBSCRIBE", "t")
     publisher = world.client()
     for count in (1, 0, 4, 2, 0, 0, 3):
@@ -49,7 +49,7 @@ def test_sums_over_windows_are_what_happened(world: MeteredWorld) -> None:
     assert [record["publications"] for record in records] == [1, 4, 2, 3]
 
 
-def test_a_topic_without_traffic_has_no_records_and_is_seen_again_at_once(world: MeteredWorld) -> None:
+def test_a_topic_without_traffic_has_no_records_and_is_recorded_again_at_once(world: MeteredWorld) -> None:
     world.client().send("SUBSCRIBE", "t")
     publisher = world.client()
     assert b"t" in world.topics()
@@ -58,7 +58,7 @@ def test_a_topic_without_traffic_has_no_records_and_is_seen_again_at_once(world:
     assert world.topics()[b"t"]["publications"] == 1
 
 
-def test_what_is_published_while_the_window_is_recorded_is_counted_once(
+def test_messages_published_while_the_window_is_recorded_are_counted_once(
     world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
@@ -140,13 +140,13 @@ def test_a_change_of_subscribers_is_recorded_without_any_message(world: MeteredW
     assert world.topics()[b"t"]["subscribers"] == 1
 
 
-def test_subscribers_by_pattern_count_also_when_somebody_has_just_come(world: MeteredWorld) -> None:
+def test_subscribers_by_pattern_count_also_right_after_a_subscription(world: MeteredWorld) -> None:
     world.client().send("PSUBSCRIBE", "t*")
     world.client().send("SUBSCRIBE", "t")
     assert world.topics()[b"t"]["subscribers"] == 2
 
 
-def test_a_backlog_is_recorded_with_the_time_that_its_messages_wait(world: MeteredWorld) -> None:
+def test_a_backlog_is_recorded_with_the_waiting_time_of_its_messages(world: MeteredWorld) -> None:
     client, publisher = world.client(), world.client()
     client.send("SUBSCRIBE", "t")
     world.window()
@@ -169,7 +169,7 @@ def test_a_backlog_is_recorded_with_the_time_that_its_messages_wait(world: Meter
     assert world.topics()[b"t"]["queue_us_max"] == 0
 
 
-def test_cuts_and_drops_are_recorded_though_the_topic_was_at_rest() -> None:
+def test_cuts_and_drops_of_an_idle_topic_are_recorded() -> None:
     world = MeteredWorld(limits=Limits(output_soft_bytes=100_000, output_soft_s=30.0))
     client, publisher = world.client(), world.client()
     client.send("SUBSCRIBE", "t")
@@ -246,13 +246,13 @@ def test_a_window_in_which_the_hub_was_stopped_is_as_long_as_it_was(world: Meter
     assert records[0]["window_us"] == pytest.approx(7_500_000, rel=0.02)
 
 
-def test_what_the_ring_holds_is_bounded_in_time() -> None:
+def test_the_age_of_records_in_the_ring_is_bounded() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(retention_s=10.0))
     world.advance(60.0)
     assert 10 <= len(world.core.metering.ring) <= 12
 
 
-def test_a_hub_that_shall_not_record_has_no_timer_and_no_meters() -> None:
+def test_a_hub_with_recording_off_has_no_timer_and_no_meters() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(enabled=False))
     assert world.shell.timers_pending == 0
     client = world.client()
@@ -269,7 +269,7 @@ def test_a_closed_hub_has_no_timer_left(world: MeteredWorld) -> None:
     assert world.shell.timers_pending == 0
 
 
-def test_a_hub_that_begins_anew_numbers_its_records_anew(world: MeteredWorld) -> None:
+def test_a_hub_that_restarts_numbers_its_records_from_the_beginning(world: MeteredWorld) -> None:
     world.client().send("PUBLISH", "t", "x")
     world.window()
     former = world.core.metering.ring.incarnation
@@ -281,7 +281,7 @@ def test_a_hub_that_begins_anew_numbers_its_records_anew(world: MeteredWorld) ->
     assert {record["topic"] for record in records if record["kind"] == "topic"} == {b"u"}
 
 
-def test_a_topic_that_is_forgotten_while_active_is_recorded_to_the_end() -> None:
+def test_a_topic_that_is_removed_while_active_is_recorded_to_the_end() -> None:
     world = MeteredWorld(limits=Limits(topics_max=10))
     publisher = world.client()
     for i in range(40):
@@ -290,7 +290,7 @@ def test_a_topic_that_is_forgotten_while_active_is_recorded_to_the_end() -> None
     assert sum(record["publications"] for record in world.topics().values()) == 40
 
 
-def test_info_tells_of_the_ring(world: MeteredWorld) -> None:
+def test_info_shows_the_ring(world: MeteredWorld) -> None:
     world.client().send("PUBLISH", "t", "x")
     world.end_window()
     assert world.info("telemetry_recorded") == "1"
@@ -307,11 +307,11 @@ def test_the_totals_of_info_count_as_telemetry_does(world: MeteredWorld) -> None
     assert world.info("published") == world.info("delivered") == "3"
 
 
-def test_a_hub_records_unless_told_otherwise() -> None:
+def test_a_hub_records_by_default() -> None:
     assert HubSettings().telemetry.enabled
 
 
-def test_windows_end_at_the_same_moments_by_the_clock_whenever_hubs_have_begun() -> None:
+def test_windows_of_hubs_end_at_the_same_clock_times_whenever_the_hubs_started() -> None:
     ends = []
     for start_s in (0.0, 0.31, 0.75, 0.93):
         world = MeteredWorld()

@@ -1,4 +1,4 @@
-"""What records say of where a topic's clients are."""
+"""Coordinates of a topic's clients in records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def at(x_ms: float, height_ms: float = 1.0) -> Coordinate:
 
 
 def tell(client: FakeClient, place: Coordinate, rtt_us: int = 0) -> None:
-    """Behind what was delivered meanwhile comes the hub's own place."""
+    """The hub's own coordinate follows the messages delivered meanwhile."""
     assert isinstance(client.do_all("EQ.WHERE", str(rtt_us), place.to_bytes())[-1], bytes)
 
 
@@ -47,7 +47,7 @@ def side(record: Record, name: str) -> tuple[Any, ...]:
     return tuple(record[f"{name}_{key}"] for key in NUMBERS)
 
 
-NOBODY = (None, None, None, None)
+UNKNOWN = (None, None, None, None)
 
 
 def place_of(record: Record, name: str) -> Coordinate:
@@ -59,14 +59,14 @@ def world() -> MeteredWorld:
     return MeteredWorld()
 
 
-def test_a_topic_whose_clients_tell_nothing_says_nothing(world: MeteredWorld) -> None:
+def test_a_topic_without_client_reports_has_no_coordinates(world: MeteredWorld) -> None:
     world.client().do("SUBSCRIBE", "t")
     world.client().do("PUBLISH", "t", "x")
     record = world.topics()[b"t"]
-    assert [side(record, name) for name in SIDES] == [NOBODY, NOBODY]
+    assert [side(record, name) for name in SIDES] == [UNKNOWN, UNKNOWN]
 
 
-def test_a_lone_client_is_where_it_says_and_deviates_by_nothing(world: MeteredWorld) -> None:
+def test_a_single_client_is_at_its_reported_coordinate_with_deviation_0(world: MeteredWorld) -> None:
     subscriber(world, at(10), 12_000)
     publisher(world, at(-4), 3_001).do("PUBLISH", "t", "x")
     record = world.topics()[b"t"]
@@ -74,10 +74,10 @@ def test_a_lone_client_is_where_it_says_and_deviates_by_nothing(world: MeteredWo
     assert side(record, "subscribers") == (at(10).to_bytes(), 1, 0, 6_000)
 
 
-def test_measured_delays_are_told_at_quantiles_of_the_clients(world: MeteredWorld) -> None:
+def test_measured_delays_are_recorded_at_quantiles_of_the_clients(world: MeteredWorld) -> None:
     for number in range(20):
         subscriber(world, at(10), 2_000 * (number + 1))
-    # One that has told no round trip counts as located and not as measured.
+    # A client that has reported no round trip counts as located and not as measured.
     subscriber(world, at(10))
     publisher(world, at(-4), 3_001).do("PUBLISH", "t", "x")
     record = world.topics()[b"t"]
@@ -94,7 +94,7 @@ def test_a_leg_that_was_not_measured_is_half_the_distance_of_the_coordinates(wor
     assert record["subscribers_leg_us_max"] == math.ceil((10_000 + 2_000 + 10) / 2)
 
 
-def test_a_side_of_which_nothing_is_known_is_null_beside_one_that_is_known(world: MeteredWorld) -> None:
+def test_an_unknown_side_is_null_and_a_known_side_is_recorded(world: MeteredWorld) -> None:
     subscriber(world, at(10), topic="a")
     world.client().do("SUBSCRIBE", "b")
     plain = world.client()
@@ -102,10 +102,10 @@ def test_a_side_of_which_nothing_is_known_is_null_beside_one_that_is_known(world
         plain.do("PUBLISH", topic, "x")
     records = world.topics()
     assert records[b"a"]["subscribers_located"] == 1
-    assert side(records[b"a"], "publishers") == side(records[b"b"], "subscribers") == NOBODY
+    assert side(records[b"a"], "publishers") == side(records[b"b"], "subscribers") == UNKNOWN
 
 
-def test_clients_that_tell_nothing_are_left_out_of_the_mean(world: MeteredWorld) -> None:
+def test_clients_without_reports_are_left_out_of_the_mean(world: MeteredWorld) -> None:
     subscriber(world, at(10))
     world.client().do("SUBSCRIBE", "t")
     record = world.topics()[b"t"]
@@ -123,7 +123,7 @@ def test_subscribers_by_pattern_are_subscribers(world: MeteredWorld) -> None:
     assert place_of(record, "subscribers").point_s[0] == pytest.approx(0.015)
 
 
-def test_who_comes_or_goes_shows_in_the_next_record(world: MeteredWorld) -> None:
+def test_clients_that_subscribe_or_leave_show_in_the_next_record(world: MeteredWorld) -> None:
     first = subscriber(world, at(10))
     assert world.topics()[b"t"]["subscribers_located"] == 1
     subscriber(world, at(30))
@@ -143,7 +143,7 @@ def records_of(world: MeteredWorld, count: int, *clients: FakeClient) -> list[Re
     return found
 
 
-def test_a_subscriber_that_moves_is_seen_elsewhere_in_the_next_record(world: MeteredWorld) -> None:
+def test_a_new_coordinate_of_a_subscriber_is_in_the_next_record(world: MeteredWorld) -> None:
     moving = subscriber(world, at(10))
     steady = world.client()
     records_of(world, 2, steady)
@@ -152,7 +152,7 @@ def test_a_subscriber_that_moves_is_seen_elsewhere_in_the_next_record(world: Met
     assert place_of(record, "subscribers") == at(40)
 
 
-def test_a_publisher_that_moves_is_seen_elsewhere_in_the_next_record(world: MeteredWorld) -> None:
+def test_a_new_coordinate_of_a_publisher_is_in_the_next_record(world: MeteredWorld) -> None:
     world.client().do("SUBSCRIBE", "t")
     moving = publisher(world, at(10))
     records_of(world, 2, moving)
@@ -161,7 +161,7 @@ def test_a_publisher_that_moves_is_seen_elsewhere_in_the_next_record(world: Mete
     assert place_of(record, "publishers") == at(40)
 
 
-def test_a_publisher_of_late_that_moves_is_seen_elsewhere_though_another_publishes(
+def test_a_new_coordinate_of_a_recent_publisher_is_recorded_though_another_publishes(
     world: MeteredWorld,
 ) -> None:
     moving, steady = publisher(world, at(10)), publisher(world, at(0))
@@ -172,7 +172,7 @@ def test_a_publisher_of_late_that_moves_is_seen_elsewhere_though_another_publish
     assert place_of(record, "publishers").point_s[0] == pytest.approx(0.020)
 
 
-def test_a_subscriber_by_pattern_that_moves_is_seen_elsewhere_in_the_next_record(world: MeteredWorld) -> None:
+def test_a_new_coordinate_of_a_subscriber_by_pattern_is_in_the_next_record(world: MeteredWorld) -> None:
     moving, steady = publisher(world, at(10)), world.client()
     moving.do("PSUBSCRIBE", "t*")
     records_of(world, 2, steady)
@@ -181,7 +181,7 @@ def test_a_subscriber_by_pattern_that_moves_is_seen_elsewhere_in_the_next_record
     assert place_of(record, "subscribers") == at(40)
 
 
-def test_more_names_than_patterns_may_be_held_against_have_their_turn_all_the_same(
+def test_all_names_are_refreshed_even_if_they_exceed_the_pattern_budget(
     world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(location_tracker, "MATCHES_MAX", 0)
@@ -194,7 +194,7 @@ def test_more_names_than_patterns_may_be_held_against_have_their_turn_all_the_sa
     assert place_of(found[-1], "subscribers") == at(40)
 
 
-def test_who_moves_only_has_topics_of_its_own_looked_at(world: MeteredWorld) -> None:
+def test_a_new_coordinate_refreshes_only_the_topics_of_its_client(world: MeteredWorld) -> None:
     moving, other, listener = publisher(world, at(10)), publisher(world, at(0)), world.client()
     listener.do_all("SUBSCRIBE", "mine", "theirs")
     for _ in range(3):
@@ -210,7 +210,7 @@ def test_who_moves_only_has_topics_of_its_own_looked_at(world: MeteredWorld) -> 
     assert theirs.renewed_at == looked_at
 
 
-def test_a_client_that_moves_and_goes_leaves_nothing_behind(world: MeteredWorld) -> None:
+def test_a_client_that_moves_and_disconnects_leaves_no_state(world: MeteredWorld) -> None:
     moving = subscriber(world, at(10))
     tell(moving, at(40))
     moving.send("QUIT")
@@ -218,7 +218,7 @@ def test_a_client_that_moves_and_goes_leaves_nothing_behind(world: MeteredWorld)
     assert not world.core.places.renewing._moved
 
 
-def test_a_place_that_is_not_said_again_is_forgotten_after_some_reports(world: MeteredWorld) -> None:
+def test_a_coordinate_that_is_not_repeated_expires_after_some_reports(world: MeteredWorld) -> None:
     silent, steady = subscriber(world, at(10)), world.client()
     found = records_of(world, math.floor(HOLDS_S), steady)
     assert {record["subscribers_located"] for record in found} == {1}
@@ -230,7 +230,7 @@ def test_a_place_that_is_not_said_again_is_forgotten_after_some_reports(world: M
 
 
 @pytest.mark.parametrize("interval_s", [5, 40])
-def test_a_place_that_is_said_again_and_again_holds_however_seldom_that_is(
+def test_a_repeated_coordinate_stays_valid_however_rare_the_reports(
     world: MeteredWorld, interval_s: int
 ) -> None:
     teller, steady = subscriber(world, at(10)), world.client()
@@ -252,7 +252,7 @@ def test_a_publisher_that_publishes_every_few_seconds_does_not_flicker(world: Me
     assert {record["publishers"] for record in found} == {1, 2}
 
 
-def test_a_publisher_that_has_stopped_is_forgotten_after_a_while(world: MeteredWorld) -> None:
+def test_a_publisher_that_has_stopped_is_removed_after_a_while(world: MeteredWorld) -> None:
     often, stopped = publisher(world, at(0)), publisher(world, at(10))
     found = records_of(world, 1, stopped, often)
     assert found[-1]["publishers_located"] == 2
@@ -260,7 +260,7 @@ def test_a_publisher_that_has_stopped_is_forgotten_after_a_while(world: MeteredW
     assert place_of(found[-1], "publishers") == at(0)
 
 
-def test_a_lone_publisher_that_has_stopped_is_forgotten_though_others_come_and_go(
+def test_a_single_publisher_that_has_stopped_is_removed_though_other_clients_change(
     world: MeteredWorld,
 ) -> None:
     publisher(world, at(0)).do("PUBLISH", "t", "x")
@@ -272,7 +272,7 @@ def test_a_lone_publisher_that_has_stopped_is_forgotten_though_others_come_and_g
     assert found[-1] is None
 
 
-def test_a_publisher_that_has_gone_is_no_publisher_at_the_next_look(world: MeteredWorld) -> None:
+def test_a_publisher_that_has_disconnected_is_removed_at_the_next_refresh(world: MeteredWorld) -> None:
     often, gone = publisher(world, at(0)), publisher(world, at(10))
     records_of(world, 1, gone, often)
     gone.send("QUIT")
@@ -288,13 +288,13 @@ PLACES = st.builds(
     HEIGHT,
     st.floats(-0.01, 0.01),
 )
-# A round trip that was told is long enough for any of these places to be believed.
+# The reported round trip is long enough for any of these coordinates to be plausible.
 CLIENTS = st.lists(st.tuples(PLACES, st.one_of(st.just(0), st.integers(150_000, 400_000))), max_size=6)
 
 
 @settings(max_examples=60, deadline=None)
 @given(publishers=CLIENTS, subscribers=CLIENTS, plain=st.integers(0, 2))
-def test_records_say_what_a_look_at_every_client_says(
+def test_records_agree_with_a_scan_of_every_client(
     publishers: list[tuple[Coordinate, int]], subscribers: list[tuple[Coordinate, int]], plain: int
 ) -> None:
     world = MeteredWorld()
@@ -310,7 +310,7 @@ def test_records_say_what_a_look_at_every_client_says(
     for name, clients in (("publishers", publishers), ("subscribers", subscribers)):
         crowd = ClientGroup.of(place for place, _ in clients)
         if crowd is None:
-            assert side(record, name) == NOBODY
+            assert side(record, name) == UNKNOWN
             continue
         assert record[f"{name}_located"] == crowd.count
         told = place_of(record, name)
@@ -326,7 +326,7 @@ def crowd(world: MeteredWorld, count: int) -> None:
         subscriber(world, at(i * 100 / count))
 
 
-def test_a_large_audience_is_looked_at_in_steps_and_comes_to_the_same(world: MeteredWorld) -> None:
+def test_a_large_audience_is_scanned_in_steps_with_the_same_result(world: MeteredWorld) -> None:
     count = 3 * STEP + 7
     crowd(world, count)
     record = world.topics()[b"t"]
@@ -343,7 +343,7 @@ def test_a_large_audience_is_looked_at_in_steps_and_comes_to_the_same(world: Met
     assert sum(1 for _ in world.core.places.renewing.renew([topic])) >= 9, "three walks of four steps"
 
 
-def test_a_large_audience_that_changes_all_the_time_is_looked_at_now_and_then(world: MeteredWorld) -> None:
+def test_a_large_audience_that_changes_all_the_time_is_scanned_periodically(world: MeteredWorld) -> None:
     crowd(world, 2_000)
     world.end_window()
     topic = world.core.index.topics[b"t"]
@@ -357,7 +357,7 @@ def test_a_large_audience_that_changes_all_the_time_is_looked_at_now_and_then(wo
     assert topic.where.size > 2_000
 
 
-def test_what_does_not_fit_into_a_window_has_its_turn_in_a_later_one(
+def test_topics_that_do_not_fit_into_a_window_are_refreshed_in_a_later_one(
     world: MeteredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(location_tracker, "CLIENTS_MAX", 12)
@@ -375,7 +375,7 @@ def test_what_does_not_fit_into_a_window_has_its_turn_in_a_later_one(
     assert located == sorted(located)
 
 
-def test_what_has_not_changed_is_not_made_anew(world: MeteredWorld) -> None:
+def test_unchanged_coordinates_are_not_computed_again(world: MeteredWorld) -> None:
     """A client's place is one object as long as it stays, and so are the columns of a slice of topics."""
     listener, talker = subscriber(world, at(10), 12_000), publisher(world, at(0), 4_000)
     for _ in range(math.ceil(REFRESH_S) + 3):
@@ -391,7 +391,7 @@ def test_what_has_not_changed_is_not_made_anew(world: MeteredWorld) -> None:
     assert found[-1]["subscribers_leg_us_max"] == 10_000
 
 
-def test_a_topic_that_rested_says_at_once_where_its_clients_are(world: MeteredWorld) -> None:
+def test_a_topic_that_was_idle_records_its_clients_at_once(world: MeteredWorld) -> None:
     subscriber(world, at(10))
     talker = publisher(world, at(0))
     records_of(world, 2, talker)
@@ -406,7 +406,7 @@ def test_a_topic_that_rested_says_at_once_where_its_clients_are(world: MeteredWo
     assert place_of(found[-1], "publishers") == moved
 
 
-def test_a_topic_waits_for_its_turn_in_one_or_two_places_however_often_it_changes(
+def test_a_topic_is_queued_once_or_twice_however_often_it_changes(
     world: MeteredWorld,
 ) -> None:
     one, other = publisher(world, at(0)), publisher(world, at(10))
@@ -418,7 +418,7 @@ def test_a_topic_waits_for_its_turn_in_one_or_two_places_however_often_it_change
     assert all(second >= world.shell.now() - 1 for second in waiting)
 
 
-def test_another_life_of_the_hub_knows_nothing_of_the_topics_before(world: MeteredWorld) -> None:
+def test_a_new_incarnation_of_the_hub_starts_without_coordinates(world: MeteredWorld) -> None:
     subscriber(world, at(10))
     world.end_window()
     world.core.begin_anew()
@@ -436,7 +436,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(actions=ACTIONS)
-def test_whatever_happens_the_last_record_says_where_everybody_is_in_the_end(
+def test_after_any_events_the_last_record_has_the_final_coordinates(
     actions: list[tuple[str, int, int]],
 ) -> None:
     world = MeteredWorld()

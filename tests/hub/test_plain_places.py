@@ -1,4 +1,4 @@
-"""Where clients are that do not say so: as far as the kernel says, in no direction."""
+"""Locations of plain clients: the distance by the kernel's round trip, without a direction."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def plain(world: MeteredWorld, rtt_s: float | None) -> FakeClient:
 
 
 @pytest.mark.parametrize("rtt_ms", [0.05, 5, 300])
-def test_a_client_of_unknown_direction_is_as_far_from_any_hub_as_by_way_of_its_own(rtt_ms: float) -> None:
+def test_the_distance_of_a_client_without_direction_to_any_hub_goes_through_its_own_hub(
+    rtt_ms: float,
+) -> None:
     place = behind(HUB, rtt_ms / 1e3, SETTINGS)
     assert place.coordinate.distance_s(OTHER) == pytest.approx(rtt_ms / 1e3 + HUB.distance_s(OTHER))
     assert place.leg_s == rtt_ms / 2e3
     assert place.coordinate.error == SETTINGS.error_max
 
 
-def test_plain_clients_are_told_of_as_far_as_the_kernel_says() -> None:
+def test_plain_clients_are_recorded_at_the_kernels_distance() -> None:
     world = MeteredWorld()
     plain(world, 0.020).do("SUBSCRIBE", "t")
     plain(world, 0.030).do("SUBSCRIBE", "t")
@@ -53,7 +55,7 @@ def test_plain_clients_are_told_of_as_far_as_the_kernel_says() -> None:
     assert at.height_s == pytest.approx(0.007 + SETTINGS.height_s_min)
 
 
-def test_what_a_client_says_goes_before_what_the_kernel_says() -> None:
+def test_the_report_of_a_client_takes_precedence_over_the_kernel() -> None:
     world = MeteredWorld()
     client = plain(world, 0.020)
     client.do("SUBSCRIBE", "t")
@@ -67,7 +69,7 @@ def test_what_a_client_says_goes_before_what_the_kernel_says() -> None:
     assert world.core.places.located == 1
 
 
-def test_a_way_that_becomes_longer_is_noticed_after_a_while() -> None:
+def test_a_longer_round_trip_is_noticed_after_a_while() -> None:
     world = MeteredWorld()
     client = plain(world, 0.020)
     client.do("SUBSCRIBE", "t")
@@ -83,7 +85,7 @@ def test_a_way_that_becomes_longer_is_noticed_after_a_while() -> None:
     assert legs_us[-1] == 40_000
 
 
-def test_the_kernel_is_asked_once_in_a_while_however_many_topics_there_are() -> None:
+def test_the_kernel_is_queried_periodically_however_many_topics_there_are() -> None:
     world = MeteredWorld()
     asked = []
     ask = world.shell.round_trip_s
@@ -99,7 +101,7 @@ def test_the_kernel_is_asked_once_in_a_while_however_many_topics_there_are() -> 
     assert world.core.places.read == 2
 
 
-def test_the_kernel_is_not_asked_about_clients_that_use_no_topic() -> None:
+def test_the_kernel_is_not_queried_for_clients_that_use_no_topic() -> None:
     world = MeteredWorld()
     plain(world, 0.020).do("PING")
     world.end_window()
@@ -113,7 +115,7 @@ def test_a_setting_turns_it_off() -> None:
     assert world.core.places.read == 0
 
 
-def test_by_default_the_kernel_is_asked_for_topics_with_a_latency_limit_only() -> None:
+def test_by_default_the_kernel_is_queried_for_topics_with_a_latency_limit_only() -> None:
     world = MeteredWorld(coordinates=CoordinatesSettings())
     client = plain(world, 0.020)
     client.do_all("SUBSCRIBE", "game/1", "chat")
@@ -146,7 +148,7 @@ def test_readings_end_with_their_connections() -> None:
     assert world.core.places.read == 0
 
 
-def test_a_client_that_leaves_while_a_large_topic_is_looked_at_leaves_nothing_behind() -> None:
+def test_a_client_that_leaves_during_the_scan_of_a_large_topic_leaves_no_state() -> None:
     world = MeteredWorld()
     clients = [plain(world, 0.020) for _ in range(2 * STEP + 100)]
     for client in clients:
@@ -166,7 +168,7 @@ def test_a_client_that_leaves_while_a_large_topic_is_looked_at_leaves_nothing_be
     assert len(world.core.places._readings) == len(clients) - 100
 
 
-def test_without_the_kernel_nothing_is_told_of_clients_that_have_gone() -> None:
+def test_without_the_kernel_disconnected_clients_are_not_recorded() -> None:
     world = MeteredWorld(coordinates=CoordinatesSettings(tcp_rtt_for=TcpRttFor.NONE))
     teller, silent = world.client(), world.client()
     teller.do("EQ.WHERE", "1000", Coordinate((0.01,) * 8, 0.1, 0.001).to_bytes())
@@ -179,7 +181,7 @@ def test_without_the_kernel_nothing_is_told_of_clients_that_have_gone() -> None:
     assert world.topics()[b"t"]["subscribers_located"] is None
 
 
-def test_where_the_kernel_knows_the_way_a_client_cannot_lie_it_short() -> None:
+def test_a_client_cannot_report_a_shorter_distance_than_the_kernels() -> None:
     world = MeteredWorld()
     probing = world.core.places.probing
     probing.estimator.coordinate = Coordinate((0.01,) * 8, 0.1, 0.015)
@@ -191,12 +193,12 @@ def test_where_the_kernel_knows_the_way_a_client_cannot_lie_it_short() -> None:
     assert probing.is_flat
 
 
-def test_nothing_is_known_of_what_is_no_connection() -> None:
+def test_the_round_trip_is_unknown_without_a_connection() -> None:
     assert round_trip_s(NO_WIRE) is None
 
 
 @on_both_loops
-async def test_on_loopback_the_kernel_says_more_than_nothing_and_less_than_50_ms() -> None:
+async def test_on_loopback_the_kernels_round_trip_is_above_0_and_below_50_ms() -> None:
     async with live_hub() as hub, Peer.connected(hub) as listener, Peer.connected(hub) as talker:
         await listener.do("SUBSCRIBE", "t")
         for _ in range(10):

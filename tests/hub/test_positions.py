@@ -1,4 +1,4 @@
-"""Positions: every message of a topic has one, without holes, the same for everybody."""
+"""Positions: every message of a topic has one, without holes, the same for every subscriber."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def subscribed(world: World, command: str, name: str) -> tuple[FakeClient, Any]:
     return client, client.do(command, name)
 
 
-def test_positions_start_at_one_and_have_no_holes_however_messages_come() -> None:
+def test_positions_start_at_one_and_have_no_holes_however_messages_are_published() -> None:
     world = World()
     client, answer = subscribed(world, "EQ.SUBSCRIBE", "t")
     assert answer[4] == 0
@@ -37,7 +37,7 @@ def test_positions_start_at_one_and_have_no_holes_however_messages_come() -> Non
     assert positions(client) == [(answer[3], i + 1, b"%d" % i) for i in range(52)]
 
 
-def test_the_answer_to_a_subscription_says_where_the_stream_stands() -> None:
+def test_the_reply_to_a_subscription_has_the_position_of_the_stream() -> None:
     world = World()
     publisher = world.client()
     publisher.send_raw(pipeline(["PUBLISH", "t", "x"] for _ in range(7)))
@@ -61,7 +61,7 @@ def test_subscribers_by_name_and_by_pattern_see_the_same_positions() -> None:
     assert positions(both) == [position for position in seen for _ in range(2)]
 
 
-def test_messages_published_while_nobody_listens_are_numbered_too() -> None:
+def test_messages_published_without_subscribers_are_numbered_too() -> None:
     world = World()
     client, (_, _, _, epoch, _) = subscribed(world, "EQ.SUBSCRIBE", "t")
     client.do("EQ.UNSUBSCRIBE", "t")
@@ -69,7 +69,7 @@ def test_messages_published_while_nobody_listens_are_numbered_too() -> None:
     assert client.do("EQ.SUBSCRIBE", "t")[3:] == [epoch, 1]
 
 
-def test_an_epoch_is_greater_after_the_topic_was_forgotten() -> None:
+def test_an_epoch_is_greater_after_the_topic_was_removed() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     client, (_, _, _, epoch, _) = subscribed(world, "EQ.SUBSCRIBE", "t")
     world.client().do("PUBLISH", "t", "x")
@@ -107,7 +107,7 @@ def test_epochs_fit_63_bits() -> None:
     assert 0 < answer[3] < 2**63
 
 
-def test_the_plain_subscriber_beside_gets_plain_frames() -> None:
+def test_a_plain_subscriber_of_the_same_topic_gets_plain_frames() -> None:
     world = World()
     plain, smart = world.client(3), world.client(3)
     plain.send("SUBSCRIBE", "t")

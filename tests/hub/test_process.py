@@ -1,4 +1,4 @@
-"""The hub as a process: signals, mistakes at start, and clients that see it die and come back."""
+"""The hub as a process: signals, errors at start, and clients that reconnect after a kill."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL = 'create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]\noperate = ["*"]'
 
 
 class RawClient:
-    """A blocking socket that speaks RESP."""
+    """A blocking socket with RESP encoding."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
@@ -72,7 +72,7 @@ def started(*options: str) -> subprocess.Popen[str]:
 # --- mistakes
 
 
-def test_a_hub_that_cannot_start_says_why_in_one_line(tmp_path: Path) -> None:
+def test_a_hub_that_cannot_start_prints_the_reason_in_one_line(tmp_path: Path) -> None:
     settings, users = tmp_path / "hub.toml", tmp_path / "users.toml"
     settings.write_text("[limits]\nargs_max = 'many'\n")
     users.write_bytes(b"\xff\xfe")
@@ -127,7 +127,7 @@ def open_files_max(pid: int) -> int:
     return soft if hard >= 10_000 else 10_000
 
 
-def test_hup_reads_the_users_again(tmp_path: Path) -> None:
+def test_sighup_reloads_the_users(tmp_path: Path) -> None:
     path = tmp_path / "users.toml"
     path.write_text(users_text(root=ALL, alice=ALL))
     with processes.hub("--users", str(path)) as server:
@@ -154,7 +154,7 @@ def test_hup_reads_the_users_again(tmp_path: Path) -> None:
 # --- death and return
 
 
-def test_clients_come_back_to_a_hub_that_was_killed() -> None:
+def test_clients_reconnect_to_a_hub_that_was_killed() -> None:
     """
     1. A hub with a raw subscriber and redis-py clients is killed without a word.
     2. Every connection breaks at once.

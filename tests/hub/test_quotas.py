@@ -1,4 +1,4 @@
-"""Quotas: what all clients together, and each user, may hold of a hub; all of it given back."""
+"""Quotas of a hub for all clients together and for each user; every use is returned."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_subscriptions_go_with_their_connection_to_another_user() -> None:
     assert quotas.total(Resource.SUBSCRIPTIONS) == quotas.total(Resource.CONNECTIONS) == 0
 
 
-def test_topics_count_as_the_memory_that_they_take() -> None:
+def test_topics_count_with_the_memory_that_they_use() -> None:
     name = "n" * 4_000
     most = 64 * 1024
     world = World(limits=Limits(topics_bytes_max=most, topics_max=1_000))
@@ -88,7 +88,7 @@ def test_a_user_has_a_share_of_the_memory_of_topics() -> None:
 
 def test_looking_for_room_among_topics_in_use_takes_a_bounded_time() -> None:
     """
-    1. A hub is full of topics that other hubs listen to; no client here does.
+    1. A hub is full of topics that other hubs follow; no client here has subscribed.
     2. A new topic is refused, after a look at a few hundredths of them, and so is the next.
     """
     world = World(limits=Limits(topics_max=1_000))

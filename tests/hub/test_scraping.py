@@ -1,4 +1,4 @@
-"""What a hub tells Prometheus, scraped from a hub on real sockets."""
+"""Prometheus metrics of a hub, scraped over real sockets."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def numbers(text: str) -> dict[tuple[str, str | None], float]:
 
 
 @on_uvloop
-async def test_a_hub_tells_prometheus_what_it_has_done() -> None:
+async def test_the_counters_of_a_hub_are_prometheus_metrics() -> None:
     async with AsyncExitStack() as stack:
         hub, address = await started(stack, MetricsSettings(port=0))
         text, rounds = await scrape_topics(hub, address, b"small", b"large")
@@ -154,7 +154,7 @@ async def test_names_of_topics_are_labels_whatever_bytes_they_have() -> None:
 
 
 @on_uvloop
-async def test_whoever_has_not_the_token_sees_nothing(tmp_path: Path) -> None:
+async def test_a_request_without_the_token_gets_no_metrics(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
     async with AsyncExitStack() as stack:
@@ -166,7 +166,7 @@ async def test_whoever_has_not_the_token_sees_nothing(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_a_name_that_somebody_made_point_here_reads_nothing() -> None:
+async def test_a_request_with_a_foreign_host_name_gets_no_metrics() -> None:
     async with AsyncExitStack() as stack:
         _, address = await started(stack, MetricsSettings(port=0))
         status, text = await ask(address, Host="evil.example")
@@ -174,7 +174,7 @@ async def test_a_name_that_somebody_made_point_here_reads_nothing() -> None:
 
 
 @on_uvloop
-async def test_other_requests_are_refused_and_broken_ones_left_unanswered() -> None:
+async def test_other_requests_are_rejected_and_malformed_ones_get_no_reply() -> None:
     async with AsyncExitStack() as stack:
         _, address = await started(stack, MetricsSettings(port=0))
         assert (await ask(address, b"POST /metrics HTTP/1.1\r\n\r\n"))[0] == 405
@@ -185,7 +185,7 @@ async def test_other_requests_are_refused_and_broken_ones_left_unanswered() -> N
 
 
 @on_uvloop
-async def test_those_who_connect_and_say_nothing_keep_nobody_out_for_long_and_the_hub_from_nothing() -> None:
+async def test_silent_connections_block_other_clients_for_a_short_time_only_and_the_hub_not_at_all() -> None:
     async with AsyncExitStack() as stack:
         hub, address = await started(stack, MetricsSettings(port=0))
         host, _, port = address.removeprefix("http://").removesuffix("/metrics").rpartition(":")
@@ -207,7 +207,7 @@ async def test_those_who_connect_and_say_nothing_keep_nobody_out_for_long_and_th
         (MetricsSettings(port=0, token_file="/nowhere/token"), "cannot read the token file"),
     ],
 )
-def test_settings_that_would_show_metrics_to_everybody_are_refused(
+def test_settings_that_would_expose_metrics_without_a_token_are_rejected(
     metrics: MetricsSettings, text: str
 ) -> None:
     async def main() -> None:

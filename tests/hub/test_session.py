@@ -23,7 +23,7 @@ def secured(limits: Limits | None = None) -> World:
 # --- replies
 
 
-def test_replies_come_in_order_and_together() -> None:
+def test_replies_are_sent_in_order_and_together() -> None:
     client = World().client()
     before = len(client.wire.sent)
     client.send_raw(pipeline([["PING"], ["ECHO", "a"], ["PUBLISH", "t", "x"], ["NOPE"], ["PING", "b"]]))
@@ -79,7 +79,7 @@ def test_quit_answers_and_nothing_behind_it_is_executed() -> None:
     assert other.read() == []
 
 
-def test_a_protocol_error_is_told_after_the_replies_it_follows() -> None:
+def test_a_protocol_error_is_sent_after_the_replies_it_follows() -> None:
     client = World().client()
     client.send_raw(request("PING") + b"*1\r\n:5\r\n" + request("PING"))
     assert client.read() == [b"PONG", Error("ERR Protocol error: expected '$', got ':'")]
@@ -102,7 +102,7 @@ def test_reset_ends_subscriptions_and_goes_back_to_resp2() -> None:
     assert client.session.proto == 2
 
 
-def test_reset_forgets_who_the_client_was() -> None:
+def test_reset_logs_the_client_out() -> None:
     world = secured()
     client = world.client(user="alice")
     client.do("RESET")
@@ -128,7 +128,7 @@ def test_a_client_that_reset_has_the_whole_time_to_log_in_again() -> None:
     assert not client.is_connected()
 
 
-def test_what_was_sent_before_earlier_logins_does_not_count_again() -> None:
+def test_input_before_earlier_logins_does_not_count_again() -> None:
     world = secured(Limits(unauthenticated_input_bytes_max=1_024, unauthenticated_output_bytes_max=1_024))
     client = world.client()
     for _ in range(100):
@@ -147,13 +147,13 @@ def test_commands_behind_a_login_wait_for_it() -> None:
     client.send_raw(pipeline([["AUTH", "alice", "right"], ["PING"], ["PUBLISH", "t", "x"]]))
     assert client.read() == []
     assert client.session.is_busy
-    assert client.wire.is_reading, "else nobody would notice that the client leaves"
+    assert client.wire.is_reading, "else the hub would not notice that the client leaves"
     world.check_secrets()
     assert client.read() == [b"OK", b"PONG", 0]
     assert not client.session.is_busy
 
 
-def test_a_wrong_password_leaves_a_stranger_a_stranger() -> None:
+def test_after_a_wrong_password_the_client_is_still_unauthenticated() -> None:
     world = secured()
     client = world.client()
     client.send_raw(pipeline([["AUTH", "alice", "wrong"], ["PING"]]))
@@ -161,7 +161,7 @@ def test_a_wrong_password_leaves_a_stranger_a_stranger() -> None:
     assert client.read() == [WRONGPASS, NOAUTH]
 
 
-def test_the_time_that_the_hub_takes_to_check_a_login_is_not_the_clients() -> None:
+def test_the_time_to_check_a_login_does_not_count_against_the_client() -> None:
     """
     1. Many log in at once, and this client's turn comes after the time that a stranger has.
     2. It is still there, finds its password wrong, and has the whole time for another attempt.
@@ -179,7 +179,7 @@ def test_the_time_that_the_hub_takes_to_check_a_login_is_not_the_clients() -> No
     assert not client.is_connected()
 
 
-def test_bytes_that_come_while_a_login_is_checked_wait_their_turn() -> None:
+def test_bytes_that_arrive_while_a_login_is_checked_wait() -> None:
     world = secured()
     client = world.client()
     client.send("AUTH", "alice", "right")
@@ -190,7 +190,7 @@ def test_bytes_that_come_while_a_login_is_checked_wait_their_turn() -> None:
 
 
 def test_a_login_widens_the_limits_for_the_very_next_command() -> None:
-    """Redis reads one command after the other; so a pipeline behind AUTH is not judged as a stranger's."""
+    """Redis executes one command at a time, so a pipeline after AUTH is not that of an unauthenticated client."""
     world = secured(Limits(unauthenticated_args_max=4, unauthenticated_payload_bytes_max=64))
     client = world.client()
     names = [f"t{i}" for i in range(10)]
@@ -202,7 +202,7 @@ def test_a_login_widens_the_limits_for_the_very_next_command() -> None:
     assert replies[11] == [b"pong", b"x" * 100]
 
 
-def test_a_protocol_error_behind_a_login_comes_after_its_reply() -> None:
+def test_a_protocol_error_behind_a_login_is_sent_after_its_reply() -> None:
     for client_user in (None, "alice"):
         world = secured()
         client = world.client(user=client_user)
@@ -222,7 +222,7 @@ def test_a_second_login_behind_the_first_waits_too() -> None:
     assert client.read() == [b"OK", b"PONG"]
 
 
-def test_a_client_that_left_while_its_login_was_checked_is_left_alone() -> None:
+def test_a_client_that_disconnected_while_its_login_was_checked_gets_no_reply() -> None:
     world = secured()
     client = world.client()
     client.send("AUTH", "alice", "right")
@@ -233,7 +233,7 @@ def test_a_client_that_left_while_its_login_was_checked_is_left_alone() -> None:
     assert client.read() == []
 
 
-def test_a_stranger_is_cut_when_its_login_waits_too_long_to_be_checked() -> None:
+def test_an_unauthenticated_client_is_cut_when_its_login_waits_too_long() -> None:
     world = secured(Limits(unauthenticated_timeout_s=2, login_check_timeout_s=5))
     client = world.client()
     client.send("AUTH", "alice", "right")
@@ -253,7 +253,7 @@ def test_hello_with_auth_and_setname_does_all_three() -> None:
     assert client.do("CLIENT", "GETNAME") == b"me"
 
 
-def test_hello_with_a_bad_name_logs_nobody_in() -> None:
+def test_hello_with_an_invalid_name_does_not_log_in() -> None:
     world = secured()
     client = world.client()
     client.send("HELLO", "3", "AUTH", "alice", "right", "SETNAME", "not a name")
@@ -262,7 +262,7 @@ def test_hello_with_a_bad_name_logs_nobody_in() -> None:
     assert client.do("PING") == NOAUTH
 
 
-def test_a_login_as_somebody_else_ends_subscriptions_that_other_may_not_have() -> None:
+def test_a_login_as_another_user_ends_subscriptions_that_user_may_not_have() -> None:
     world = secured()
     client = world.client(3, user="alice")
     client.send("SUBSCRIBE", "a1")
@@ -330,7 +330,7 @@ def test_any_split_of_the_same_bytes_gives_the_same_replies(
 
 
 @pytest.mark.parametrize("closing", ["QUIT", "CLIENT KILL ID 1 SKIPME NO"])
-def test_nothing_is_left_of_a_client_that_ended_itself(closing: str) -> None:
+def test_a_client_that_ended_itself_leaves_no_state(closing: str) -> None:
     world = World()
     client = world.client()
     client.send("SUBSCRIBE", "t")
@@ -346,7 +346,7 @@ def test_nothing_is_left_of_a_client_that_ended_itself(closing: str) -> None:
 # --- bursts of publishes with something behind them
 
 
-def test_a_burst_of_publishes_with_a_ping_behind_it_is_answered_in_order_and_delivered_as_one() -> None:
+def test_a_burst_of_publishes_and_a_ping_is_answered_in_order_and_delivered_as_one() -> None:
     world = World()
     publisher, subscriber = world.client(), world.client()
     subscriber.do("SUBSCRIBE", "t")

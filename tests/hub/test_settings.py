@@ -1,4 +1,4 @@
-"""Settings: what a file or a command line may say, and one clear line about what it may not."""
+"""Settings from a file or the command line, and one clear line for each error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from hub.world import users
         ({"limits": {"output_soft_bytes": 9 << 20}}, "must not exceed limits.output_bytes_max"),
     ],
 )
-def test_a_mistake_is_named(values: dict[str, Any], complaint: str) -> None:
+def test_an_error_names_the_setting(values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse_settings(values)
     assert complaint in str(caught.value)
@@ -83,7 +83,7 @@ def test_a_users_file_that_cannot_be_used_is_named(tmp_path: Path, content: byte
 
 
 @pytest.mark.parametrize("limits", [(100, 50_000), (100, 5_000), (20_000, 20_000)])
-def test_descriptors_are_raised_as_far_as_is_needed_and_allowed(
+def test_the_descriptor_limit_is_raised_as_far_as_needed_and_allowed(
     monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int]
 ) -> None:
     set_to = [limits]

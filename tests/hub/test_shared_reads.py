@@ -1,4 +1,4 @@
-"""XREAD BLOCK of many sessions as one read: what each gets, when and in which order is what it gets by itself.
+"""XREAD BLOCK of many sessions as one shared read: each gets the same replies, in the same order, as by itself.
 
 Three hubs get the same bytes, turn by turn: one that shares nothing, one that shares in Python, and one where the
 compiled part lets sessions join.
@@ -99,7 +99,7 @@ def test_shared_or_not_sessions_get_the_same(
 
 
 def _open(world: LogWorld) -> None:
-    """So that opening logs is no part of what is compared."""
+    """So that opening logs is not part of the comparison."""
     logs = world.core.logs
     assert logs is not None
     for name in (b"t", b"u"):
@@ -131,7 +131,7 @@ def test_a_hundred_readers_are_one_read_and_one_reply() -> None:
     assert not logs.waiting and not logs.shared and not logs.of(b"t").readers
 
 
-def test_nobody_joins_between_the_wake_up_and_the_reply() -> None:
+def test_no_session_joins_between_wake_up_and_reply() -> None:
     """1. A reader waits. 2. An entry is added, not committed. 3. Another one. 4. A second reader asks the same."""
     world = LogWorld()
     publisher, reader = _waiting(world, 1)
@@ -145,7 +145,7 @@ def test_nobody_joins_between_the_wake_up_and_the_reply() -> None:
     assert [at for at, _ in late.read()[0][0][1]] == [b"2-1", b"3-1"]
 
 
-def test_nothing_is_answered_before_it_is_committed() -> None:
+def test_no_entry_is_sent_before_it_is_committed() -> None:
     world = LogWorld()
     publisher, *readers = _waiting(world, 3)
     publisher.send("XADD", "t", "2-1", "f", "v")
@@ -169,7 +169,7 @@ def test_a_read_ends_with_its_last_session() -> None:
     assert not world.core.sessions or len(world.core.sessions) == 1
 
 
-def test_each_session_waits_as_long_as_it_asked_for() -> None:
+def test_each_session_waits_for_its_own_timeout() -> None:
     world = LogWorld()
     publisher = world.client()
     world.do(publisher, "XADD", "t", "1-1", "f", "v")
@@ -188,7 +188,7 @@ def test_each_session_waits_as_long_as_it_asked_for() -> None:
     assert logs is not None and not logs.waiting and not logs.shared
 
 
-def test_a_session_that_may_not_read_any_more_is_told_at_once() -> None:
+def test_a_session_that_loses_its_permission_gets_an_error_at_once() -> None:
     world = LogWorld()
     _, *readers = _waiting(world, 2)
     readers[1].send("PING")

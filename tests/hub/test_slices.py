@@ -1,4 +1,4 @@
-"""Topics in slices: whatever comes and goes, records say what each topic did, once."""
+"""Topics in slices: however topics change, records have the counters of each topic once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = st.tuples(
 
 
 class Model:
-    """What one window should say, counted from outside."""
+    """The expected counters of one window."""
 
     def __init__(self) -> None:
         self.published: Counter[bytes] = Counter()
@@ -51,7 +51,7 @@ def take(
 
 @settings(max_examples=60, deadline=None)
 @given(windows=st.lists(st.lists(STEPS, max_size=12), max_size=6), size=st.integers(1, 4))
-def test_records_say_what_happened_however_topics_come_and_go(
+def test_records_are_exact_however_topics_are_created_and_removed(
     windows: list[list[tuple[bytes, int, bool, str]]], size: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Slow, dead and half-open subscribers beside healthy ones: the healthy ones get everything, in order."""
+"""Slow, dead and half-open subscribers do not affect healthy ones, which get everything in order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def subscribed_socket(hub: Hub, name: str) -> AsyncIterator[socket.socket]
 
 
 async def publish_all(hub: Hub, name: str, count: int = MESSAGES) -> None:
-    """More than the kernel's buffers take for somebody who does not read."""
+    """More than the kernel's buffers hold for a client that does not read."""
     async with Peer.connected(hub) as publisher:
         for start in range(0, count, 50):
             for i in range(start, start + 50):
@@ -50,7 +50,7 @@ async def receive_all(peer: Peer, count: int = MESSAGES) -> list[int]:
 
 
 @pytest.mark.parametrize("loop_name", ["uvloop", "asyncio"])
-def test_healthy_subscribers_get_everything_beside_sick_ones(
+def test_healthy_subscribers_get_everything_though_others_are_slow_or_dead(
     loop_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -110,7 +110,7 @@ async def test_a_client_that_closes_its_side_gets_its_replies_and_is_gone() -> N
 async def test_a_half_open_subscriber_is_not_sent_messages_for_ever() -> None:
     """
     1. A subscriber has much unsent, closes its side and does not read.
-    2. It is no longer a subscriber, though its connection still holds what it was owed.
+    2. It is no longer a subscriber, though its connection still has buffered output.
     """
     async with live_hub() as hub, subscribed_socket(hub, "t") as sock:
         await publish_all(hub, "t", 500)
@@ -121,7 +121,7 @@ async def test_a_half_open_subscriber_is_not_sent_messages_for_ever() -> None:
 
 
 @on_both_loops
-async def test_stopping_ends_everybody_and_leaves_nothing() -> None:
+async def test_stopping_ends_every_connection_and_leaves_no_state() -> None:
     async with live_hub() as hub, subscribed_socket(hub, "t"):
         await publish_all(hub, "t", 500)
         async with Peer.connected(hub) as idle:
@@ -135,7 +135,7 @@ async def test_stopping_ends_everybody_and_leaves_nothing() -> None:
 
 
 @on_both_loops
-async def test_a_stopped_hub_is_connected_to_no_more() -> None:
+async def test_a_stopped_hub_accepts_no_connections() -> None:
     async with live_hub() as hub:
         await hub.stop()
         with pytest.raises(ConnectionError):

@@ -101,7 +101,7 @@ def test_a_run_reaches_a_subscriber_of_several_forms_message_by_message() -> Non
     assert [delivery[-1] for delivery in client.read()] == [b"%d" % (i // 2) for i in range(10)]
 
 
-def test_interleaved_topics_keep_their_order_for_whoever_hears_both() -> None:
+def test_interleaved_topics_keep_their_order_for_a_subscriber_of_both() -> None:
     world = World()
     both, one = world.client(), world.client()
     both.send("SUBSCRIBE", "a", "b")
@@ -114,9 +114,9 @@ def test_interleaved_topics_keep_their_order_for_whoever_hears_both() -> None:
     assert [delivery[2] for delivery in one.read()] == [b"%d" % i for i in range(0, 20, 2)]
 
 
-def test_order_holds_for_a_client_that_comes_to_hear_a_second_topic() -> None:
+def test_order_holds_for_a_client_that_subscribes_to_a_second_topic() -> None:
     """
-    1. Two clients hear one topic each, so a batch may be gathered by topic.
+    1. Two clients subscribe to one topic each, so a batch may be grouped by topic.
     2. One of them subscribes to the other topic, by name or by pattern.
     3. The next interleaved batch reaches it in the order of publication.
     """
@@ -200,7 +200,7 @@ def test_positions_need_resp3() -> None:
         assert client.do(command, "t") == Error("ERR EQ commands need RESP3: send HELLO 3 first")
 
 
-def test_resp2_cannot_be_had_while_positions_are_subscribed_to() -> None:
+def test_hello_2_is_rejected_while_positions_are_subscribed_to() -> None:
     """Positioned messages are pushes, which RESP2 does not have."""
     client = World().client(3)
     client.send("EQ.SUBSCRIBE", "t")
@@ -211,7 +211,7 @@ def test_resp2_cannot_be_had_while_positions_are_subscribed_to() -> None:
     assert client.do("HELLO", "2")[:2] == [b"server", b"redis"]
 
 
-def test_pubsub_tells_of_subscribers() -> None:
+def test_pubsub_counts_subscribers() -> None:
     world = World()
     asker, a, b = world.client(), world.client(3), world.client()
     a.send("SUBSCRIBE", "x", "$y")
@@ -220,10 +220,10 @@ def test_pubsub_tells_of_subscribers() -> None:
     b.send("SSUBSCRIBE", "s")
     b.send("PSUBSCRIBE", "p*", "q*")
     a.send("PSUBSCRIBE", "p*")
-    asker.do("PUBLISH", "nobody", "hears")
+    asker.do("PUBLISH", "unused", "x")
     assert asker.do("PUBSUB", "CHANNELS") == [b"x"]
     assert asker.do("PUBSUB", "CHANNELS", "$*") == [b"$y"]
-    assert asker.do("PUBSUB", "NUMSUB", "x", "nobody") == [b"x", 2, b"nobody", 0]
+    assert asker.do("PUBSUB", "NUMSUB", "x", "unused") == [b"x", 2, b"unused", 0]
     assert asker.do("PUBSUB", "NUMPAT") == 2
     assert asker.do("PUBSUB", "SHARDCHANNELS") == [b"s"]
     assert asker.do("PUBSUB", "SHARDNUMSUB", "s") == [b"s", 1]

@@ -1,4 +1,4 @@
-"""What is believed of the kernel's round trips."""
+"""Validation of the kernel's round trips."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ CASES = {
 
 
 @pytest.mark.parametrize(("times", "expected_us"), CASES.values(), ids=CASES.keys())
-def test_a_round_trip_is_believed_as_far_as_it_is_sure(times: Times, expected_us: int) -> None:
+def test_a_round_trip_is_used_as_far_as_it_is_reliable(times: Times, expected_us: int) -> None:
     assert believed_us(times) == expected_us

@@ -1,4 +1,4 @@
-"""EQ.TELEMETRY and EQ.ARRIVALS: by offset, once each, in order, to whom it may concern."""
+"""EQ.TELEMETRY and EQ.ARRIVALS: by offset, once each, in order, to permitted users."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def numbers(records: list[Record]) -> list[int]:
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_a_reader_that_knows_nothing_learns_where_to_begin(world: MeteredWorld, proto: int) -> None:
+def test_a_new_reader_learns_the_first_offset(world: MeteredWorld, proto: int) -> None:
     publish(world, "t")
     world.end_window()
     incarnation, first, following, stream, end = Reader(world.client(proto), world).ask(0, 0, 1 << 20)
@@ -54,20 +54,20 @@ def test_records_are_given_from_an_offset_on(world: MeteredWorld, proto: int) ->
     assert [record["topic"] for record in read_stream(stream)] == [b"u", b"v", None]
 
 
-def test_nothing_new_is_an_empty_stream(world: MeteredWorld) -> None:
+def test_a_read_without_new_records_is_an_empty_stream(world: MeteredWorld) -> None:
     world.end_window()
     _, first, following, stream, end = Reader(world.client(), world).ask(world.core.incarnation, 1, 1 << 20)
     assert (first, following, end, read_stream(stream)) == (1, 1, 1, [])
 
 
-def test_no_bytes_asked_for_means_only_the_numbers(world: MeteredWorld) -> None:
+def test_a_read_of_0_bytes_returns_only_the_numbers(world: MeteredWorld) -> None:
     publish(world, "t")
     world.end_window()
     _, first, following, stream, end = Reader(world.client(), world).ask(world.core.incarnation, 0, 0)
     assert (first, following, end, read_stream(stream)) == (0, 0, 2, [])
 
 
-def test_at_least_one_record_is_given_however_little_is_asked_for(world: MeteredWorld) -> None:
+def test_at_least_one_record_is_returned_however_few_bytes_are_requested(world: MeteredWorld) -> None:
     publish(world, *(f"t{i}" for i in range(20)))
     world.end_window()
     reader = Reader(world.client(), world)
@@ -77,7 +77,7 @@ def test_at_least_one_record_is_given_however_little_is_asked_for(world: Metered
     assert reader.read(1) == []
 
 
-def test_a_reply_is_not_longer_than_asked_for(world: MeteredWorld) -> None:
+def test_a_reply_is_not_longer_than_requested(world: MeteredWorld) -> None:
     publish(world, *(f"t{i:05d}{'x' * (i % 900)}" for i in range(2_500)))
     world.end_window()
     client = world.client()
@@ -92,7 +92,7 @@ def test_a_reply_is_not_longer_than_asked_for(world: MeteredWorld) -> None:
     assert numbers(found) == list(range(reader.end)) and len(found) == 2_501
 
 
-def test_no_reply_is_so_long_that_its_reader_would_be_cut() -> None:
+def test_no_reply_exceeds_the_output_limit_of_its_reader() -> None:
     world = MeteredWorld(limits=Limits(output_soft_bytes=64 * 1024))
     publish(world, *(f"topic-with-a-name-{i}" for i in range(2_000)))
     world.end_window()
@@ -100,7 +100,7 @@ def test_no_reply_is_so_long_that_its_reader_would_be_cut() -> None:
     assert len(reply[3]) <= 64 * 1024
 
 
-def test_what_has_fallen_out_is_known_by_its_number() -> None:
+def test_dropped_records_show_by_their_number() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(retention_s=3.0))
     world.advance(20.0)
     reader = Reader(world.client(), world)
@@ -110,11 +110,11 @@ def test_what_has_fallen_out_is_known_by_its_number() -> None:
     assert first == oldest and numbers(read_stream(stream))[0] == oldest
 
 
-def test_after_a_new_beginning_the_reader_begins_anew(world: MeteredWorld) -> None:
+def test_after_a_restart_of_the_hub_the_reader_starts_again(world: MeteredWorld) -> None:
     """
     1. A reader has read some records.
     2. The hub begins another life.
-    3. The reader, which still names the former one, is told the present one and its beginning.
+    3. The reader, which still names the former one, gets the current one and its first offset.
     """
     world.end_window()
     former = world.core.incarnation
@@ -143,7 +143,7 @@ def test_after_a_new_beginning_the_reader_begins_anew(world: MeteredWorld) -> No
         ("\u0661", "0", "1"),
     ],
 )
-def test_what_is_no_number_is_refused(world: MeteredWorld, words: tuple[str, str, str]) -> None:
+def test_an_invalid_number_is_rejected(world: MeteredWorld, words: tuple[str, str, str]) -> None:
     reply = world.client().do("EQ.TELEMETRY", *words)
     assert reply == Error("ERR incarnation, from-sequence and max-bytes must be numbers of 0 or more")
 
@@ -154,13 +154,13 @@ def test_the_number_of_arguments_is_fixed(world: MeteredWorld, count: int) -> No
     assert reply == Error("ERR wrong number of arguments for 'eq.telemetry' command")
 
 
-def test_a_number_beyond_the_end_is_a_mistake_that_says_where_the_end_is(world: MeteredWorld) -> None:
+def test_an_offset_beyond_the_end_is_an_error_that_names_the_end(world: MeteredWorld) -> None:
     world.end_window()
     reply = world.client().do("EQ.TELEMETRY", str(world.core.incarnation), str(2**62), "1000")
     assert reply == Error(f"ERR there is no record {2**62} yet; continue from 1")
 
 
-def test_a_hub_that_records_nothing_says_so() -> None:
+def test_a_hub_with_recording_off_replies_with_an_error() -> None:
     client = World().client()
     off = Error("ERR telemetry is off on this hub (telemetry.enabled)")
     assert client.do("EQ.TELEMETRY", "0", "0", "0") == off
@@ -180,7 +180,7 @@ def test_commands_behind_a_read_are_answered_behind_it(world: MeteredWorld) -> N
     assert first == second and numbers(read_stream(first[3])) == list(range(3_001))
 
 
-def test_a_reader_that_leaves_while_its_reply_is_written_leaves_nothing_behind(world: MeteredWorld) -> None:
+def test_a_reader_that_disconnects_during_its_reply_leaves_no_state(world: MeteredWorld) -> None:
     publish(world, *(f"t{i}" for i in range(3_000)))
     world.end_window()
     client = world.client()
@@ -214,7 +214,7 @@ def test_a_reply_is_written_in_short_steps(world: MeteredWorld) -> None:
         max_size=25,
     )
 )
-def test_any_pattern_of_reads_gives_each_record_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+def test_any_sequence_of_reads_returns_each_record_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     world = MeteredWorld()
     reader = Reader(world.client(3), world)
     reader.read()
@@ -247,12 +247,12 @@ def test_reading_needs_the_right_to_observe_and_recording_that_to_operate() -> N
     assert world.info_as("ops", "acl_access_denied_channel") == "2"
 
 
-def test_a_stranger_is_asked_who_it_is() -> None:
+def test_an_unauthenticated_client_must_log_in() -> None:
     world = people()
     assert world.client().do("EQ.TELEMETRY", "0", "0", "0") == Error("NOAUTH Authentication required.")
 
 
-def test_whoever_operates_on_some_topics_gets_their_records_and_no_others() -> None:
+def test_an_operator_of_some_topics_gets_only_their_records() -> None:
     world = people()
     publisher = world.client(user="pub")
     publisher.send_raw(pipeline(("PUBLISH", name, "x") for name in ("a.1", "b.1", "a.2", "b.2")))
@@ -268,7 +268,7 @@ def test_whoever_operates_on_some_topics_gets_their_records_and_no_others() -> N
     assert len(everything.read_all() + everything.read_all()) == reader.end
 
 
-def test_whoever_sees_nothing_still_gets_on() -> None:
+def test_a_user_without_visible_records_still_gets_offsets() -> None:
     world = people()
     world.client(user="pub").send_raw(pipeline(("PUBLISH", f"b.{i}", "x") for i in range(1_500)))
     world.advance()
@@ -278,7 +278,7 @@ def test_whoever_sees_nothing_still_gets_on() -> None:
     assert reader.next == reader.end == 1_501
 
 
-def test_rules_that_change_while_a_reply_is_written_are_obeyed() -> None:
+def test_a_change_of_rules_during_a_reply_takes_effect() -> None:
     world = people()
     world.client(user="pub").send_raw(pipeline(("PUBLISH", f"b.{i}", "x") for i in range(3_000)))
     world.advance()
@@ -331,7 +331,7 @@ def test_publishes_with_a_receipt_are_arrivals_too(world: MeteredWorld) -> None:
     assert [(record["messages"], record["size_bytes"]) for record in arrivals(world.window())] == [(2, 3)]
 
 
-def test_publishers_have_pseudonyms_that_tell_them_apart(world: MeteredWorld) -> None:
+def test_publishers_have_different_pseudonyms(world: MeteredWorld) -> None:
     world.client().send("EQ.ARRIVALS", "t", "ON")
     first, second = world.client(), world.client()
     for publisher in (first, second, first):
@@ -350,7 +350,7 @@ def test_a_client_that_reconnects_keeps_its_pseudonym(world: MeteredWorld) -> No
     assert len({record["publisher"] for record in arrivals(world.window())}) == 1
 
 
-def test_pseudonyms_end_with_the_life_of_the_hub(world: MeteredWorld) -> None:
+def test_pseudonyms_end_with_the_incarnation_of_the_hub(world: MeteredWorld) -> None:
     keys = iter((b"k" * 32, b"l" * 32))
     world.core.metering.randbytes = lambda count: next(keys)
     seen: list[Any] = []
@@ -379,14 +379,14 @@ def test_the_group_is_the_user_where_there_are_users() -> None:
     assert [record["publisher_group"] for record in arrivals(world.window())] == [None]
 
 
-def test_a_topic_may_be_made_after_it_was_asked_for(world: MeteredWorld) -> None:
+def test_a_topic_may_be_created_after_recording_was_requested(world: MeteredWorld) -> None:
     world.client().send("EQ.ARRIVALS", "later", "ON")
     world.advance(3.0)
     world.client().send("PUBLISH", "later", "x")
     assert len(arrivals(world.window())) == 1
 
 
-def test_only_so_many_topics_are_recorded_one_by_one() -> None:
+def test_the_number_of_topics_with_recorded_arrivals_is_limited() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(arrivals_topics_max=2))
     client = world.client()
     assert [client.do("EQ.ARRIVALS", name, "ON") for name in ("a", "b", "a")] == [b"OK"] * 3
@@ -397,7 +397,7 @@ def test_only_so_many_topics_are_recorded_one_by_one() -> None:
     assert world.info("telemetry_arrivals_topics") == "2"
 
 
-def test_what_is_more_than_may_be_recorded_is_counted() -> None:
+def test_arrivals_above_the_limit_are_counted() -> None:
     world = MeteredWorld(telemetry=TelemetrySettings(arrivals_per_s_max=10))
     world.client().send("EQ.ARRIVALS", "t", "ON")
     publishers = [world.client() for _ in range(12)]
@@ -447,7 +447,7 @@ def test_recording_of_arrivals_ends_by_itself() -> None:
         (("x" * 5_000, "ON"), "ERR topic name longer than 4096 bytes (topic_bytes_max)"),
     ],
 )
-def test_arrivals_of_what_cannot_be_are_refused(
+def test_arrivals_of_an_invalid_topic_are_rejected(
     world: MeteredWorld, words: tuple[str, str], problem: str
 ) -> None:
     client = world.client()

@@ -25,7 +25,7 @@ TIMEOUT_S = 20.0
 
 
 @on_both_loops
-async def test_what_a_real_hub_records_adds_up() -> None:
+async def test_the_records_of_a_real_hub_add_up() -> None:
     async with (
         live_hub(telemetry=QUICK) as hub,
         Peer.connected(hub) as subscriber,
@@ -75,8 +75,8 @@ async def test_arrivals_are_recorded_at_real_hubs_and_put_together(tmp_path: Pat
         assert not one.core.metering.arrivals.topics
 
 
-def test_a_hub_in_its_own_process_gives_out_records_and_never_loads_arrow() -> None:
-    """Loading it takes more memory than an idle hub has, and stalls everybody."""
+def test_a_hub_in_its_own_process_serves_records_and_never_loads_arrow() -> None:
+    """Loading it takes more memory than an idle hub uses, and stalls all clients."""
     with processes.hub() as server:
         client = redis.Redis(port=server.port, protocol=3)
         ask: Callable[..., Any] = client.execute_command

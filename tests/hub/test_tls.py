@@ -1,4 +1,4 @@
-"""TLS: encrypted connections, certificates that say who the client is, and those who do not shake hands."""
+"""TLS: encrypted connections, client certificates, and failed handshakes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_certificate_logs_its_user_in(loop_name: str, pki: Pki) -> None:
     run_on(loop_name, main)
 
 
-def test_a_certificate_taken_off_the_list_is_cut(pki: Pki) -> None:
+def test_a_client_whose_certificate_is_removed_from_the_list_is_disconnected(pki: Pki) -> None:
     async def main() -> None:
         users = parse_users(DRONE)
         async with (
@@ -116,7 +116,7 @@ def test_a_certificate_taken_off_the_list_is_cut(pki: Pki) -> None:
 
 
 @pytest.mark.parametrize("loop_name", LOOPS)
-def test_where_certificates_are_required_nobody_comes_without(
+def test_if_certificates_are_required_clients_without_one_are_rejected(
     loop_name: str, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -125,7 +125,7 @@ def test_where_certificates_are_required_nobody_comes_without(
             async with Peer.connected(hub, context=pki.context("drone-7"), hostname="hub.example") as drone:
                 assert await drone.do("PUBLISH", "t", "x") == 0
             for context in (pki.context(), pki.context("drone-7", authority=stranger)):
-                # With TLS 1.3 a client hears of its refusal only when it reads.
+                # With TLS 1.3 a client learns of its rejection only when it reads.
                 with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
                     async with Peer.connected(hub, context=context, hostname="hub.example") as peer:
                         await peer.do("PING")
@@ -139,7 +139,7 @@ def test_where_certificates_are_required_nobody_comes_without(
 @pytest.mark.parametrize(
     "sent", [b"", b"PING\r\n", b"\x16\x03\x01", b"\x16\x03\x01\x00\x05hello", b"\0" * 500]
 )
-def test_whoever_does_not_shake_hands_is_gone_in_time(
+def test_a_client_without_a_handshake_is_disconnected_in_time(
     loop_name: str, sent: bytes, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -221,7 +221,7 @@ def test_a_handshake_that_fails_is_explained_on_both_sides(
 
 
 @pytest.mark.parametrize(("trusted", "word"), [(False, "does not trust the CA"), (True, "has expired")])
-def test_the_alert_of_a_client_that_sends_one_is_told_by_the_hub(
+def test_the_alert_of_a_client_is_logged_by_the_hub(
     trusted: bool, word: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pki = Pki(tmp_path)
@@ -279,7 +279,7 @@ def test_open_users_and_tls_go_together(pki: Pki) -> None:
     async def main() -> None:
         async with (
             live_hub(users=Users.open(), tls=pki.settings(client_ca=True)) as hub,
-            Peer.connected(hub, context=pki.context("anybody"), hostname="hub.example") as peer,
+            Peer.connected(hub, context=pki.context("unlisted"), hostname="hub.example") as peer,
         ):
             assert await peer.do("PUBLISH", "t", "x") == 0
 

@@ -1,4 +1,4 @@
-"""Topics and patterns: how many there may be, when they are forgotten, and that nothing is left behind."""
+"""Topics and patterns: their limits, when topics are removed, and that no state is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def epoch_of(client: FakeClient, name: str) -> int:
 # --- idle topics
 
 
-def test_a_topic_without_subscribers_and_messages_is_forgotten() -> None:
+def test_a_topic_without_subscribers_and_messages_is_removed() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     world.client().do("PUBLISH", "t", "x")
     world.advance(21)
@@ -29,14 +29,14 @@ def test_a_topic_without_subscribers_and_messages_is_forgotten() -> None:
     assert world.info("topics_forgotten") == "1"
 
 
-def test_a_topic_with_a_subscriber_is_never_forgotten() -> None:
+def test_a_topic_with_a_subscriber_is_never_removed() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     world.client().do("SUBSCRIBE", "t")
     world.advance(1_000)
     assert list(world.core.index.topics) == [b"t"]
 
 
-def test_a_topic_that_is_published_to_is_not_forgotten() -> None:
+def test_a_topic_with_messages_is_not_removed() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     publisher = world.client()
     for _ in range(50):
@@ -45,7 +45,7 @@ def test_a_topic_that_is_published_to_is_not_forgotten() -> None:
     assert world.core.index.topics[b"t"].n == 50
 
 
-def test_a_subscriber_that_comes_back_soon_finds_the_epoch_it_left() -> None:
+def test_a_subscriber_that_returns_soon_finds_the_same_epoch() -> None:
     """
     1. A topic is quiet for long, with one subscriber.
     2. The subscriber loses its connection just before the sweep comes by.
@@ -60,7 +60,7 @@ def test_a_subscriber_that_comes_back_soon_finds_the_epoch_it_left() -> None:
     assert world.client(3).do("EQ.SUBSCRIBE", "t")[3] == epoch
 
 
-def test_totals_never_fall_when_topics_are_forgotten() -> None:
+def test_totals_never_decrease_when_topics_are_removed() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     subscriber = world.client()
     subscriber.do("SUBSCRIBE", "t")
@@ -71,7 +71,7 @@ def test_totals_never_fall_when_topics_are_forgotten() -> None:
     assert (world.info("published"), world.info("delivered")) == ("1", "1")
 
 
-def test_many_idle_topics_are_forgotten_in_slices() -> None:
+def test_many_idle_topics_are_removed_in_slices() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     world.client().send_raw(pipeline(["PUBLISH", f"t{i}", "x"] for i in range(2_500)))
     world.advance(10)
@@ -96,7 +96,7 @@ def test_the_longest_unused_topics_make_room_for_new_ones() -> None:
     assert {b"new0", b"new1", b"new2"} <= topics.keys()
 
 
-def test_topics_with_subscribers_are_not_sacrificed() -> None:
+def test_topics_with_subscribers_are_not_removed_for_room() -> None:
     world = World(limits=Limits(topics_max=10))
     subscriber, publisher = world.client(), world.client()
     subscriber.send("SUBSCRIBE", *(f"s{i}" for i in range(10)))
@@ -108,7 +108,7 @@ def test_topics_with_subscribers_are_not_sacrificed() -> None:
     assert len(world.core.index.topics) == 10
 
 
-def test_room_is_found_without_looking_at_topics_that_have_subscribers() -> None:
+def test_room_is_found_without_scanning_topics_that_have_subscribers() -> None:
     world = World(limits=Limits(topics_max=1_000))
     subscriber = world.client()
     subscriber.send("SUBSCRIBE", *(f"s{i}" for i in range(990)))
@@ -120,7 +120,7 @@ def test_room_is_found_without_looking_at_topics_that_have_subscribers() -> None
     assert len(index._unheard) <= 10
 
 
-def test_a_topic_forgotten_for_room_has_a_new_epoch() -> None:
+def test_a_topic_removed_for_room_has_a_new_epoch() -> None:
     world = World(limits=Limits(topics_max=3))
     client = world.client(3)
     former = epoch_of(client, "t")
@@ -138,7 +138,7 @@ def test_shard_channels_count_too() -> None:
 
 
 @pytest.mark.parametrize("command", ["SUBSCRIBE", "SSUBSCRIBE", "PUBLISH", "SPUBLISH"])
-def test_a_name_may_be_so_long_and_no_longer(command: str) -> None:
+def test_the_length_of_a_name_is_limited(command: str) -> None:
     client = World(limits=Limits(topic_bytes_max=16)).client(3)
     payload = ["x"] if "PUBLISH" in command else []
     assert not isinstance(client.do(command, "n" * 16, *payload), Error)
@@ -147,7 +147,7 @@ def test_a_name_may_be_so_long_and_no_longer(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["PSUBSCRIBE", "EQ.PSUBSCRIBE", "PUBSUB CHANNELS", "CONFIG GET"])
-def test_patterns_are_bounded_wherever_they_are_given(command: str) -> None:
+def test_patterns_are_limited_in_every_command(command: str) -> None:
     client = World(limits=Limits(pattern_bytes_max=8, pattern_wildcards_max=2)).client(3)
     words = command.split()
     assert not isinstance(client.do(*words, "a?c*efgh"), Error)
@@ -160,7 +160,7 @@ def test_patterns_are_bounded_wherever_they_are_given(command: str) -> None:
 @pytest.mark.parametrize(
     "command", ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "EQ.SUBSCRIBE", "EQ.PSUBSCRIBE"]
 )
-def test_a_connection_may_have_so_many_subscriptions_and_no_more(command: str) -> None:
+def test_the_subscriptions_of_a_connection_are_limited(command: str) -> None:
     client = World(limits=Limits(subscriptions_max=3)).client(3)
     client.send("SUBSCRIBE", "x")
     client.send(command, "a", "b")
@@ -172,7 +172,7 @@ def test_a_connection_may_have_so_many_subscriptions_and_no_more(command: str) -
 
 
 @pytest.mark.parametrize("command", ["PSUBSCRIBE", "EQ.PSUBSCRIBE"])
-def test_a_connection_may_have_so_many_patterns_and_no_more(command: str) -> None:
+def test_the_patterns_of_a_connection_are_limited(command: str) -> None:
     client = World(limits=Limits(patterns_max=2)).client(3)
     client.send("SUBSCRIBE", "x", "y", "z")
     client.send("PSUBSCRIBE", "a*")
@@ -221,7 +221,7 @@ def test_a_pattern_subscribed_to_after_a_topic_was_published_to_reaches_it() -> 
 # --- nothing is left
 
 
-def test_nothing_is_left_after_thousands_of_clients_came_and_went() -> None:
+def test_thousands_of_short_connections_leave_no_state() -> None:
     world = World(limits=Limits(topic_idle_s=10))
     rng = random.Random(3)
     for i in range(1_500):
@@ -250,7 +250,7 @@ def test_nothing_is_left_after_thousands_of_clients_came_and_went() -> None:
     assert world.shell.timers_pending == 0
 
 
-def test_nothing_is_left_of_a_hub_that_was_closed() -> None:
+def test_a_closed_hub_leaves_no_state() -> None:
     world = World(users(alice='create = ["*"]\npublish = ["*"]\nsubscribe = ["*"]'))
     stranger, idle, slow = world.client(), world.client(user="alice"), world.client(user="alice")
     pending = world.client()

@@ -1,4 +1,4 @@
-"""EQ.TOPICS and EQ.TOPIC: what a hub says of the topics it knows, and to whom."""
+"""EQ.TOPICS and EQ.TOPIC: the listed topics and fields, by user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pages(client: FakeClient, count: int, *words: str) -> list[list[bytes]]:
             return found
 
 
-def test_a_row_says_where_a_topic_lives_and_how_it_is_used() -> None:
+def test_a_row_has_the_home_of_a_topic_and_its_use() -> None:
     world = World()
     client, subscriber = world.client(), world.client()
     subscriber.do("SUBSCRIBE", "news")
@@ -41,7 +41,7 @@ def test_pages_hold_every_topic_once() -> None:
     assert pages(client, 1000, "HOME") == [names]
 
 
-def test_a_page_that_takes_long_comes_in_a_later_turn() -> None:
+def test_a_page_that_takes_long_is_sent_in_a_later_turn() -> None:
     world = World()
     client = world.client()
     for i in range(500):
@@ -54,7 +54,7 @@ def test_a_page_that_takes_long_comes_in_a_later_turn() -> None:
     assert (cursor, len(rows)) == (b"0", 500)
 
 
-def test_a_cursor_whose_topic_is_gone_still_leads_on() -> None:
+def test_a_cursor_whose_topic_was_removed_still_works() -> None:
     world = World(limits=Limits(topic_idle_s=10.0))
     client, subscriber = world.client(), world.client()
     for name in ("a", "b", "c"):
@@ -81,11 +81,11 @@ def test_a_cursor_whose_topic_is_gone_still_leads_on() -> None:
         ("0", "10", "MATCH", "*a*a*a*a*a*a*a*a*a*a*a"),
     ],
 )
-def test_what_cannot_be_understood_is_refused(words: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_rejected(words: tuple[str, ...]) -> None:
     assert isinstance(World().client().do("EQ.TOPICS", *words), Error)
 
 
-def test_nobody_is_shown_what_it_may_neither_use_nor_operate() -> None:
+def test_topics_that_a_user_may_neither_use_nor_operate_are_hidden() -> None:
     world = World(users(root='create = ["*"]\npublish = ["*"]', alice=GAME, watch='operate = ["*"]'))
     root, alice, watch = (world.client(user=name) for name in ("root", "alice", "watch"))
     for name in ("game.1", "secret"):
@@ -102,7 +102,7 @@ def test_a_cursor_does_not_tell_whether_a_topic_exists() -> None:
     for name in ("game.1", "secret", "game.2"):
         root.do("PUBLISH", name, "x")
     assert pages(alice, 1) == [[b"game.1"], [b"game.2"]]
-    # A page of every cursor there can be: the same as if the other topic were not there.
+    # A page from every possible cursor is the same as without the other topic.
     names = [[row[0] for row in alice.do("EQ.TOPICS", str(cursor), "10")[1]] for cursor in range(5)]
     assert names == [[b"game.1", b"game.2"], [b"game.2"], [b"game.2"], [], []]
     for name in ("secret", "missing"):

@@ -1,4 +1,4 @@
-"""Transactions inside one hub: what the transcripts of tests/conformance cannot see."""
+"""Transactions inside one hub: behaviour that the transcripts of tests/conformance do not cover."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hub.world import Error, World, pipeline, users
 GAME = 'create = ["game.*"]\npublish = ["game.*"]\nsubscribe = ["game.*"]'
 
 
-def test_what_a_transaction_publishes_to_its_own_client_does_not_break_the_answer() -> None:
+def test_messages_of_a_transaction_to_its_own_client_do_not_break_the_reply() -> None:
     world = World()
     client = world.client(3)
     client.do("SUBSCRIBE", "t")
@@ -18,7 +18,7 @@ def test_what_a_transaction_publishes_to_its_own_client_does_not_break_the_answe
     assert replies[4:] == [[b"message", b"t", b"x"], [b"message", b"t", b"y"], [1, 1]]
 
 
-def test_publishes_that_come_in_a_chunk_of_their_own_are_queued() -> None:
+def test_publishes_in_a_chunk_of_their_own_are_queued() -> None:
     world = World()
     client = world.client()
     client.do("MULTI")
@@ -28,7 +28,7 @@ def test_publishes_that_come_in_a_chunk_of_their_own_are_queued() -> None:
     assert client.do("EXEC") == [0, 0, 0]
 
 
-def test_a_long_transaction_gives_way_and_is_answered_once() -> None:
+def test_a_long_transaction_yields_to_other_clients_and_is_answered_once() -> None:
     world = World()
     client, other = world.client(), world.client()
     client.do("MULTI")
@@ -56,7 +56,7 @@ def test_a_login_that_is_checked_inside_a_transaction_is_waited_for() -> None:
     assert client.session.user is not None and client.session.user.name == "bob"
 
 
-def test_what_only_hubs_and_smart_clients_say_is_not_queued() -> None:
+def test_commands_of_hubs_and_smart_clients_are_not_queued() -> None:
     client = World().client(3)
     client.do("MULTI")
     assert client.do("EQ.LINK", "0123456789abcdef") == Error("ERR Command not allowed inside a transaction")

@@ -1,4 +1,4 @@
-"""Fairness: no client's commands keep the loop for long, and their replies stay in order."""
+"""Fairness: no client's commands block the loop for long, and replies stay in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def settle(world: World, client: FakeClient) -> int:
     return turns
 
 
-def test_a_long_pipeline_gives_way_and_loses_nothing() -> None:
+def test_a_long_pipeline_yields_to_other_clients_and_loses_nothing() -> None:
     world = slow_world()
     client = world.client()
     client.send_raw(pipeline(["ECHO", str(i)] for i in range(1_000)))
@@ -42,7 +42,7 @@ def test_a_long_pipeline_gives_way_and_loses_nothing() -> None:
     assert first + client.read() == [b"%d" % i for i in range(1_000)]
 
 
-def test_others_are_served_between_the_turns_of_a_long_pipeline() -> None:
+def test_other_clients_are_served_between_the_turns_of_a_long_pipeline() -> None:
     world = slow_world()
     greedy, modest = world.client(), world.client()
     greedy.send_raw(pipeline(["ECHO", "x"] for _ in range(1_000)))
@@ -52,7 +52,7 @@ def test_others_are_served_between_the_turns_of_a_long_pipeline() -> None:
     assert len(greedy.read()) == 1_000
 
 
-def test_what_arrives_while_a_pipeline_waits_for_its_turn_comes_after_it() -> None:
+def test_input_that_arrives_while_a_pipeline_waits_is_executed_after_it() -> None:
     world = slow_world()
     client = world.client()
     client.send_raw(pipeline(["ECHO", str(i)] for i in range(200)))
@@ -62,7 +62,7 @@ def test_what_arrives_while_a_pipeline_waits_for_its_turn_comes_after_it() -> No
     assert client.read() == [*(b"%d" % i for i in range(201)), 0, 0, 0, 0, 0]
 
 
-def test_a_client_that_keeps_sending_though_it_is_not_read_from_is_cut() -> None:
+def test_a_client_that_keeps_sending_while_it_is_not_read_is_disconnected() -> None:
     world = World(limits=Limits(payload_bytes_max=1_024, input_slack_bytes=1_024))
     world.shell.tick_s = TICK_S
     client = world.client()
@@ -72,7 +72,7 @@ def test_a_client_that_keeps_sending_though_it_is_not_read_from_is_cut() -> None
     assert client.wire.is_gone()
 
 
-def test_a_client_that_goes_while_it_waits_for_its_turn_is_left_alone() -> None:
+def test_a_client_that_disconnects_while_it_waits_for_its_turn_is_not_executed_further() -> None:
     world = slow_world()
     client = world.client()
     client.send_raw(pipeline(["ECHO", "x"] for _ in range(1_000)))
@@ -85,7 +85,7 @@ def test_a_client_that_goes_while_it_waits_for_its_turn_is_left_alone() -> None:
     "unit",
     [b"PING\r\n", b"\r\n", b"\n", b"*0\r\n", b'"' + b"a" * 1_000 + b'"\r\n', b"*1\r\n$6\r\n*12345\r\n"],
 )
-def test_slow_spellings_give_way_too(unit: bytes) -> None:
+def test_slow_encodings_yield_too(unit: bytes) -> None:
     world = slow_world()
     client = world.client()
     client.send_raw(unit * (70_000 // len(unit)) + request("ECHO", "last"))
@@ -94,7 +94,7 @@ def test_slow_spellings_give_way_too(unit: bytes) -> None:
     assert client.read()[-1] == b"last"
 
 
-def test_an_error_far_behind_in_a_long_chunk_is_told() -> None:
+def test_an_error_at_the_end_of_a_long_chunk_is_reported() -> None:
     world = slow_world()
     client = world.client()
     client.send_raw(b"\r\n" * 30_000 + b"*1\r\n:5\r\n")
@@ -102,7 +102,7 @@ def test_an_error_far_behind_in_a_long_chunk_is_told() -> None:
     assert client.read() == [Error("ERR Protocol error: expected '$', got ':'")]
 
 
-def test_publishes_to_many_topics_give_way_and_keep_their_order() -> None:
+def test_publishes_to_many_topics_yield_and_keep_their_order() -> None:
     world = slow_world()
     subscriber, publisher = world.client(), world.client()
     subscriber.send("PSUBSCRIBE", "t*")
@@ -119,7 +119,7 @@ def test_publishes_to_many_topics_give_way_and_keep_their_order() -> None:
     assert world.core.stats.commands > 600
 
 
-def test_a_run_for_very_many_subscribers_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_for_very_many_subscribers_yields(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "AT_ONCE_BYTES", 10_000)
     monkeypatch.setattr(publish, "FEW_RECEIVERS", 5)
     world = slow_world()
@@ -147,7 +147,7 @@ def test_many_patterns_are_subscribed_to_by_turns() -> None:
     assert after == b"after"
 
 
-def test_a_bad_pattern_far_behind_is_refused_before_any_is_subscribed_to() -> None:
+def test_an_invalid_pattern_at_the_end_is_rejected_before_any_subscription() -> None:
     world = slow_world()
     client = world.client()
     client.send("PSUBSCRIBE", *(f"*?{i}" for i in range(500)), "x" * 300)
@@ -158,7 +158,7 @@ def test_a_bad_pattern_far_behind_is_refused_before_any_is_subscribed_to() -> No
 
 
 @pytest.mark.parametrize("command", ["PUBSUB CHANNELS", "PUBSUB CHANNELS topic*", "INFO", "CLIENT LIST"])
-def test_long_listings_give_way_and_stay_in_order(command: str) -> None:
+def test_long_listings_yield_and_stay_in_order(command: str) -> None:
     world = slow_world(topics=5_000)
     others = [world.client() for _ in range(100)]
     client = world.client()
@@ -175,18 +175,18 @@ def test_long_listings_give_way_and_stay_in_order(command: str) -> None:
         assert listing.count(b"\n") == len(others) + 2
 
 
-def test_a_listing_whose_client_has_gone_is_given_up() -> None:
+def test_a_listing_is_abandoned_when_its_client_disconnects() -> None:
     world = slow_world(topics=2_000)
     client = world.client()
     client.send("PUBSUB", "CHANNELS")
     waiting = world.shell.timers_pending
     client.wire.abort()
     world.advance(0.1)
-    # The one of its next step, and the one that watches over what it is owed.
+    # The timer of its next step, and the timer of its pending replies.
     assert world.shell.timers_pending == waiting - 2
 
 
-def test_a_topic_that_goes_while_it_is_being_listed_does_no_harm() -> None:
+def test_a_topic_may_be_removed_during_a_listing() -> None:
     world = slow_world(topics=2_000)
     client = world.client()
     client.send("PUBSUB", "CHANNELS")
@@ -198,7 +198,7 @@ def test_a_topic_that_goes_while_it_is_being_listed_does_no_harm() -> None:
     assert 0 < len(listing) < 2_000
 
 
-def test_many_floods_keep_the_loop_no_longer_than_two() -> None:
+def test_many_floods_block_the_loop_no_longer_than_two() -> None:
     """
     1. Sixty connections of one address send more than a turn's worth of commands each: two are looked at.
     2. Each pass of the loop executes what fits into two turns at most: one that begins just before the first is over.

@@ -1,4 +1,4 @@
-"""Requests that do not come to their end: a deadline for each, and a bound for all of them."""
+"""Incomplete requests: a deadline for each, and a limit for all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_request_that_does_not_end_ends_its_connection() -> None:
     assert world.core.unfinished.bytes == 0
 
 
-def test_dripping_bytes_do_not_put_the_deadline_off() -> None:
+def test_single_bytes_do_not_extend_the_deadline() -> None:
     world = World(limits=Limits(request_s=30))
     client = world.client()
     client.send_raw(unfinished(1_000))
@@ -69,10 +69,10 @@ def test_a_flood_that_is_read_by_turns_has_no_deadline_either(count: int) -> Non
     assert client.is_connected()
 
 
-def test_all_together_hold_no_more_than_their_share_and_the_greedy_address_pays() -> None:
+def test_all_incomplete_requests_together_are_limited_and_the_largest_address_is_cut() -> None:
     """
     1. One client of another address is in the middle of a message.
-    2. One address sends the beginnings of sixty messages of a megabyte and goes on with none of them.
+    2. One address sends the beginnings of sixty messages of a megabyte and completes none of them.
     3. Its own connections are cut until the rest fits; the other client is served.
     """
     world = World(memory_bytes=200 * MIB, limits=Limits(input_total_share=0.05))

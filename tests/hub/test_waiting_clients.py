@@ -1,4 +1,4 @@
-"""Clients that go while a command of theirs waits: noticed on real sockets, which a paused transport would not do."""
+"""Clients that disconnect while their command waits: real sockets notice it, a paused transport would not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.polling import until
 
 
 async def leave_while_waiting(behind: bytes, *, is_reset: bool) -> None:
-    """A hub that knows no other hub yet lets nobody subscribe, so the subscription waits."""
+    """A hub that knows no other hub yet confirms no subscription, so the subscription waits."""
     loop = asyncio.get_running_loop()
     async with live_hub() as hub:
         hub.join_cluster()

@@ -1,4 +1,4 @@
-"""EQ.WHERE: a hub tells where it is, and hears where its clients are."""
+"""EQ.WHERE: a hub replies with its coordinate, and receives those of its clients."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def place_of(world: World, client: FakeClient) -> Place | None:
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_a_hub_on_its_own_is_at_the_origin_and_sure_of_it(proto: int) -> None:
+def test_a_hub_alone_is_at_the_origin_with_full_confidence(proto: int) -> None:
     reply = World().client(proto).do("EQ.WHERE")
     told = Coordinate.from_bytes(reply, SETTINGS)
     assert (told.point_s, told.error) == ((0.0,) * 8, 0.0)
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_a_hub_that_has_heard_nothing_of_its_cluster_yet_does_not_say_where_it_is(proto: int) -> None:
+def test_a_hub_without_information_about_its_cluster_reports_no_coordinate(proto: int) -> None:
     node = Hubs("h1")["h1"]
     assert isinstance(node.client(proto).do("EQ.WHERE"), bytes), "it is the only member, and alive"
     node.cluster.router.routing = Routing()
@@ -44,7 +44,7 @@ def test_a_hub_that_has_heard_nothing_of_its_cluster_yet_does_not_say_where_it_i
 
 
 @pytest.mark.parametrize("proto", [2, 3])
-def test_whoever_tells_is_told(proto: int) -> None:
+def test_a_client_that_reports_its_coordinate_gets_the_hubs(proto: int) -> None:
     world = World()
     client = world.client(proto)
     reply = client.do("EQ.WHERE", "2500", coordinate(7).to_bytes())
@@ -61,7 +61,7 @@ def test_a_round_trip_that_was_not_measured_is_zero() -> None:
     assert place is not None and place.leg_s is None
 
 
-def test_a_subscriber_may_tell_where_it_is_on_its_own_connection_in_resp2() -> None:
+def test_a_subscriber_may_report_its_coordinate_on_its_own_connection_in_resp2() -> None:
     client = World().client(2)
     client.do("SUBSCRIBE", "t")
     assert isinstance(client.do("EQ.WHERE", "1", coordinate().to_bytes()), bytes)
@@ -98,7 +98,7 @@ def numbers(*changed: tuple[int, float]) -> bytes:
         ("1", numbers((10, 20.1))),
     ],
 )
-def test_nonsense_is_refused_and_the_last_place_stays(words: tuple[str | bytes, ...]) -> None:
+def test_an_invalid_report_is_rejected_and_the_last_coordinate_stays(words: tuple[str | bytes, ...]) -> None:
     world = World()
     client = world.client()
     client.do("EQ.WHERE", "2000", coordinate(5).to_bytes())
@@ -110,14 +110,14 @@ def test_nonsense_is_refused_and_the_last_place_stays(words: tuple[str | bytes, 
 
 
 def told(world: World, client: FakeClient, rtt_ms: float, place: Coordinate) -> Place:
-    """What the hub makes of what a client says."""
+    """The hub's result for a client's report."""
     assert isinstance(client.do("EQ.WHERE", str(round(1e3 * rtt_ms)), place.to_bytes()), bytes)
     found = place_of(world, client)
     assert found is not None
     return found
 
 
-# The kernel's round trip, the one that is told, the distance of the coordinate; and whether that is believed.
+# The kernel's round trip, the reported one, the distance of the coordinate; and whether the report is accepted.
 SAYINGS = [
     (5, 5, 6, True),
     (5, 0, 6, True),
@@ -125,13 +125,13 @@ SAYINGS = [
     (0.1, 240, 240, True),
     (5, 5, 269, True),
     (100, 100, 600, True),
-    # It is nearer than the kernel says: something waits in between.
+    # The client is nearer than the kernel's round trip: packets waited in between.
     (80, 5, 5, True),
     (5, 5, 271, False),
     (5, 271, 6, False),
     (5, 0, 9_000, False),
     (100, 100, 651, False),
-    # Nobody but the client has measured; or nobody at all.
+    # Only the client has measured; or neither has.
     (None, 100, 600, True),
     (None, 5, 300, False),
     (None, 0, 9_000, True),
@@ -139,7 +139,7 @@ SAYINGS = [
 
 
 @pytest.mark.parametrize(("kernel_ms", "told_ms", "far_ms", "is_believed"), SAYINGS)
-def test_a_client_is_believed_to_be_as_far_as_it_can_be(
+def test_a_report_is_accepted_if_its_distance_is_possible(
     kernel_ms: float | None, told_ms: float, far_ms: float, is_believed: bool
 ) -> None:
     world = World()
@@ -157,7 +157,7 @@ def test_a_client_is_believed_to_be_as_far_as_it_can_be(
     assert place.coordinate.height_s == pytest.approx(rtt_ms / 1e3, abs=1e-4)
 
 
-def test_who_is_not_believed_once_is_believed_again_and_forgotten_when_it_goes() -> None:
+def test_a_rejected_client_is_accepted_again_and_removed_when_it_disconnects() -> None:
     world = World()
     client = world.client()
     client.wire.rtt_s = 0.005
@@ -171,14 +171,14 @@ def test_who_is_not_believed_once_is_believed_again_and_forgotten_when_it_goes()
     assert world.core.places.doubted == 0
 
 
-def test_where_the_kernel_is_not_to_be_asked_it_is_not_held_against_anybody() -> None:
+def test_without_kernel_queries_reports_are_not_compared_with_the_kernel() -> None:
     world = MeteredWorld(coordinates=CoordinatesSettings(tcp_rtt_for=TcpRttFor.NONE))
     client = world.client()
     client.wire.rtt_s = 0.000_1
     assert told(world, client, 400, coordinate(400)).coordinate == coordinate(400)
 
 
-def test_how_far_a_client_may_lie_is_a_setting() -> None:
+def test_the_accepted_deviation_is_a_setting() -> None:
     world = MeteredWorld(coordinates=CoordinatesSettings(distance_slack_s=0.01))
     client = world.client()
     client.wire.rtt_s = 0.005
@@ -186,13 +186,13 @@ def test_how_far_a_client_may_lie_is_a_setting() -> None:
     assert told(world, client, 5, coordinate(35)).coordinate != coordinate(35)
 
 
-def test_a_stranger_is_told_nothing() -> None:
+def test_an_unauthenticated_client_gets_no_coordinate() -> None:
     world = World(users(ann='subscribe = ["*"]'))
     assert world.client().do("EQ.WHERE").startswith("NOAUTH")
     assert isinstance(world.client(user="ann").do("EQ.WHERE"), bytes)
 
 
-def test_places_end_with_their_connections_and_with_reset() -> None:
+def test_coordinates_end_with_their_connections_and_with_reset() -> None:
     world = World()
     gone, cleared = world.client(), world.client()
     for client in (gone, cleared):
@@ -204,12 +204,12 @@ def test_places_end_with_their_connections_and_with_reset() -> None:
     assert world.core.places.located == 0
 
 
-def test_the_hub_records_where_it_is() -> None:
+def test_the_hub_records_its_coordinate() -> None:
     record = MeteredWorld().hub()
     assert Coordinate.from_bytes(record["coordinate"], SETTINGS).point_s == (0.0,) * 8
 
 
-def test_info_tells_where_the_hub_is_and_of_how_many_clients_it_knows() -> None:
+def test_info_shows_the_coordinate_of_the_hub_and_the_number_of_located_clients() -> None:
     world = World()
     client = world.client()
     client.do("EQ.WHERE", "1", coordinate().to_bytes())

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +283,42 @@ def test_a_client_that_holds_too_much_is_cut_in_the_middle_of_a_run() -> None:
 
 
 @needs_wires
+def test_an_outlet_writes_what_a_turn_gathers_at_once_and_keeps_its_order() -> None:
+    """So the frames of a turn to another hub are one system call."""
+    with wire_world() as world:
+        written: list[bytes] = []
+        outlet = world.poller.gathered(written.append)
+
+        def turn(*pieces: bytes) -> None:
+            for piece in pieces:
+                outlet(piece)
+
+        outlet(b"before")
+        assert written == [b"before"]
+        world.poller.turn(partial(turn, b"one ", b"two ", b"three"))
+        world.poller.turn(partial(turn, b"four"))
+        assert written == [b"before", b"one two three", b"four"]
+        full = b"x" * HIGH_WATER_BYTES
+        world.poller.turn(partial(turn, b"1", full, b"2"))
+        assert written[3:] == [b"1" + full, b"2"]
+
+
+@needs_wires
+def test_an_outlet_whose_transport_fails_is_told_and_others_write() -> None:
+    world = WireWorld()
+    written: list[bytes] = []
+
+    def fail(data: bytes) -> None:
+        raise OSError("closed")
+
+    failing, sound = world.poller.gathered(fail), world.poller.gathered(written.append)
+    world.poller.turn(lambda: (failing(b"1"), sound(b"2")))
+    assert [type(problem) for problem in world.problems] == [OSError]
+    assert written == [b"2"]
+    world.close()
+
+
+@needs_wires
 def test_a_failing_callback_ends_its_connection_and_is_told() -> None:
     world = WireWorld()
     client, other = WireClient(world), WireClient(world)
@@ -443,7 +480,7 @@ def test_what_work_outside_the_poller_writes_is_gathered_as_one_turn_and_timed()
         after_s, after = world.poller.sent()
         assert after - before == 16
         assert after_s > before_s
-        # What is written outside of a turn is sent at once, and counted by nobody.
+        # Output written outside of a turn is sent at once, and not counted.
         clients[0].wire.write(b"+c\r\n")
         assert clients[0].read().endswith(b"+c\r\n")
         assert world.poller.sent() == (after_s, after)

@@ -1,4 +1,4 @@
-"""A hub without sockets: virtual time, wires that record, clients that speak and read RESP.
+"""A hub without sockets: virtual time, wires that record, clients that send and read RESP.
 
 Always true: nothing happens by itself. Time passes by `advance`, secrets are checked by `check_secrets`, and a wire
 that is `stuck` keeps what is written to it until `drain`.
@@ -45,7 +45,7 @@ class FakeShell:
         self._memory_bytes = memory_bytes
         self.turns: OutputTurns = UngatheredTurns()
         self.wall_ahead_s = 1.7e9
-        # How much time passes whenever somebody looks at the clock, so that work takes time.
+        # Time that passes with each reading of the clock, so that work takes time.
         self.tick_s = 0.0
         # Checks asked for and not yet done: (encoded secret, password, what to call).
         self.checks: list[tuple[str, bytes, Callable[[bool], None]]] = []
@@ -116,7 +116,7 @@ class FakeShell:
 
 
 class FakeWire:
-    """A transport: buffers while `is_stuck`, says when it is full, and tells the core when it is gone."""
+    """A transport: buffers while `is_stuck`, calls back when it is full, and reports its end to the core."""
 
     def __init__(self, core: HubCore, session: Session) -> None:
         self._core = core
@@ -126,7 +126,7 @@ class FakeWire:
         self.is_stuck = False
         self.is_reading = True
         self.is_closing = False
-        # What the kernel says of the connection.
+        # The kernel's data about the connection.
         self.rtt_s: float | None = None
         self.has_hung_up = False
         self._is_gone = False
@@ -187,7 +187,7 @@ class FakeWire:
         return self._is_gone
 
     def _lose(self) -> None:
-        """As with real transports, the loss is told later."""
+        """As with real transports, the loss is reported later."""
         if not self._is_gone:
             self._is_gone = True
             self._core.shell.call_later(0, self._tell)
@@ -280,7 +280,7 @@ class World:
         checks, self.shell.checks = self.shell.checks, []
         for _, password, done in checks:
             done(is_right(password))
-        # What was sent behind a login is executed in a turn of its own.
+        # Commands behind a login are executed in a turn of their own.
         self.advance()
 
     def advance(self, delay_s: float = 0.0) -> None:

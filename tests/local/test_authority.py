@@ -18,7 +18,7 @@ from hub.live import live_hub
 NAMES = ("127.0.0.1", "localhost", "::1")
 
 
-def test_what_holds_is_kept_and_what_ends_soon_is_made_anew(tmp_path: Path) -> None:
+def test_valid_certificates_are_kept_and_expiring_ones_renewed(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     first = hub_certificate(tmp_path / "tls", NAMES, now)
     made = [path.read_bytes() for path in first]
@@ -33,7 +33,7 @@ def test_what_holds_is_kept_and_what_ends_soon_is_made_anew(tmp_path: Path) -> N
         assert stat.S_IMODE((tmp_path / "tls" / name).stat().st_mode) == 0o600
 
 
-def test_files_that_are_none_are_told(tmp_path: Path) -> None:
+def test_invalid_files_are_errors(tmp_path: Path) -> None:
     hub_certificate(tmp_path, NAMES, datetime.now(UTC))
     (tmp_path / "ca.pem").write_text("nonsense")
     with pytest.raises(SettingsError, match="Remove the folder"):

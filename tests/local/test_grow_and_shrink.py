@@ -1,4 +1,4 @@
-"""`equipoise up --hubs 1 --max-hubs 3` under load: it grows and shrinks by itself, and nobody loses a message."""
+"""`equipoise up --hubs 1 --max-hubs 3` under load: it grows and shrinks by itself, without losing a message."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_ports_are_the_same_from_one_run_to_the_next(layout: Layout) -> None:
     again.unlock()
 
 
-def test_a_port_that_somebody_has_taken_is_passed_over(layout: Layout) -> None:
+def test_a_port_in_use_is_skipped(layout: Layout) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -57,7 +57,7 @@ def test_two_processes_never_get_one_port(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[1]", '{"hub-1": "x", "hub-2": -1}'])
-def test_a_list_of_ports_that_cannot_be_read_is_made_anew(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_list_of_ports_is_replaced(tmp_path: Path, text: str) -> None:
     (tmp_path / "ports.json").write_text(text)
     layout = Layout(tmp_path)
     layout.lock()
@@ -65,7 +65,7 @@ def test_a_list_of_ports_that_cannot_be_read_is_made_anew(tmp_path: Path, text: 
     layout.unlock()
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="cannot use"):
         Layout(tmp_path / "file" / "data").lock()

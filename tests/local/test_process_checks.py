@@ -1,4 +1,4 @@
-"""How the parts of a system are asked whether they are well: by what they do for their users."""
+"""Health checks of the parts of a system, by the service that they give."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def saying(line: bytes) -> Answer:
     return answer
 
 
-def test_a_hub_is_well_if_it_answers_also_if_it_lets_nobody_in() -> None:
+def test_a_hub_is_healthy_if_it_replies_even_if_it_rejects_clients() -> None:
     async def scene() -> None:
         rules = parse_users('[users.ann]\ncertificates = ["ann"]\npublish = ["*"]\n')
         for users in (None, rules):
@@ -60,20 +60,20 @@ def test_a_hub_is_well_if_it_answers_also_if_it_lets_nobody_in() -> None:
     asyncio.run(scene())
 
 
-def test_a_hub_that_hangs_or_is_none_is_not_well() -> None:
+def test_a_hub_that_hangs_or_another_server_is_not_healthy() -> None:
     assert asyncio.run(asked_of_server(silent, hub_answers)) is False
     assert asyncio.run(asked_of_server(saying(b"HTTP/1.1 400 what?\r\n"), hub_answers)) is False
     assert asyncio.run(ask(hub_answers(HOST, free_port()), 1.0, 0.5)) is False
 
 
-def test_a_controller_is_well_if_its_health_page_says_so() -> None:
+def test_a_controller_is_healthy_if_its_health_page_is() -> None:
     assert asyncio.run(asked_of_server(saying(b"HTTP/1.1 200 OK\r\n\r\n"), controller_answers)) is True
     assert asyncio.run(asked_of_server(saying(b"HTTP/1.1 503 No\r\n\r\n"), controller_answers)) is False
     assert asyncio.run(asked_of_server(saying(b"x" * 100_000), controller_answers)) is False
     assert asyncio.run(asked_of_server(silent, controller_answers)) is False
 
 
-def test_a_pipeline_is_well_if_it_has_finished_a_batch_lately_in_this_life(tmp_path: Path) -> None:
+def test_a_pipeline_is_healthy_if_this_process_has_finished_a_batch_recently(tmp_path: Path) -> None:
     commits = tmp_path / "commits"
 
     def judged(lived_s: float, *, is_fed: bool = True) -> bool | None:
@@ -93,5 +93,5 @@ def test_a_pipeline_is_well_if_it_has_finished_a_batch_lately_in_this_life(tmp_p
     assert judged(10.0) is False
     finished(BATCH_S_MAX + 10)
     assert judged(1_000.0) is False
-    # Nobody is there to be read from.
+    # There is no process to read from.
     assert judged(1_000.0, is_fed=False) is None

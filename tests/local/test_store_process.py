@@ -1,4 +1,4 @@
-"""The store is started again, as often as it takes."""
+"""The store is restarted until it runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Server:
         return self.is_good
 
 
-def test_a_store_that_does_not_start_is_tried_again_after_pauses_that_grow() -> None:
+def test_a_store_that_does_not_start_is_retried_after_growing_delays() -> None:
     async def scene() -> None:
         server, changes = Server(False, False, False, True), list[PhaseChange]()
         keeper = StoreKeeper("store", server, on_change=changes.append, backoff=QUICK, health=HASTY)
@@ -88,7 +88,7 @@ def test_a_store_that_hangs_is_stopped_and_started_again() -> None:
 
 
 @pytest.mark.needs_java
-def test_a_real_store_comes_back_after_a_restart_that_failed_and_its_log_goes_on(
+def test_a_real_store_starts_after_a_failed_restart_and_its_log_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1. The JVM is killed. 2. The next one ends at once. 3. The one after it serves again."""

@@ -1,4 +1,4 @@
-"""`equipoise up` without Spark, as a user runs it: usable soon, clear about what is missing, gone with its parent."""
+"""`equipoise up` without Spark: ready soon, clear errors, and no process left after its parent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.needs_java
 STOP_S_MAX = 30.0
 
 
-def test_a_hub_can_be_used_soon_and_one_interrupt_ends_everything(up: Up) -> None:
+def test_a_hub_is_ready_soon_and_one_interrupt_ends_everything(up: Up) -> None:
     up.start("--hubs", "2", "--bookies", "1", "--no-pipeline")
     up.until_up()
     with redis.Redis(port=up.port) as client:
@@ -83,7 +83,7 @@ def test_state_survives_and_nothing_outlives_a_supervisor_that_is_killed(up: Up)
     port, token = up.port, up.token
     up.until(lambda: (up.ask("/api/overview") or {}).get("plan_version", 0) > 0, "no plan on the dashboard")
     up.until(lambda: "hub-2 ready" in up.said, "not all came up")
-    # Nobody but an operator sets these: a fresh store has neither.
+    # Only an operator sets these: a fresh store has neither.
     command(up, "topics", "set", "game.*", "--latency", "40ms")
     for hub in ("hub-1", "hub-2"):
         command(up, "move", f"kept-at-{hub}", hub, "--why", "before the crash")
@@ -116,7 +116,7 @@ def invoke(up: Up, *words: str, given: str = "") -> Result:
     return CliRunner().invoke(app, list(words), input=given, env=environment)
 
 
-def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:
+def test_a_port_in_use_is_reported_with_its_replacement(up: Up) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -125,18 +125,20 @@ def test_a_port_that_is_taken_is_told_with_the_one_in_its_place(up: Up) -> None:
         (up.data / "ports.json").write_text(json.dumps({"hub-1": port}))
         up.start("--hubs", "1", "--no-pipeline")
         up.until_up()
-        up.until(lambda: f"port {port} is taken: hub-1 listens on {up.port}" in up.said, "nobody was told")
+        up.until(
+            lambda: f"port {port} is taken: hub-1 listens on {up.port}" in up.said, "no error was printed"
+        )
         assert pings(up.port)
 
 
-def test_a_missing_java_is_told_in_one_line(up: Up, tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error_of_one_line(up: Up, tmp_path: Path) -> None:
     up.start(environment={"PATH": str(tmp_path), "JAVA_HOME": ""})
     assert up.status() == 1
     assert "there is no Java: install version 17 or newer, or set JAVA_HOME" in up.said
     assert "Traceback" not in up.said and "hub-1" not in up.said
 
 
-def test_a_java_that_is_too_old_is_told_in_one_line(up: Up, tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_an_error_of_one_line(up: Up, tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
@@ -186,7 +188,7 @@ def test_a_directory_in_use_is_refused(system: Up, tmp_path: Path) -> None:
     [("hub", "hub-1"), ("controller",), ("org.apache.zookeeper.server.ZooKeeperServerMain",)],
     ids=["hub", "controller", "store"],
 )
-def test_a_process_that_is_killed_comes_back_and_no_other_goes(system: Up, words: tuple[str, ...]) -> None:
+def test_a_killed_process_is_restarted_and_no_other_is_affected(system: Up, words: tuple[str, ...]) -> None:
     before = system.processes()
     first = system.pid_of(*words)
     os.kill(first, signal.SIGKILL)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs_java
         ),
     ],
 )
-def test_settings_that_cannot_be_end_everything_with_the_words_of_whoever_refuses_them(
+def test_invalid_settings_end_everything_with_the_error_of_the_process_that_rejects_them(
     up: Up, tmp_path: Path, part: str, text: str, words: str
 ) -> None:
     config = tmp_path / "bad.toml"

@@ -1,4 +1,4 @@
-"""`equipoise up` with everything, Spark included: from the first message to the first plan, kills and the end."""
+"""`equipoise up` with Spark: from the first message to the first plan, killed processes and the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A system that `equipoise up` runs, as a user sees it: what it says, its processes, its ports."""
+"""A system that `equipoise up` runs: its output, its processes, its ports."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import pytest
 
 from equipoise.errors import StoreUnavailableError
 from equipoise.store.embedded.zookeeper_process import find_jars, find_java
+from support.polling import PATIENCE_S, eventually
 from support.ports import write_ports
 
-PATIENCE_S = 60.0
-# In the environment of everything that a system starts, be it by its children: command lines need not tell.
+# In the environment of every process of a system, also of grandchildren, whose command lines may not show it.
 MARK = "EQUIPOISE_TEST_SYSTEM"
 
 
 def require_java() -> None:
-    """Skip the test where there is none."""
+    """Skip the test if there is no Java."""
     try:
         find_java()
         find_jars()
@@ -36,7 +36,7 @@ def require_java() -> None:
 
 
 class Up:
-    """One directory and whoever runs in it. `stop` in the end, whatever happened."""
+    """One directory and the processes that run in it. Call `stop` at the end, also after a failure."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -112,10 +112,7 @@ class Up:
             return None
 
     def until(self, is_so: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-        deadline = time.monotonic() + patience_s
-        while not is_so():
-            assert time.monotonic() < deadline, f"{what}; it said:\n{self.said}"
-            time.sleep(0.05)
+        eventually(is_so, lambda: f"{what}; it said:\n{self.said}", patience_s, interval_s=0.05)
 
     def until_up(self) -> None:
         self.until(lambda: "equipoise is up" in self.said, "no hub came up")

@@ -106,7 +106,7 @@ def test_ack_up_to_an_id_concerns_the_consumer_alone() -> None:
     world.read(two, group="g", count=1)
     world.read(one, group="g", count=2)
     assert world.run("EQ.GROUP", "ACKUPTO", "t", "g", one, "1-3") == b":2\r\n"
-    assert world.run("EQ.GROUP", "ACKUPTO", "t", "g", "nobody", "9-9") == b":0\r\n"
+    assert world.run("EQ.GROUP", "ACKUPTO", "t", "g", "other", "9-9") == b":0\r\n"
     assert sorted(world.log.groups[b"g"].pending.by_id) == [(1, 2), (1, 4)]
 
 

@@ -1,4 +1,4 @@
-"""A hub that only knows EQ.TELEMETRY, in a thread: it answers from a list, and misbehaves on request."""
+"""A hub that implements EQ.TELEMETRY only, in a thread: it replies from a list, and fails on request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FakeHub:
         self.oldest = 0
         # Given out in one piece, whatever the question allows.
         self.piece_records = 1_000
-        # Cleared: it takes requests and says nothing.
+        # Cleared: it accepts requests and does not reply.
         self.answers = threading.Event()
         self.answers.set()
         # Sent in place of the Arrow stream.

@@ -1,4 +1,4 @@
-"""Where clients are, made up at random for records; and a plain reading of what follows for a topic."""
+"""Random coordinates of clients for records, and a direct computation of the results for a topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def random_place(rng: random.Random) -> Coordinate:
 
 
 def side_told(side: str, clients: Iterable[Coordinate], leg_us: int | None) -> Record:
-    """What a hub tells of one side."""
+    """A hub's record of one side."""
     crowd = ClientGroup.of(clients)
     if crowd is None:
         return {}

@@ -1,4 +1,4 @@
-"""Records as hubs make them, small random worlds of them, and a plain reading of what a view of them is."""
+"""Records as hubs make them, small random worlds of them, and a direct computation of their view."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _random_topic(rng: random.Random, name: bytes, at_us: int, window_us: int) -
     for column in ("throttle_us_max", "limit_drained", "limit_waiting", "limit_refused"):
         values[column] = rng.choice((None, None, rng.randrange(1000)))
     values |= random_sides(rng)
-    # Most clients say where they are; of some hubs' nobody knows.
+    # Most clients report coordinates; some hubs have none of their clients.
     for side, most in (("publishers", 5), ("subscribers", 50)):
         is_silent = values.get(f"{side}_at") is None and rng.random() < 0.8
         values[side] = 0 if is_silent else rng.randrange(most)
@@ -178,7 +178,7 @@ def _same_row(one: Any, other: Any) -> None:
 
 
 class PlainReading:
-    """What a view says, read off the records one by one, as the definition has it."""
+    """The view computed from the records one by one, by definition."""
 
     def __init__(self, records: Sequence[Record], end_us: int, over_us: int = 10 * SECOND_US) -> None:
         self.end_us = end_us

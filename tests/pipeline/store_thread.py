@@ -1,4 +1,4 @@
-"""A store in a thread of its own, for tests whose other half waits."""
+"""A store in a thread of its own, for tests that block."""
 
 from __future__ import annotations
 

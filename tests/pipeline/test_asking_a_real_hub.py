@@ -1,4 +1,4 @@
-"""What the pipeline asks, answered by a real hub."""
+"""The pipeline's requests to a real hub."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_records_of_a_real_hub_all_count_and_add_up() -> None:
         assert set(found.hubs.column("hub").to_pylist()) == {"h1"}
 
 
-def test_a_hub_with_users_gives_telemetry_to_an_operator_and_to_nobody_else(tmp_path: Path) -> None:
+def test_a_hub_with_users_gives_telemetry_to_an_operator_only(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text(users_text(pipeline=OPERATOR, guest=GUEST))
     with hub("--users", str(users), name="h1") as server:
@@ -73,7 +73,7 @@ def test_a_hub_with_users_gives_telemetry_to_an_operator_and_to_nobody_else(tmp_
             connection.close()
 
 
-def test_an_open_hub_answers_whoever_has_a_login_for_when_there_are_users() -> None:
+def test_an_open_hub_accepts_a_login_that_is_prepared_for_later_users() -> None:
     with hub(name="h1") as server:
         connection = HubConnection(Door("127.0.0.1", server.port, "hubs", "a secret", timeout_s=10.0))
         eventually(lambda: connection.ask(0, 0, 0).end > 0)

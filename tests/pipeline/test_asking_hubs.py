@@ -1,4 +1,4 @@
-"""Asking hubs for their records over real sockets: in pieces, in vain, and of hubs that misbehave."""
+"""Requests for records over real sockets: in pieces, with timeouts, and to faulty hubs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def door(hub: FakeHub, *, timeout_s: float = 5.0, secret: str = "") -> Door:
 def read(
     hub: FakeHub, start: int, end: int, *, incarnation: int = 1, timeout_s: float = 5.0, secret: str = ""
 ) -> tuple[list[int], dict[str, int]]:
-    """The numbers of the records that came, and what was rejected."""
+    """The numbers of the received records, and the rejections."""
     span = Range(hub=hub.name, incarnation=incarnation, start=start, end=end, unanswered=0)
     rows = [
         row
@@ -65,41 +65,41 @@ def read(
     return valid, {reason: count for (_, reason), count in rejected.items()}
 
 
-def test_a_range_comes_whole_in_as_many_pieces_as_the_hub_makes_of_it(hub: FakeHub) -> None:
+def test_a_range_is_complete_in_as_many_pieces_as_the_hub_sends(hub: FakeHub) -> None:
     hub.piece_records = 4
     assert read(hub, 3, 22) == (list(range(3, 22)), {})
     assert read(hub, 0, 25) == (list(range(25)), {})
     assert read(hub, 7, 7) == ([], {})
 
 
-def test_what_has_fallen_out_of_the_ring_is_counted_as_lost(hub: FakeHub) -> None:
+def test_records_dropped_from_the_ring_are_counted_as_lost(hub: FakeHub) -> None:
     hub.oldest = 10
     assert read(hub, 5, 20) == (list(range(10, 20)), {Rejection.LOST: 5})
     assert read(hub, 2, 8) == ([], {Rejection.LOST: 6})
 
 
-def test_what_a_hub_had_before_it_restarted_is_lost(hub: FakeHub) -> None:
+def test_records_of_a_hub_before_its_restart_are_lost(hub: FakeHub) -> None:
     hub.restart()
     hub.add(topic_record(b"new", START_US))
     assert read(hub, 0, 25, incarnation=1) == ([], {Rejection.LOST: 25})
     assert read(hub, 0, 1, incarnation=2) == ([0], {})
 
 
-def test_a_hub_that_falls_silent_costs_its_records_and_a_bounded_time(hub: FakeHub) -> None:
+def test_a_silent_hub_costs_its_records_and_a_bounded_time(hub: FakeHub) -> None:
     hub.answers.clear()
     began_at = time.monotonic()
     assert read(hub, 0, 25, timeout_s=0.3) == ([], {Rejection.LOST: 25})
     assert time.monotonic() - began_at < 30.0
 
 
-def test_a_hub_that_has_died_is_given_up_long_before_one_that_is_slow(hub: FakeHub) -> None:
+def test_a_dead_hub_is_abandoned_long_before_a_slow_one(hub: FakeHub) -> None:
     hub.close()
     began_at = time.monotonic()
     assert read(hub, 0, 25, timeout_s=600.0) == ([], {Rejection.LOST: 25})
     assert time.monotonic() - began_at < 60.0
 
 
-def test_a_hub_that_is_gone_costs_its_records(hub: FakeHub) -> None:
+def test_an_unreachable_hub_costs_its_records(hub: FakeHub) -> None:
     span = Range(hub="h2", incarnation=1, start=0, end=4, unanswered=2)
     [unanswered, lost] = list(fetched(span, None, piece_bytes_max=1 << 20, timeout_s=1.0))
     assert unanswered.to_pylist()[0]["rejected"] == Rejection.UNANSWERED
@@ -115,7 +115,7 @@ def test_bytes_that_are_not_arrow_are_counted_as_malformed(hub: FakeHub) -> None
     assert read(hub, 0, 25) == ([], {Rejection.MALFORMED: 25})
 
 
-def test_records_of_another_hub_or_life_are_not_believed(hub: FakeHub) -> None:
+def test_records_of_another_hub_or_incarnation_are_rejected(hub: FakeHub) -> None:
     hub.records[3]["hub"] = "h9"
     hub.records[4]["incarnation"] = 7
     valid, rejected = read(hub, 0, 10)
@@ -123,7 +123,7 @@ def test_records_of_another_hub_or_life_are_not_believed(hub: FakeHub) -> None:
     assert rejected == {Rejection.MISATTRIBUTED: 2}
 
 
-def test_records_beyond_the_range_come_another_time(hub: FakeHub) -> None:
+def test_records_beyond_the_range_are_read_later(hub: FakeHub) -> None:
     hub.piece_records = 1_000
     assert read(hub, 0, 5) == (list(range(5)), {})
     assert read(hub, 5, 25) == (list(range(5, 25)), {})
@@ -138,7 +138,7 @@ def test_a_hub_that_wants_a_login_gets_it_once(hub: FakeHub) -> None:
         connection.ask(0, 0, 0)
 
 
-def test_a_connection_that_broke_is_made_anew(hub: FakeHub) -> None:
+def test_a_broken_connection_is_restored(hub: FakeHub) -> None:
     connection = HubConnection(door(hub))
     assert connection.ask(0, 0, 0).end == 25
     assert connection._socket is not None
@@ -155,7 +155,7 @@ def test_heads_of_all_hubs_are_known_though_one_is_silent(hub: FakeHub) -> None:
         heads = Heads(timeout_s=2.0)
         doors = {"h1": door(hub, timeout_s=100.0), "h2": door(silent, timeout_s=100.0)}
         assert heads.ask(doors) == {"h1": Piece(1, 0, 0, b"", 25), "h2": None}
-        # The second time it is not waited for, however long the others may take.
+        # The second time it is skipped, however long the others may take.
         heads._timeout_s = 100.0
         began_at = time.monotonic()
         assert heads.ask(doors)["h1"] == Piece(1, 0, 0, b"", 25)
@@ -168,7 +168,7 @@ def test_heads_of_all_hubs_are_known_though_one_is_silent(hub: FakeHub) -> None:
         heads.close()
 
 
-def test_a_hub_that_moved_is_asked_where_it_is_now(hub: FakeHub) -> None:
+def test_a_hub_with_a_new_address_is_found(hub: FakeHub) -> None:
     with FakeHub("h1") as elsewhere:
         heads = Heads(timeout_s=5.0)
         assert heads.ask({"h1": door(hub)})["h1"] == Piece(1, 0, 0, b"", 25)

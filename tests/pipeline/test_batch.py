@@ -1,4 +1,4 @@
-"""Views and validation of records that Spark has, against a plain reading of the same records."""
+"""Views and validation of records in Spark, compared with a direct computation on the same records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # As above.
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from equipoise.errors import PipelineError
 from equipoise.pipeline.batch import judged_records, rejections, valid_records, view_at
@@ -82,7 +82,7 @@ def same_view(view: View, reading: PlainReading) -> None:
         assert hub.coordinate == reading.coordinate(hub.name)
 
 
-def test_the_view_of_any_moment_is_what_a_plain_reading_says(driver: SparkDriver) -> None:
+def test_the_view_of_any_moment_agrees_with_a_direct_computation(driver: SparkDriver) -> None:
     records = worlds(3)
     found = frame(driver, records).persist()
     times = sorted({record["time"] for record in records if record["kind"] == "hub"})
@@ -91,7 +91,7 @@ def test_the_view_of_any_moment_is_what_a_plain_reading_says(driver: SparkDriver
     found.unpersist()
 
 
-def test_the_view_of_a_moment_is_the_live_one(driver: SparkDriver) -> None:
+def test_the_view_of_a_past_moment_is_the_live_one(driver: SparkDriver) -> None:
     records = worlds(3)
     window = SlidingWindow()
     batch = judged(batch_of(records), now_us=START_US + 3600 * SECOND_US, plausible=Plausible())
@@ -101,12 +101,12 @@ def test_the_view_of_a_moment_is_the_live_one(driver: SparkDriver) -> None:
     assert_same_view(view_of(live), view_of(view_at(frame(driver, records), window.end_us)))
 
 
-def test_a_moment_without_a_record_is_told(driver: SparkDriver) -> None:
+def test_a_moment_without_a_record_is_an_error(driver: SparkDriver) -> None:
     with pytest.raises(PipelineError, match="no hub has a record"):
         view_at(frame(driver, worlds(1)), START_US - 60 * SECOND_US)
 
 
-def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDriver) -> None:
+def test_rejected_records_are_counted_by_hub_and_reason(driver: SparkDriver) -> None:
     good = numbered("h1", [topic_record(b"t", START_US), hub_record(START_US)])
     stranger = numbered("h9", [hub_record(START_US)])
     negative = numbered("h1", [topic_record(b"t", START_US, publications=-1)], incarnation=2)
@@ -124,7 +124,7 @@ def test_records_that_do_not_count_are_counted_by_hub_and_reason(driver: SparkDr
     told.unpersist()
 
 
-def test_files_from_before_records_told_of_places_are_read(driver: SparkDriver, tmp_path: Path) -> None:
+def test_files_without_coordinate_columns_are_read(driver: SparkDriver, tmp_path: Path) -> None:
     records = pa.Table.from_batches([batch_of(worlds(1))])
     path = tmp_path / "old.parquet"
     pq.write_table(records.drop_columns(["coordinate", *WHERE_COLUMNS]), path)

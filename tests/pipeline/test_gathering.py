@@ -1,4 +1,4 @@
-"""What follows from several hubs' words about a topic's clients, by cases and by property."""
+"""Latencies from several hubs' records of a topic's clients, by cases and by property."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def view_of_records(*records: Record) -> View:
 def hub_words(
     name: str, at: Coordinate | None, topic: Record | None = None, *, lag_us: int = 0, second: int = 0
 ) -> list[Record]:
-    """One second of a hub that tells of one topic."""
+    """One second of a hub with records of one topic."""
     at_us = START_US + second * SECOND_US
     own = hub_record(at_us, loop_lag_us_mean=lag_us, coordinate=None if at is None else at.to_bytes())
     topics = [] if topic is None else [topic_record(b"t", at_us, **topic)]
@@ -58,7 +58,7 @@ PUBLISHERS = side_told("publishers", [place(0.00)], 5_000)
 SUBSCRIBERS = side_told("subscribers", [place(0.08)], 7_000)
 
 
-def test_the_worst_latency_is_the_longest_way_through_each_hub_and_the_home() -> None:
+def test_the_worst_latency_is_the_longest_path_through_each_hub_and_the_home() -> None:
     home = hub_words("home", place(0.02), {"role": "home", **PUBLISHERS}, lag_us=300)
     relay = hub_words("relay", place(0.06, 0.002), {"role": "relay", **SUBSCRIBERS}, lag_us=90_000)
     topic = view_of_records(*home, *relay).topic(b"t")
@@ -82,12 +82,12 @@ def test_the_worst_latency_has_the_longest_wait_in_a_backlog() -> None:
     )
 
 
-def test_a_hub_is_no_way_from_itself_however_high_it_stands() -> None:
+def test_a_hub_has_distance_0_from_itself_whatever_its_height() -> None:
     home = hub_words("home", place(0.02, height_s=0.5), {"role": "home", **PUBLISHERS, **SUBSCRIBERS})
     assert view_of_records(*home).topic(b"t").latency_s_worst == pytest.approx(0.012)
 
 
-def test_a_home_that_does_not_know_where_it_is_still_knows_how_far_its_own_clients_are() -> None:
+def test_a_home_without_a_coordinate_still_has_the_distances_of_its_own_clients() -> None:
     home = hub_words("home", None, {"role": "home", **PUBLISHERS, **SUBSCRIBERS})
     view = view_of_records(*home)
     assert view.topic(b"t").latency_s_worst == pytest.approx(0.012)
@@ -97,16 +97,16 @@ def test_a_home_that_does_not_know_where_it_is_still_knows_how_far_its_own_clien
 @pytest.mark.parametrize(
     "records",
     [
-        # A side of which nobody knows.
+        # A side without coordinates.
         hub_words("home", place(0.02), {"role": "home", **PUBLISHERS}),
         # A hub on the way that does not know where it is.
         [
             *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS}),
             *hub_words("relay", None, {"role": "relay", **SUBSCRIBERS}),
         ],
-        # No hub says that it is the home.
+        # No hub reports that it is the home.
         hub_words("relay", place(0.02), {"role": "relay", **PUBLISHERS, **SUBSCRIBERS}),
-        # Another hub that has clients, and tells nothing of them: an older one.
+        # Another hub that has clients and reports nothing about them: an older one.
         [
             *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
             *hub_words("older", place(0.06), {"role": "relay", "subscribers": 3}),
@@ -120,26 +120,26 @@ def test_a_home_that_does_not_know_where_it_is_still_knows_how_far_its_own_clien
             *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
             *hub_words("relay", place(0.06), {"role": "relay", "subscribers": 3, "subscribers_located": 0}),
         ],
-        # A leg that nobody has measured.
+        # A round trip that was not measured.
         hub_words(
             "home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS, "subscribers_leg_us_max": None}
         ),
     ],
 )
-def test_a_latency_of_which_a_part_is_not_known_is_not_known(records: list[Record]) -> None:
+def test_a_latency_with_an_unknown_part_is_unknown(records: list[Record]) -> None:
     topic = view_of_records(*records).topic(b"t")
     assert math.isnan(topic.latency_s_worst)
     assert topic.publishers_at is not None
 
 
-def test_clients_that_have_just_come_to_a_hub_that_knows_of_others_leave_the_latency_known() -> None:
+def test_new_clients_at_a_hub_with_located_clients_keep_the_latency_known() -> None:
     told = {"role": "home", "publishers": 4, "subscribers": 70, **PUBLISHERS, **SUBSCRIBERS}
     assert view_of_records(*hub_words("home", place(0.02), told)).topic(
         b"t"
     ).latency_s_worst == pytest.approx(0.012)
 
 
-def test_a_hub_on_the_way_that_has_no_client_need_not_know_anything() -> None:
+def test_a_forwarding_hub_without_clients_needs_no_coordinate() -> None:
     records = [
         *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}),
         *hub_words("relay", None, {"role": "relay"}),
@@ -147,7 +147,7 @@ def test_a_hub_on_the_way_that_has_no_client_need_not_know_anything() -> None:
     assert view_of_records(*records).topic(b"t").latency_s_worst == pytest.approx(0.012)
 
 
-def test_the_home_is_who_has_said_so_last() -> None:
+def test_the_home_is_the_last_hub_that_reported_it() -> None:
     records = [
         *hub_words("old", place(0.02), {"role": "home", **PUBLISHERS}, second=1),
         *hub_words("new", place(0.06), {"role": "home", **SUBSCRIBERS}, second=2),
@@ -157,7 +157,7 @@ def test_the_home_is_who_has_said_so_last() -> None:
     assert view_of_records(*records).topic(b"t").latency_s_worst == pytest.approx(expected_s)
 
 
-def test_messages_in_a_lane_take_no_way_through_the_trunk() -> None:
+def test_messages_in_a_lane_do_not_pass_the_trunks_home() -> None:
     records = [
         *hub_words("trunk", place(0.02), {"role": "home", **SUBSCRIBERS}),
         *hub_words("lane", place(0.06), {"role": "lane", **PUBLISHERS}),
@@ -165,7 +165,7 @@ def test_messages_in_a_lane_take_no_way_through_the_trunk() -> None:
     assert view_of_records(*records).topic(b"t").latency_s_worst == pytest.approx(0.012)
 
 
-def test_what_a_hub_said_of_clients_that_have_left_it_does_not_count() -> None:
+def test_records_of_clients_that_have_left_do_not_count() -> None:
     records = [
         *hub_words("old", place(0.9), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}, second=0),
         *hub_words("old", place(0.9), second=4),
@@ -176,7 +176,7 @@ def test_what_a_hub_said_of_clients_that_have_left_it_does_not_count() -> None:
     assert topic.latency_s_worst == pytest.approx(0.012)
 
 
-def test_a_topic_whose_last_word_is_of_nobody_is_of_nobody() -> None:
+def test_a_topic_whose_last_record_has_no_clients_has_none() -> None:
     records = [
         *hub_words("home", place(0.02), {"role": "home", **PUBLISHERS, **SUBSCRIBERS}, second=0),
         *hub_words("home", place(0.02), {"role": "home"}, second=1),
@@ -186,14 +186,14 @@ def test_a_topic_whose_last_word_is_of_nobody_is_of_nobody() -> None:
     assert math.isnan(topic.deviation_s)
 
 
-def test_a_hub_is_where_it_last_knew_to_be() -> None:
+def test_a_hub_is_at_its_last_coordinate() -> None:
     records = [*hub_words("h", place(0.01), second=0), *hub_words("h", place(0.02), second=1)]
     assert view_of_records(*records).hub("h").coordinate == place(0.02)
     records += hub_words("h", None, second=2)
     assert view_of_records(*records).hub("h").coordinate == place(0.02)
 
 
-def test_where_nobody_tells_a_place_no_view_has_one() -> None:
+def test_a_view_has_no_coordinates_without_reports() -> None:
     view = view_of_records(*hub_words("h", None, {"role": "home"}))
     assert view.topics.publishers_at.shape == (1, 0)
     assert view.hubs.coordinate.shape == (1, 0)
@@ -224,7 +224,7 @@ def _leg_s(client: Coordinate, hub: Coordinate) -> float:
     return (client.raw_distance_s(hub) + client.adjustment_s + hub.adjustment_s) / 2
 
 
-def test_what_is_packed_is_unpacked_wherever_the_column_is_cut() -> None:
+def test_packed_columns_are_unpacked_wherever_they_are_cut() -> None:
     rng = random.Random(3)
     records = batch_of([topic_record(b"t", START_US, **random_sides(rng)) for _ in range(100)])
     rows, column = where_rows(records), packed(records)

@@ -1,4 +1,4 @@
-"""Who the hubs and the leader are, by a store that another process would serve."""
+"""The hubs and the leader, read from a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def facts(hub: str, port: int) -> HubFacts:
     return HubFacts(hub=hub, address=f"127.0.0.1:{port}", incarnation=1, site="paris", rack="r1")
 
 
-def test_hubs_and_leader_are_followed_as_they_come_and_go() -> None:
+def test_hubs_and_leader_are_followed_as_they_change() -> None:
     async def scenario() -> None:
         tree = MemoryTree(asyncio.get_running_loop().time)
         server = MemoryStoreServer(tree)
@@ -41,7 +41,7 @@ def test_hubs_and_leader_are_followed_as_they_come_and_go() -> None:
         assert leader.intake == "127.0.0.1:7100"
         await hubs.withdraw("h1")
         await until(lambda: not (directory.hubs(0.0) or {})["h1"].is_alive)
-        # The store goes away: the last word stands.
+        # The store is lost: the last state remains.
         await server.stop()
         assert len(directory.hubs(0.0) or {}) == 2
         await asyncio.to_thread(directory.close)
@@ -50,7 +50,7 @@ def test_hubs_and_leader_are_followed_as_they_come_and_go() -> None:
     asyncio.run(scenario())
 
 
-def test_a_store_that_does_not_answer_is_waited_for_within_bounds_and_then_found() -> None:
+def test_a_store_that_does_not_reply_is_waited_for_within_limits_and_then_found() -> None:
     async def scenario() -> None:
         tree = MemoryTree(asyncio.get_running_loop().time)
         server = MemoryStoreServer(tree)
@@ -79,6 +79,6 @@ def test_hubs_may_be_listed_by_hand() -> None:
 
 
 @pytest.mark.parametrize("text", ["h1", "h1=host", "h1=host:port", "=host:1", "h1:host:1"])
-def test_a_list_that_makes_no_sense_is_refused_with_what_to_write(text: str) -> None:
+def test_an_invalid_list_is_rejected_with_the_expected_form(text: str) -> None:
     with pytest.raises(AddressError, match="write name=host:port"):
         open_directory(text)

@@ -1,4 +1,4 @@
-"""Every kind of record that does not count, and none that does."""
+"""Every kind of rejected record, and that valid ones are accepted."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def at(place: Coordinate, **changes: float) -> bytes:
         (GOOD | {"time": NOW_US + SECOND_US}, None),
     ],
 )
-def test_a_record_counts_unless_something_is_wrong_with_it(record: Record, reason: str | None) -> None:
+def test_a_record_counts_unless_it_is_invalid(record: Record, reason: str | None) -> None:
     [alone] = numbered("h1", [record])
     assert reasons_of([alone], hub="h1", incarnation=1) == [reason]
     # Whatever stands beside it.
@@ -123,7 +123,7 @@ def test_a_record_counts_unless_something_is_wrong_with_it(record: Record, reaso
     assert reasons_of(among, hub="h1", incarnation=1) == [None, reason, None]
 
 
-def test_a_record_that_comes_again_or_out_of_order_is_a_duplicate() -> None:
+def test_a_repeated_record_or_one_out_of_order_is_a_duplicate() -> None:
     records = numbered("h1", [GOOD] * 5)
     again = [records[0], records[1], records[1], records[3], records[2], records[4]]
     assert reasons_of(again, hub="h1", incarnation=1) == [
@@ -159,7 +159,7 @@ def test_a_newer_hub_may_have_more_columns_and_an_older_one_less() -> None:
     assert found.column("rejected").to_pylist() == [None]
 
 
-def test_columns_of_another_type_are_converted_or_refused() -> None:
+def test_columns_of_another_type_are_converted_or_rejected() -> None:
     batch = batch_of(numbered("h1", [GOOD]))
     at = batch.schema.get_field_index("publications")
     narrow = batch.set_column(at, "publications", batch.column("publications").cast(pa.int32()))

@@ -1,4 +1,4 @@
-"""The lake on disk: each record once, whatever the moment of a crash; few large files in the end."""
+"""The lake on disk: each record once, at any moment of a crash; few large files after merging."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CrashError(Exception):
     pass
 
 
-def test_committed_records_are_there_and_staged_ones_are_not(lake: Lake) -> None:
+def test_committed_records_are_visible_and_staged_ones_are_not(lake: Lake) -> None:
     staged(lake, 1, 2)
     assert numbers_in(lake) == []
     assert not lake.is_finished("q", 0)
@@ -59,7 +59,7 @@ def test_committed_records_are_there_and_staged_ones_are_not(lake: Lake) -> None
     assert not lake.is_finished("another", 0)
 
 
-def test_records_lie_in_the_hour_they_are_of(lake: Lake) -> None:
+def test_records_are_in_the_folder_of_their_hour(lake: Lake) -> None:
     files = staged(lake, 1) + staged(lake, 2, at_us=START_US + HOUR_US)
     lake.commit("q", 0, files)
     assert lake.hours() == sorted([hour_folder(START_US), hour_folder(START_US + HOUR_US)])
@@ -74,7 +74,7 @@ def test_rejected_records_are_not_kept(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("steps", range(8))
-def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_there_once(
+def test_a_batch_that_crashes_at_any_step_and_is_run_again_is_stored_once(
     lake: Lake, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1. A batch of two hours is staged and committed; 2. at some rename the process dies; 3. the lake is cleaned,
@@ -111,13 +111,13 @@ def merge_all(lake: Lake, at_s: float = 0.0) -> None:
         lake.merge(type(made)(made.staged, made.final, made.replaced, at_s), Path(made.staged).parent.name)
 
 
-def test_merged_files_hold_the_same_records_and_hide_what_they_replace(lake: Lake) -> None:
+def test_merged_files_have_the_same_records_and_hide_the_replaced_files(lake: Lake) -> None:
     for batch in range(10):
         lake.commit("q", batch, staged(lake, 2 * batch, 2 * batch + 1))
     merge_all(lake, at_s=100.0)
     assert len(lake.files()) == 1
     assert numbers_in(lake) == list(range(20))
-    # The replaced ones stay for those who are reading them.
+    # The replaced files stay for current readers.
     assert len(list(lake.records.rglob("*.parquet"))) == 11
     assert lake.clean(before_s=50.0) == 0
     assert lake.clean(before_s=200.0) == 10
@@ -127,7 +127,7 @@ def test_merged_files_hold_the_same_records_and_hide_what_they_replace(lake: Lak
 
 
 @pytest.mark.parametrize("names", [("1", "2"), ("2", "1")])
-def test_a_file_that_was_merged_twice_is_cleaned_up_without_bringing_anything_back(
+def test_a_file_that_was_merged_twice_is_cleaned_up_without_restoring_records(
     lake: Lake, names: tuple[str, str]
 ) -> None:
     """1. Files are merged; 2. more come, and all are merged again; 3. both merges are cleaned up in one round,
@@ -146,7 +146,7 @@ def test_a_file_that_was_merged_twice_is_cleaned_up_without_bringing_anything_ba
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_whoever_lists_files_while_some_are_merged_sees_each_record_once(lake: Lake, is_before: bool) -> None:
+def test_a_reader_during_a_merge_sees_each_record_once(lake: Lake, is_before: bool) -> None:
     """Another process merges just before or just after the reader looks which files were replaced."""
 
     class Reader(Lake):
@@ -175,7 +175,7 @@ def test_files_that_two_mergers_chose_are_merged_once(lake: Lake) -> None:
     assert numbers_in(lake) == [0, 1, 2]
 
 
-def test_places_are_kept_and_files_from_before_there_were_any_are_read_and_merged(lake: Lake) -> None:
+def test_coordinates_are_kept_and_files_without_them_are_read_and_merged(lake: Lake) -> None:
     told = side_told("publishers", [random_place(random.Random(1))], 4_000)
     records = numbered("h1", [topic_record(b"t", START_US, **told)])
     batch = judged(batch_of(records), now_us=NOW_US, plausible=Plausible())
@@ -230,7 +230,7 @@ def test_hours_that_are_too_old_are_deleted(lake: Lake) -> None:
     assert lake.hours() == [hour_folder(START_US + HOUR_US)]
 
 
-def test_what_crashes_left_in_the_staging_is_swept_out(lake: Lake) -> None:
+def test_staging_files_of_crashes_are_removed(lake: Lake) -> None:
     staged(lake, 1)
     assert list(lake.staging.rglob("*.parquet"))
     lake.clean(before_s=0.0)
@@ -239,7 +239,7 @@ def test_what_crashes_left_in_the_staging_is_swept_out(lake: Lake) -> None:
     assert not list(lake.staging.rglob("*.parquet"))
 
 
-def test_a_batch_whose_files_were_swept_out_is_refused_and_can_be_run_again(lake: Lake) -> None:
+def test_a_batch_whose_files_were_removed_is_rejected_and_can_be_run_again(lake: Lake) -> None:
     """1. A machine sleeps between a batch's files and its commit; 2. when it wakes, cleaning comes first."""
     files = staged(lake, 1)
     lake.clean(before_s=4e9)
@@ -270,7 +270,7 @@ def test_nothing_is_deleted_while_a_batch_is_committed(lake: Lake, monkeypatch: 
     assert numbers_in(lake) == []
 
 
-def test_nothing_is_left_in_the_staging_of_what_was_committed_or_merged(lake: Lake) -> None:
+def test_committed_and_merged_files_leave_nothing_in_the_staging(lake: Lake) -> None:
     for batch in range(5):
         lake.commit("q", batch, staged(lake, batch) + staged(lake, 10 + batch, at_us=START_US + HOUR_US))
     merge_all(lake)
@@ -290,7 +290,7 @@ def test_a_batch_finished_after_a_crash_leaves_nothing_in_the_staging_either(
     assert numbers_in(lake) == [1]
 
 
-def test_folders_that_crashes_left_are_swept_out_and_one_that_is_written_to_is_not(lake: Lake) -> None:
+def test_folders_of_crashes_are_removed_and_one_in_use_is_not(lake: Lake) -> None:
     [name] = staged(lake, 1)
     (lake.folder / name).unlink()
     old, new = lake.staging / Path(name).parts[1], lake.staging / "new"
@@ -314,7 +314,7 @@ def test_hours_without_files_are_removed_with_their_dates_once_they_are_too_old(
     assert list(lake.records.iterdir()) == []
 
 
-def test_a_list_that_cannot_be_read_is_not_taken_for_none(lake: Lake) -> None:
+def test_an_unreadable_list_does_not_count_as_missing(lake: Lake) -> None:
     lake.commit("q", 0, staged(lake, 1))
     (lake.folder / "_batches" / "q.json").write_text("{")
     with pytest.raises(DamagedError, match=r"q\.json is damaged"):

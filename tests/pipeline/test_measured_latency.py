@@ -47,7 +47,7 @@ def test_both_sides_add_up_quantile_by_quantile() -> None:
     assert quantiles_ms(*home) == pytest.approx([3.0, 6.0, 21.0, 91.0])
 
 
-def test_the_way_between_hubs_is_the_measured_one_whatever_their_coordinates_say() -> None:
+def test_the_latency_between_hubs_is_the_measured_one_and_not_that_of_coordinates() -> None:
     # By their coordinates the hubs are 100 ms apart; the links between them take 2 ms there and back.
     home = hub_words("home", place(0.0), {"role": "home", **PUBLISHER})
     relay = hub_words("relay", place(0.1), {"role": "relay", **CROWD, "home_delay_us": 1_000})
@@ -100,7 +100,7 @@ def test_queueing_counts_for_as_many_as_lag(queued: int, expected: list[float]) 
         hub_words("home", place(0.0), {"role": "home", **PUBLISHER, **CROWD, "subscribers_measured": 0}),
     ],
 )
-def test_what_was_not_measured_is_not_known(records: list[Record]) -> None:
+def test_latencies_without_measurements_are_unknown(records: list[Record]) -> None:
     assert all(math.isnan(value) for value in quantiles_ms(*records))
 
 
@@ -155,7 +155,7 @@ def test_over_several_hubs_no_quantile_is_below_that_of_the_clients_themselves(s
                 assert found[topic, level] == pytest.approx(exact)
 
 
-def test_numbers_that_cannot_be_are_rejected() -> None:
+def test_impossible_numbers_are_rejected() -> None:
     rng = random.Random(1)
     told = side_told("publishers", [random_place(rng)], 5)
     for name in ("publishers_measured", "publishers_delay_us_max", "home_delay_us"):

@@ -1,4 +1,4 @@
-"""What the checkpoint says, and which records lie between two states of it."""
+"""Checkpoints, and the records between two of them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def head(end: int, *, incarnation: int = 1, first: int = 0) -> Piece:
     return Piece(incarnation, first, first, b"", end)
 
 
-def test_a_hub_that_is_met_begins_with_what_it_still_has() -> None:
+def test_a_new_hub_begins_with_its_oldest_record() -> None:
     end = advanced({}, {"h1": head(100, first=40)}, known={"h1"}, rows_max=None)
     assert end == {"h1": Mark(1, 100, 40, 0)}
     assert ranges({}, end) == [Range(hub="h1", incarnation=1, start=40, end=100, unanswered=0)]
 
 
-def test_a_hub_that_goes_on_is_read_from_where_it_was_left() -> None:
+def test_a_known_hub_is_read_from_its_last_position() -> None:
     start = {"h1": Mark(1, 100, 40, 0)}
     end = advanced(start, {"h1": head(130, first=90)}, known={"h1"}, rows_max=None)
     assert ranges(start, end) == [Range(hub="h1", incarnation=1, start=100, end=130, unanswered=0)]
 
 
-def test_a_restarted_hub_begins_anew_and_its_former_life_is_over() -> None:
+def test_a_restarted_hub_is_read_from_its_first_record_and_its_former_incarnation_is_over() -> None:
     start = {"h1": Mark(1, 100, 40, 0)}
     end = advanced(start, {"h1": head(7, incarnation=2)}, known={"h1"}, rows_max=None)
     assert ranges(start, end) == [Range(hub="h1", incarnation=2, start=0, end=7, unanswered=0)]
 
 
-def test_a_hub_that_does_not_answer_stays_where_it_is_and_is_counted() -> None:
+def test_a_hub_that_does_not_reply_keeps_its_position_and_is_counted() -> None:
     start = {"h1": Mark(1, 100, 40, 2), "h2": Mark(1, 5, 0, 0)}
     end = advanced(start, {"h1": None, "h2": head(9), "h3": None}, known={"h1", "h2", "h3"}, rows_max=None)
     assert ranges(start, end) == [
@@ -52,7 +52,7 @@ def test_a_hub_that_does_not_answer_stays_where_it_is_and_is_counted() -> None:
     ]
 
 
-def test_a_hub_that_is_gone_keeps_its_place_until_there_are_too_many() -> None:
+def test_a_missing_hub_keeps_its_position_until_there_are_too_many() -> None:
     start = {f"h{number}": Mark(1, 100, 40, 0) for number in range(MARKS_MAX)}
     assert advanced(start, {}, known=set(), rows_max=None) == start
     start["new"] = Mark(1, 5, 0, 0)
@@ -77,13 +77,13 @@ def test_a_batch_is_bounded_and_no_hub_starves(
     assert {hub: mark.next for hub, mark in end.items()} == granted
 
 
-def test_states_survive_being_written_down() -> None:
+def test_states_survive_encoding() -> None:
     state = {"h1": Mark(1 << 40, 7, 3, 2), "h2": Mark()}
     assert decode(json.loads(json.dumps(encode(state)))) == state
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_over_any_course_of_events_each_record_lies_in_one_range(seed: int) -> None:
+def test_over_any_events_each_record_is_in_one_range(seed: int) -> None:
     rng = random.Random(seed)
     hubs = {f"h{number}": [1, 0] for number in range(3)}
     state: Offsets = {}

@@ -1,4 +1,4 @@
-"""What `equipoise pipeline` and `equipoise lake` say when something is missing or wrong."""
+"""Errors of `equipoise pipeline` and `equipoise lake`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_java_it_says_what_to_install(no_java: Path) -> None:
+def test_without_java_the_error_says_what_to_install(no_java: Path) -> None:
     pytest.importorskip("pyspark")
     status, text = told("pipeline", *HUBS)
     assert status == 1
     assert "Spark needs Java: there is no Java: install version 17 or newer, or set JAVA_HOME" in text
 
 
-def test_with_an_old_java_it_says_which_is_needed(no_java: Path) -> None:
+def test_with_an_old_java_the_error_names_the_needed_one(no_java: Path) -> None:
     pytest.importorskip("pyspark")
     java = no_java / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
@@ -48,7 +48,7 @@ def test_with_an_old_java_it_says_which_is_needed(no_java: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "sums"), [((), SumsAt.AUTO), (("--sums", "executors"), SumsAt.EXECUTORS)])
-def test_the_user_says_where_windows_are_summed(
+def test_an_option_sets_where_windows_are_summed(
     words: tuple[str, ...], sums: SumsAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_spark()
@@ -68,7 +68,7 @@ def test_the_user_says_where_windows_are_summed(
         ((*HUBS, "--secret-file", "/nowhere/at/all"), "cannot read /nowhere/at/all"),
     ],
 )
-def test_words_that_do_not_go_together_are_refused_with_those_that_do(
+def test_contradictory_options_are_rejected_with_valid_ones(
     words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EQUIPOISE_STORE", raising=False)
@@ -78,7 +78,7 @@ def test_words_that_do_not_go_together_are_refused_with_those_that_do(
 
 
 @pytest.mark.parametrize("words", [("summary",), ("compact",), ("view", "--at", "2026-11-15T12:00:00")])
-def test_a_folder_without_history_is_told_apart_from_an_empty_one(
+def test_a_folder_without_history_is_distinguished_from_an_empty_one(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
     pytest.importorskip("pyspark")

@@ -1,4 +1,4 @@
-"""Marks in logs: what a batch has, and what is missing from it."""
+"""Marks in logs: the entries of a batch, and the missing ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_mark_moves_by_as_many_entries_as_were_granted() -> None:
     assert mark_behind(first, LogSteps(10, (10, 0), 7), 7) == LogMark((10, 0), 10, 3)
 
 
-def test_entries_that_are_gone_are_counted() -> None:
+def test_missing_entries_are_counted() -> None:
     mark = LogMark((5, 0), 5, 0)
     assert missing(mark, LogSteps(10, (10, 0), 5)) == 0
     assert missing(mark, LogSteps(10, (10, 0), 3)) == 2
@@ -42,7 +42,7 @@ def test_entries_that_are_gone_are_counted() -> None:
     assert missing(mark, LogSteps(7, (10, 0), 7)) is None
 
 
-def test_a_log_that_is_new_or_begun_anew_is_read_from_its_first_entry() -> None:
+def test_a_new_or_recreated_log_is_read_from_its_first_entry() -> None:
     end = LogMark((9, 0), 9, 2, 1)
     assert begun(None, end) == LogMark((0, 0), 2, 2, 1)
     assert begun(LogMark((5, 0), 5, 2, 0), end) == LogMark((0, 0), 2, 2, 1)
@@ -59,7 +59,7 @@ def test_a_range_is_divided_and_each_part_knows_how_many_entries_it_has() -> Non
     ]
 
 
-def test_options_are_read_whatever_their_case_and_unknown_ones_are_refused() -> None:
+def test_options_are_read_in_any_case_and_unknown_ones_are_rejected() -> None:
     options = {"hubs": "h:1", "maxrecordspertrigger": "5", "failOnDataLoss": "false", "tls_ca": "x"}
     found = read_options(TopicReadSettings, options)
     assert (found.max_records_per_trigger, found.fail_on_data_loss, found.tls_ca) == (5, False, "x")

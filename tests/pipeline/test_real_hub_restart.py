@@ -1,4 +1,4 @@
-"""A real hub that is killed and comes back under its name and port, beneath a running query."""
+"""A real hub that is killed and restarted under its name and port, during a running query."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def publish(server: ServerProcess, topic: bytes, count: int) -> None:
             client.publish(topic, b"hello")
 
 
-def test_a_hub_that_is_killed_and_started_again_is_read_from_its_new_beginning(
+def test_a_hub_that_is_killed_and_restarted_is_read_from_its_first_record(
     driver: SparkDriver, tmp_path: Path
 ) -> None:
     """1. A hub is read; 2. it is killed and gives no answer for a while; 3. another life of it, whose numbers begin

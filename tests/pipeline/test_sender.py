@@ -1,4 +1,4 @@
-"""Views on their way to a real intake: the newest is sent, a controller that is away costs nothing."""
+"""Views sent to a real intake: the newest is sent, and an unreachable controller costs nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_views_reach_the_controller_one_after_the_other() -> None:
     play(scenario, token="a token of some length")
 
 
-def test_a_view_that_the_controller_refuses_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_view_that_the_controller_rejects_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(intake: ViewReceiver, address: str) -> None:
         sender = ViewSender(lambda: address)
         sender.offer(view_at(NOW_S - 5))
@@ -67,7 +67,7 @@ def test_a_view_that_the_controller_refuses_is_counted_and_told(caplog: pytest.L
     assert "not newer than the last one" in caplog.text
 
 
-def test_without_the_right_token_views_fail_and_the_reason_is_suspected(
+def test_without_the_right_token_views_fail_with_a_probable_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(intake: ViewReceiver, address: str) -> None:
@@ -81,7 +81,7 @@ def test_without_the_right_token_views_fail_and_the_reason_is_suspected(
     assert "cannot be reached" in caplog.text
 
 
-def test_a_controller_that_comes_later_gets_the_next_view() -> None:
+def test_a_controller_that_starts_later_gets_the_next_view() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -105,7 +105,7 @@ def test_a_controller_that_comes_later_gets_the_next_view() -> None:
     asyncio.run(main())
 
 
-def test_whoever_offers_never_waits_and_the_newest_is_sent_next() -> None:
+def test_offering_never_blocks_and_the_newest_view_is_sent_next() -> None:
     with socket.socket() as mute:
         # It accepts by the kernel's backlog, and never answers.
         mute.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The window of the live view, against a plain reading of the same records."""
+"""The window of the live view, compared with a direct computation on the same records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def agrees(ours: Any, theirs: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_view_is_what_a_plain_reading_of_the_records_says(seed: int) -> None:
+def test_a_view_agrees_with_a_direct_computation(seed: int) -> None:
     world = random_world(seed)
     rng = random.Random(seed)
     window = SlidingWindow()
@@ -94,7 +94,7 @@ def test_a_view_is_what_a_plain_reading_of_the_records_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sums_that_tasks_made_of_their_own_hubs_join_to_the_same_view(seed: int, tmp_path: Path) -> None:
+def test_sums_of_tasks_over_their_own_hubs_join_to_the_same_view(seed: int, tmp_path: Path) -> None:
     world, rng = random_world(seed, seconds=30), random.Random(seed)
     live, joined = SlidingWindow(), JoinedWindow()
     waiting = {hub: list(records) for hub, records in world.items()}
@@ -151,7 +151,7 @@ def test_state_that_cannot_be_read_costs_its_records_only(tmp_path: Path) -> Non
     assert window.topics.column("time_us").to_pylist() == [START_US + SECOND_US]
 
 
-def test_a_hub_that_has_just_come_is_rated_over_the_time_it_has_told_of() -> None:
+def test_a_new_hub_is_rated_over_the_time_of_its_records() -> None:
     records = [topic_record(b"t", START_US, publications=100), hub_record(START_US)]
     view = view_after(numbered("h1", records))
     assert view.topic(b"t").publications_per_s == 100.0
@@ -165,7 +165,7 @@ def test_records_of_a_window_that_the_hub_has_not_closed_wait_for_its_end() -> N
     assert view_after(records[:3], records[3:]).topic(b"t").publications_per_s == 20.0
 
 
-def test_clients_of_a_topic_that_has_moved_are_counted_where_it_is_now() -> None:
+def test_clients_of_a_topic_that_has_moved_are_counted_at_its_new_home() -> None:
     seconds = range(6)
     left = [
         record
@@ -186,7 +186,7 @@ def test_clients_of_a_topic_that_has_moved_are_counted_where_it_is_now() -> None
     assert view_after(numbered("h1", left) + numbered("h2", taken)).topic(b"t").subscribers == 90.0
 
 
-def test_what_comes_after_its_window_has_passed_is_counted_as_late_and_left_out() -> None:
+def test_records_after_their_window_are_counted_as_late_and_left_out() -> None:
     window = SlidingWindow()
     window.add(samples_of(numbered("h1", [hub_record(START_US + 60 * SECOND_US)])))
     late = [topic_record(b"old", START_US), hub_record(START_US + 50 * SECOND_US)]
@@ -196,7 +196,7 @@ def test_what_comes_after_its_window_has_passed_is_counted_as_late_and_left_out(
     assert view_of(found).hubs.names == ["h1"]
 
 
-def test_the_window_forgets_what_lies_before_it() -> None:
+def test_the_window_drops_older_records() -> None:
     window = SlidingWindow()
     for at in range(30):
         records = [
@@ -210,7 +210,7 @@ def test_the_window_forgets_what_lies_before_it() -> None:
     assert len(window._topics) == 10
 
 
-def test_the_store_says_where_hubs_are_and_which_are_dead() -> None:
+def test_the_store_defines_addresses_of_hubs_and_which_are_dead() -> None:
     records = numbered("h1", [hub_record(START_US)]) + numbered("h2", [hub_record(START_US)])
     entries = {
         "h1": HubEntry("h1", "127.0.0.1", 1, site="paris", rack="r1"),

@@ -86,7 +86,7 @@ def fill(client: Any, topic: str, count: int) -> list[str]:
         return [at.decode() for at in pipe.execute()]
 
 
-def test_a_table_has_every_entry_once_in_tasks_of_the_size_asked_for(topics: Topics, client: Any) -> None:
+def test_a_table_has_every_entry_once_in_tasks_of_the_requested_size(topics: Topics, client: Any) -> None:
     ids = fill(client, "table", 250)
     client.xadd("table", {"payload": "hello"}, id="9999999999999-0")
     table = topics.read(topic="table", recordsPerTask=100)
@@ -100,7 +100,7 @@ def test_a_table_has_every_entry_once_in_tasks_of_the_size_asked_for(topics: Top
     assert sorted(row["id"] for row in part.collect()) == sorted(ids[10:20])
 
 
-def test_a_stream_goes_on_where_it_was_and_takes_no_more_than_it_may(topics: Topics, client: Any) -> None:
+def test_a_stream_resumes_and_reads_no_more_than_its_limit(topics: Topics, client: Any) -> None:
     options = {"pattern": "stream.*", "startingOffsets": "earliest", "maxRecordsPerTrigger": 40}
     ids = [("stream.a", at) for at in fill(client, "stream.a", 70)]
     batches = topics.stream("q", **options)
@@ -123,7 +123,7 @@ class Reading:
             self._state: dict[str, Any] = reader.initialOffset()
 
     def count(self, **options: str) -> int:
-        """How many rows there are behind what was read; that has been read then."""
+        """The number of rows after the last read position; they are read then."""
         with self._reader(**options) as reader:
             end = reader.latestOffset(self._state, ReadAllAvailable())
             batches = [batch for part in reader.partitions(self._state, end) for batch in reader.read(part)]
@@ -139,7 +139,7 @@ class Reading:
             reader.stop()
 
 
-def test_entries_that_were_trimmed_before_they_were_read_end_the_query_unless_told_otherwise(
+def test_entries_that_were_trimmed_before_they_were_read_end_the_query_by_default(
     server: ServerProcess, client: Any
 ) -> None:
     fill(client, "lost", 10)
@@ -193,7 +193,7 @@ def test_a_batch_that_is_run_again_adds_no_row_twice(topics: Topics, client: Any
     assert sorted(numbers) == sorted([*range(30), *range(5)])
 
 
-def test_a_table_is_appended_and_what_cannot_be_is_refused(topics: Topics, client: Any) -> None:
+def test_a_table_is_appended_and_invalid_rows_are_rejected(topics: Topics, client: Any) -> None:
     rows = topics.spark.createDataFrame([("a", 1), ("b", 2)], "name string, height int")
     write = rows.coalesce(1).write.format("equipoise").option("hubs", topics.hubs)
     write.option("topic", "people").mode("append").save()
@@ -207,7 +207,7 @@ def test_a_table_is_appended_and_what_cannot_be_is_refused(topics: Topics, clien
         rows.write.format("equipoise").option("hubs", topics.hubs).mode("append").save()
 
 
-def test_the_example_counts_what_was_sold(
+def test_the_example_counts_sold_items(
     topics: Topics, client: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for shop, item in (("eu", "tea"), ("eu", "milk"), ("us", "tea")):

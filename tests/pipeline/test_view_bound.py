@@ -1,4 +1,4 @@
-"""A bounded view: what is not named is counted, and named and rest together are what there is."""
+"""A bounded view: topics without a row are counted, and rows and remainder add up to the total."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_heaviest_of_each_hub_have_their_names_and_the_rest_is_counted() -> 
     )
 
 
-def test_what_is_of_interest_has_its_name_whatever_it_weighs() -> None:
+def test_topics_of_interest_have_a_row_whatever_their_load() -> None:
     names = frozenset({b"hub-0/topic-3"})
     view = view_with(ViewBound(2, Interest(names=names, prefixes=(b"hub-1/topic-1",))))
     assert {b"hub-0/topic-3", b"hub-1/topic-1", b"hub-1/topic-15"} <= set(view.topics.names)
@@ -142,7 +142,7 @@ def overloaded(interest: Interest, at_s: float) -> View:
     return View.of(at_s, topics, [full, HubView(name="h1", out_bytes_per_s_max=1e6)])
 
 
-def test_an_interest_comes_back_from_its_line() -> None:
+def test_an_interest_survives_encoding() -> None:
     interest = Interest(names=frozenset({b"a\n\xff", b"b"}), prefixes=(b"game/",), hubs=frozenset({"h1"}))
     line = encode_interest(interest)
     assert b"\n" not in line

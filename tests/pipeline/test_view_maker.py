@@ -1,4 +1,4 @@
-"""Views from the results of batches: the same view wherever it is summed, also while that changes."""
+"""Views from the results of batches: the same view wherever it is summed, also during a change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pipeline.records import (
 batch_task = pytest.importorskip("equipoise.pipeline.batch_task", reason="it needs PySpark")
 
 HUBS = ("h0", "h1", "h2")
-# Batches until all is said and done: the rate is believed, both ways are fed for a window, and some more.
+# Enough batches: until the rate is accepted and both ways have had a window of records, and some more.
 SECONDS = RATE_BATCHES + 20
 
 

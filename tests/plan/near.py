@@ -1,4 +1,4 @@
-"""Small worlds on a plane, in milliseconds: places, topics with clients, and Algorithm 1 word by word."""
+"""Small worlds on a plane, in milliseconds: locations, topics with clients, and Algorithm 1 as printed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hub(name: str, x_ms: float | None, **known: object) -> HubView:
     made = HubView(
         name=name, coordinate=None if x_ms is None else at(x_ms), out_bytes_per_s_max=FULL_BYTES_PER_S
     )
-    return replace(made, **known)  # type: ignore[arg-type]  # What a test says of a hub.
+    return replace(made, **known)  # type: ignore[arg-type]  # Facts of a hub given by a test.
 
 
 def near(

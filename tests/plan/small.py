@@ -66,7 +66,7 @@ def plan_of(
     mode: Mode = Mode.ALL_SUBSCRIBERS,
     version: int = 1,
 ) -> Plan:
-    """A plan that says of every topic by entry where it is."""
+    """A plan with an entry for every topic."""
     if not isinstance(homes, Mapping):
         homes = {row.name.decode(): tuple(row.carried_by) for row in homes}
     entries = [
@@ -95,7 +95,7 @@ def decide(
 ) -> Outcome:
     """Decide on the same load again and again, a view every second, as long as nothing but tidying is to be done.
 
-    Unless told otherwise no server is released: that is a matter of its own.
+    By default no server is released; other tests cover that.
     """
     names = [hub if isinstance(hub, str) else hub.name for hub in hubs]
     plan = plan or plan_of(topics, names)

@@ -1,4 +1,4 @@
-"""The arbiter: a topic is in one hand at a time, and no hand is too full."""
+"""The arbiter: a topic has one owner at a time, and no owner has too many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from equipoise.plan import Arbiter
 NAMES = [b"a", b"b", b"c", b"d", b"e"]
 
 
-def test_nobody_else_gets_a_topic_that_is_in_hand() -> None:
+def test_no_other_owner_gets_a_claimed_topic() -> None:
     arbiter, granted = Arbiter().claim("planner", [b"a", b"b"], now=1.0, version=7)
     assert granted == (b"a", b"b")
     arbiter, granted = arbiter.claim("content", [b"b", b"c"], now=2.0)
@@ -32,7 +32,7 @@ def test_a_reservation_becomes_a_move_by_its_owner() -> None:
     assert arbiter.in_hand[b"a"].version == 9
 
 
-def test_a_move_has_ended_when_every_hub_goes_by_its_plan_and_views_can_show_it() -> None:
+def test_a_move_has_ended_when_every_hub_has_applied_its_plan_and_views_can_show_it() -> None:
     arbiter, _ = Arbiter().claim("planner", [b"a"], now=100.0, version=7)
 
     def after(now: float, version: int) -> bool:
@@ -46,7 +46,7 @@ def test_a_move_has_ended_when_every_hub_goes_by_its_plan_and_views_can_show_it(
     assert after(160.0, 0)
 
 
-def test_a_move_that_was_given_up_is_let_go_by_its_owner_only() -> None:
+def test_an_abandoned_move_is_released_by_its_owner_only() -> None:
     arbiter, _ = Arbiter().claim("planner", [b"a"], now=1.0, version=7)
     assert not arbiter.let_go("content", [b"a"]).is_free(b"a", "content")
     assert arbiter.let_go("planner", [b"a"]).is_free(b"a", "content")
@@ -57,7 +57,7 @@ def test_a_move_that_was_given_up_is_let_go_by_its_owner_only() -> None:
     st.integers(0, 4),
     st.integers(0, 6),
 )
-def test_claims_keep_their_bounds_and_never_take_what_is_held(
+def test_claims_keep_their_limits_and_never_take_a_claimed_topic(
     claims: list[tuple[str, list[bytes]]], round_max: int, total_max: int
 ) -> None:
     arbiter = Arbiter()

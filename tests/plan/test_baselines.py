@@ -13,7 +13,7 @@ from plan.small import decide, plan_of, settled, topic
 HUBS = ["a", "b"]
 
 
-def test_hashing_asks_for_one_server_at_an_overload_and_moves_nothing() -> None:
+def test_hashing_requests_one_server_at_an_overload_and_moves_nothing() -> None:
     rows = [topic("t", 0.9, "a")]
     outcome = decide(rows, HUBS, policy=ConsistentHashing(), plan=plan_of({}, HUBS))
     assert outcome.servers_wanted == 3
@@ -24,7 +24,7 @@ def test_hashing_asks_for_one_server_at_an_overload_and_moves_nothing() -> None:
     assert again.servers_wanted == 3
 
 
-def test_hashing_lets_a_new_server_in_by_the_ring_alone() -> None:
+def test_hashing_adds_a_new_server_by_the_ring_alone() -> None:
     rows = [topic("t", 0.9, "a")]
     outcome = decide(
         rows, [*HUBS, "c"], policy=ConsistentHashing(), plan=plan_of({}, HUBS), memory=settled(HUBS)
@@ -33,7 +33,7 @@ def test_hashing_lets_a_new_server_in_by_the_ring_alone() -> None:
     assert outcome.change.entries == ()
 
 
-def test_hashing_waits_between_servers_and_stops_at_the_most() -> None:
+def test_hashing_waits_between_servers_and_stops_at_the_maximum() -> None:
     rows = [topic("t", 0.9, "a")]
     recent = settled(HUBS, plan_s=90.0)
     assert (
@@ -58,7 +58,7 @@ def test_static_does_nothing_whatever_happens() -> None:
     assert decide(rows, hubs, policy=Static(), plan=plan_of({}, HUBS), views=60).change.is_empty
 
 
-def test_static_lets_the_first_hubs_in() -> None:
+def test_static_admits_the_first_hubs() -> None:
     outcome = decide([], HUBS, policy=Static(), plan=Plan(), memory=Memory())
     assert [part.hub for part in outcome.change.members] == HUBS
 
@@ -72,6 +72,6 @@ def test_static_lets_the_first_hubs_in() -> None:
         {"servers_min": 9, "servers_max": 3},
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, float]) -> None:
+def test_contradictory_settings_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
         PlannerSettings(**wrong)  # type: ignore[arg-type]  # A table of several kinds.

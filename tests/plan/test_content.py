@@ -1,4 +1,4 @@
-"""Content topics in the planner: when one is made, when it gets an edge or loses one, and what it is left alone for."""
+"""Content topics in the planner: when a topic becomes one, gains or loses an edge, and when it is not changed."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def test_an_edge_is_added_once_all_are_full_and_no_sooner() -> None:
     assert entry_of(run([full], hubs(), pinned)) is None
 
 
-def test_a_new_edge_keeps_the_tree_that_there_is() -> None:
+def test_a_new_edge_keeps_the_existing_tree() -> None:
     tree = Entry(b"t", ("a", "b", "c"), Mode.CONTENT, parents=(0, 0, 1))
     full = replace(filtered(0.9, "c"), carried_by={"a": 0.0001, "b": 0.0001, "c": 0.9998})
     entry = entry_of(run([full], hubs(), tree))
     assert entry is not None and entry.parents == (0, 0, 1, 0)
 
 
-def test_an_edge_is_taken_away_when_the_others_have_room() -> None:
+def test_an_edge_is_removed_when_the_others_have_room() -> None:
     star = Entry(b"t", ("a", "b", "c", "d"), Mode.CONTENT)
     idle = replace(filtered(0.3, "b", "c", "d"), carried_by={"a": 1e-4, "b": 0.4, "c": 0.3, "d": 0.2999})
     entry = entry_of(run([idle], hubs(), star, views=200))
@@ -109,7 +109,7 @@ def test_an_edge_is_taken_away_when_the_others_have_room() -> None:
     assert entry_of(run([busy], hubs(), star, views=200)) is None
 
 
-def test_another_hub_takes_the_place_of_a_drained_one_in_the_tree() -> None:
+def test_another_hub_replaces_a_drained_one_in_the_tree() -> None:
     tree = Entry(b"t", ("a", "b", "c", "d"), Mode.CONTENT, parents=(0, 0, 1, 1))
     at = [replace(hub, is_draining=hub.name == "b") for hub in hubs()]
     entry = entry_of(run([filtered(0.4, "c", "d")], at, tree))
@@ -118,7 +118,7 @@ def test_another_hub_takes_the_place_of_a_drained_one_in_the_tree() -> None:
 
 
 @pytest.mark.parametrize("state", ["asking", "sampling", "migrating", "accepting", "stabilizing"])
-def test_a_topic_in_a_session_is_left_alone_for_a_while(state: str) -> None:
+def test_a_topic_in_a_session_is_not_changed_for_a_while(state: str) -> None:
     star = Entry(b"t", ("a", "b", "c"), Mode.CONTENT)
     full = replace(filtered(1.7, "b", "c"), carried_by={"a": 0.0001, "b": 0.5, "c": 0.4999})
     busy = [replace(hub, content_state=EDGE_STATES.index(state) if hub.name == "c" else 1) for hub in hubs()]

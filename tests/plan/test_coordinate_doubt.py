@@ -21,7 +21,7 @@ def test_the_error_of_a_hub_that_has_just_joined_is_in_doubt_for_a_while() -> No
     assert not coordinate_doubt(VIEW, memory, PlannerSettings(), 200.0).any()
 
 
-def test_ways_to_such_a_hub_are_longer_by_its_error() -> None:
+def test_distances_to_such_a_hub_are_longer_by_its_error() -> None:
     topics = np.array([0])
     plain = CentroidEstimate(VIEW).worst_s(topics)[0]
     doubted = CentroidEstimate(VIEW, np.array([0.0, 0.1, 0.0])).worst_s(topics)[0]

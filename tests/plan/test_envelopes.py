@@ -62,7 +62,7 @@ def pinned_beside(rows: list[TopicView]) -> Plan:
     return Plan.of(members=[Member(hub) for hub in HUBS], entries=entries)
 
 
-def test_without_room_it_gets_the_best_there_is_and_the_reason_is_told() -> None:
+def test_without_room_it_gets_the_best_available_homes_and_the_reason_is_recorded() -> None:
     rows = [topic("t", 2.5, "a"), busy("b", 0.3), busy("c", 0.3)]
     found = decide(
         rows, HUBS, specs=SPECS, plan=pinned_beside(rows), views=20, settings=PlannerSettings(servers_max=3)
@@ -72,7 +72,7 @@ def test_without_room_it_gets_the_best_there_is_and_the_reason_is_told() -> None
     assert any("lack capacity for it" in why.note and why.numbers["unplaced_per_s"] > 0 for why in told)
 
 
-def test_where_readers_make_it_heavy_they_get_homes_and_the_bucket_stays_whole() -> None:
+def test_a_topic_with_heavy_fan_out_gets_homes_for_readers_and_one_bucket() -> None:
     rows = [topic("t", 0.9, "a", publications_per_s=10.0, subscribers=500.0)]
     entry = entry_of(decide(rows, HUBS, specs=SPECS, views=40))
     assert entry.mode is Mode.ALL_PUBLISHERS and not entry.shares
@@ -86,14 +86,14 @@ def test_a_topic_has_no_more_homes_than_publishers_or_tokens() -> None:
     assert len(entry_of(decide(rows, HUBS, specs=shallow, views=20)).homes) == 2
 
 
-def test_a_split_topic_is_not_replications_to_change_and_comes_together_when_it_is_small() -> None:
+def test_replication_does_not_change_a_split_topic_which_is_merged_when_it_is_small() -> None:
     rows = [topic("t", 0.2, "a", "b")]
     split = decide(rows, HUBS, specs=SPECS, views=300)
     assert moved(split) == {"t": ("a",)}
     assert split.reasons == {Reason.SPLIT}
 
 
-def test_a_replay_that_asks_for_more_hubs_gets_them() -> None:
+def test_a_topic_gets_as_many_hubs_as_its_replay_needs() -> None:
     memory = settled(HUBS, fits={b"t": SplitFit(99.0, hubs=3, latency_s=0.0008, is_within=True)})
     found = decide([topic("t", 0.3, "a")], HUBS, specs=SPECS, memory=memory, views=40)
     assert len(entry_of(found).homes) == 3
@@ -126,7 +126,7 @@ def test_rates_follow_mean_rates_and_depths_the_largest_drains_without_a_move() 
     assert not found.memory.arbiter.in_hand
 
 
-def test_shares_that_an_operator_has_given_are_left_alone() -> None:
+def test_shares_set_by_an_operator_are_not_changed() -> None:
     row = used(topic("t", 0.9, "a", "b"), (600.0, 10.0, 0.0), (200.0, 30.0, 0.0))
     given = split_plan(is_pinned=True, shares=(PARTS // 2, PARTS // 2))
     assert decide([row], HUBS, specs=SPECS, plan=given, views=5).change.entries == ()
@@ -139,7 +139,7 @@ def test_a_home_that_lacks_tokens_which_another_has_wakes_the_planner() -> None:
     late = used(topic("t", 0.5, "a", "b"), (100.0, 10.0, 80.0), (200.0, 30.0, 0.0))
     assert planner.wakes(view([late], HUBS), SPECS, settled(HUBS))
     assert not planner.wakes(view([late], HUBS), SPECS, settled(HUBS, shares_s={b"t": 99.0}))
-    # What waits at a hub that forwards it waits for the homes' tokens.
+    # Messages that wait at a forwarding hub wait for the homes' tokens.
     relayed = used(topic("t", 0.5, "a", "b", "c"), (100.0, 0.0, 0.0), (200.0, 30.0, 0.0), (0.0, 0.0, 80.0))
     assert not planner.wakes(view([relayed], HUBS), SPECS, settled(HUBS))
     # Where every home lacks them, its publishers send more than the envelope has: no share would help.
@@ -168,7 +168,7 @@ def changes(planner: Planner, duration_s: int) -> int:
     return found
 
 
-def test_an_hour_of_noise_does_not_make_shares_flap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_hour_of_noise_does_not_change_shares_back_and_forth(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = Planner(PlannerSettings(servers_min=3))
     assert changes(planner, 3_600) <= 2
     # Without the hysteresis they do.
@@ -176,7 +176,7 @@ def test_an_hour_of_noise_does_not_make_shares_flap(monkeypatch: pytest.MonkeyPa
     assert changes(planner, 600) > 20
 
 
-def test_shares_that_follow_the_traffic_leave_publishers_where_they_sit() -> None:
+def test_shares_that_follow_the_traffic_keep_the_seats_of_publishers() -> None:
     row = used(topic("t", 0.9, "a", "b"), (600.0, 10.0, 0.0), (200.0, 30.0, 0.0))
     entry = entry_of(decide([row], HUBS, specs=SPECS, plan=split_plan()))
     assert entry.shares[0] > 0.7 * PARTS
@@ -190,7 +190,7 @@ def slowed(name: str, lag_s: float) -> list[str | HubView]:
     return [HubView(name=hub, loop_lag_s=lag_s) if hub == name else hub for hub in HUBS]
 
 
-def test_publishers_leave_a_home_that_is_too_full_and_come_back_when_it_is_not() -> None:
+def test_publishers_leave_a_home_that_is_too_full_and_return_when_it_has_room() -> None:
     entry = Entry(b"t", HUBS, Mode.ALL_SUBSCRIBERS, order=7)
     plan = Plan.of(members=[Member(hub) for hub in HUBS], entries=[entry])
     row = used(topic("t", 0.9, *HUBS), (100.0, 9.0, 0.0), (100.0, 9.0, 0.0), (100.0, 9.0, 0.0))
@@ -218,14 +218,14 @@ def test_a_home_without_a_full_hub_keeps_its_publishers_through_noise() -> None:
     assert not found.change.entries
 
 
-def test_a_split_names_the_order_that_a_fit_has_found() -> None:
+def test_a_split_names_the_order_of_its_fit() -> None:
     memory = settled(HUBS, fits={b"t": SplitFit(99.0, hubs=3, latency_s=0.0008, is_within=True, order=5)})
     found = decide([topic("t", 0.3, "a")], HUBS, specs=SPECS, memory=memory, views=40)
     assert entry_of(found).order == 5
     assert found.reasons == {Reason.SPLIT}
 
 
-def test_shares_go_with_a_home_that_is_replaced() -> None:
+def test_the_shares_of_a_replaced_home_move_to_the_new_one() -> None:
     entry = Entry(b"t", ("a", "b"), Mode.ALL_SUBSCRIBERS, False, (700_000, 300_000), (600_000, 400_000))
     plan = Plan.of(members=[Member(hub) for hub in HUBS], entries=[entry])
     row = used(topic("t", 0.9, "a", "b"), (560.0, 9.0, 0.0), (240.0, 6.0, 0.0))
@@ -236,7 +236,7 @@ def test_shares_go_with_a_home_that_is_replaced() -> None:
     assert dict(zip(after.homes, after.depths, strict=True)) == {"a": 600_000, "c": 400_000}
 
 
-def test_what_is_remembered_of_fits_survives_the_store() -> None:
+def test_the_memory_of_fits_survives_the_store() -> None:
     memory = Memory(fits={b"t": SplitFit(1.0, hubs=2, note="too few arrivals")})
     from equipoise.plan.memory import decode_memory, encode_memory
 
@@ -272,18 +272,18 @@ def test_a_number_of_hubs_that_holds_is_confirmed_and_kept() -> None:
     assert tried(lambda hubs: hubs >= 2, Planner(PlannerSettings(servers_min=8))) == [1, 2]
 
 
-def test_one_that_does_not_is_followed_by_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_hubs_that_does_not_hold_starts_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = Planner(PlannerSettings(servers_min=8))
     assert tried(lambda hubs: hubs >= 4, planner)[-1] == 4
     assert tried(lambda hubs: False, planner)[-1] == 8, "the best there is"
-    # Without confirmation what was replayed stands, and the limit stays broken.
+    # Without confirmation the result of the replay is kept, and the limit stays broken.
     monkeypatch.setattr(envelopes, "_confirm", lambda *_: None)
     assert tried(lambda hubs: hubs >= 4, planner)[-1] == 2
 
 
 @pytest.mark.parametrize("least", range(1, 10))
 @pytest.mark.parametrize("first", range(1, 9))
-def test_the_search_ends_with_the_least_number_that_holds(first: int, least: int) -> None:
+def test_the_search_ends_with_the_smallest_number_that_holds(first: int, least: int) -> None:
     fit, steps = SplitFit(0.0, hubs=first), 0
     while not fit.is_confirmed:
         fit, steps = fit.judged(fit.hubs, 8, holds=fit.hubs >= least), steps + 1

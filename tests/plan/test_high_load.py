@@ -1,4 +1,4 @@
-"""High-load rebalancing: Algorithm 2 by table, the receiver checked, servers asked for, and when it acts at all."""
+"""High-load rebalancing: Algorithm 2 by table, the check of receivers, server requests, and when it acts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def on(**hubs: list[float]) -> list[TopicView]:
             {"a0": "b", "a1": "c"},
             "one after the other until it is safe",
         ),
-        (on(a=[0.7, 0.2], b=[0.1], c=[0.1]), {"a1": "b"}, "a topic too large for anybody is passed over"),
+        (on(a=[0.7, 0.2], b=[0.1], c=[0.1]), {"a1": "b"}, "a topic too large for every hub is skipped"),
         (on(a=[0.5, 0.35], b=[0.2], c=[0.3]), {"a1": "b"}, "one too large for the receiver too"),
         (
             on(a=[0.5, 0.4], b=[0.5, 0.45], c=[0.1]),
@@ -47,7 +47,7 @@ def test_algorithm_2(topics: list[TopicView], homes: dict[str, str], story: str)
     assert {name: at[0] for name, at in moved(decision).items()} == homes, story
 
 
-def test_a_move_says_why_with_its_numbers() -> None:
+def test_a_move_has_its_reason_with_numbers() -> None:
     decision = decide(on(a=[0.4, 0.3, 0.2], b=[0.1]), HUBS, views=3)
     why = decision.change.entries[0].why
     assert why.reason is Reason.HIGH_LOAD
@@ -97,19 +97,19 @@ def test_a_topic_rests_after_its_move_and_others_go_instead() -> None:
     assert moved(decide(on(a=[0.4, 0.3, 0.2]), HUBS, memory=rested, views=3)) == {"a1": ("b",), "a2": ("c",)}
 
 
-def test_a_topic_in_somebody_elses_hand_is_left_alone() -> None:
+def test_a_topic_claimed_by_another_step_is_not_moved() -> None:
     arbiter, _ = Arbiter().claim("content", [b"a0"], now=90.0)
     held = settled(HUBS, arbiter=arbiter)
     assert moved(decide(on(a=[0.4, 0.3, 0.2]), HUBS, memory=held, views=3)) == {"a1": ("b",), "a2": ("c",)}
 
 
-def test_what_was_moved_is_in_hand() -> None:
+def test_a_moved_topic_is_claimed() -> None:
     decision = decide(on(a=[0.4, 0.3, 0.2]), HUBS, views=3)
     assert set(decision.memory.arbiter.in_hand) == {b"a0"}
     assert decision.memory.arbiter.in_hand[b"a0"].version == decision.change.version
 
 
-def test_no_round_moves_more_than_the_bound() -> None:
+def test_no_round_moves_more_than_the_limit() -> None:
     settings = PlannerSettings(moves_per_round_max=2, servers_min=3)
     decision = decide(on(a=[0.1] * 12), HUBS, settings=settings, views=1)
     assert len(moved(decision)) == 2
@@ -146,13 +146,13 @@ def test_dead_draining_and_full_hubs_get_nothing(hub: HubView) -> None:
 # --- no room ---
 
 
-def test_without_room_a_server_is_asked_for() -> None:
+def test_without_room_a_server_is_requested() -> None:
     decision = decide(on(a=[0.5, 0.45], b=[0.59], c=[0.59]), HUBS, views=10)
     assert moved(decision) == {}
     assert decision.servers_wanted == 4
 
 
-def test_a_small_lack_is_only_worth_a_server_when_it_lasts() -> None:
+def test_a_small_shortage_requests_a_server_only_when_it_lasts() -> None:
     topics = on(a=[0.41, 0.4], b=[0.59], c=[0.59])
     noise = settled(HUBS, noises={"a": HubNoise(rise_variance=0.003**2)})
     assert decide(topics, HUBS, memory=noise, views=10).servers_wanted == 3
@@ -166,25 +166,25 @@ def test_servers_have_a_price() -> None:
     assert decide(topics, HUBS, views=60).servers_wanted == 4
 
 
-def test_a_large_lack_asks_for_several_servers() -> None:
+def test_a_large_shortage_requests_several_servers() -> None:
     decision = decide(on(a=[0.5] * 5, b=[0.5] * 3, c=[0.5] * 3), HUBS, views=1)
     assert decision.servers_wanted >= 7
 
 
-def test_where_there_is_room_elsewhere_no_server_is_asked_for() -> None:
+def test_with_room_at_other_hubs_no_server_is_requested() -> None:
     # One topic of 0.9 that cannot be split: two publishers of one message each, one subscriber.
     stuck = topic("a0", 0.9, "a", publishers=1, subscribers=1)
     assert decide([stuck], HUBS, views=60).servers_wanted == 3
 
 
-def test_no_more_than_the_most_servers_are_asked_for_and_hubs_fill_up_instead() -> None:
+def test_no_more_than_the_maximum_of_servers_is_requested_and_hubs_fill_up_instead() -> None:
     crowded = PlannerSettings(servers_max=3, servers_min=3)
     decision = decide(on(a=[0.5, 0.2, 0.2], b=[0.55], c=[0.58]), HUBS, settings=crowded, views=3)
     assert moved(decision) == {"a1": ("b",)}
     assert decision.servers_wanted == 3
 
 
-def test_when_everybody_is_full_only_moves_that_help_much_are_made() -> None:
+def test_when_all_hubs_are_full_only_moves_that_help_much_are_made() -> None:
     crowded = PlannerSettings(servers_max=3, servers_min=3)
     much = decide(on(a=[1.0, 0.2], b=[0.85], c=[0.9]), HUBS, settings=crowded, views=3)
     assert moved(much) == {"a1": ("b",)}
@@ -192,7 +192,7 @@ def test_when_everybody_is_full_only_moves_that_help_much_are_made() -> None:
     assert moved(little) == {}
 
 
-def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_asked_for() -> None:
+def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_requested() -> None:
     memory = msgspec.structs.replace(settled("ab"), released={"c": ReleasedHub(0, 0.0)})
     topics = on(a=[0.5, 0.45], b=[0.59])
     decision = decide(topics, HUBS, plan=plan_of(topics, "ab"), memory=memory, views=10)
@@ -201,7 +201,7 @@ def test_a_released_hub_that_still_runs_is_taken_back_before_a_new_one_is_asked_
     assert joined.why.reason is Reason.JOINED
 
 
-def test_a_released_hub_whose_stop_was_asked_for_is_not_taken_back() -> None:
+def test_a_released_hub_whose_stop_was_requested_is_not_taken_back() -> None:
     memory = msgspec.structs.replace(settled("ab"), released={"c": ReleasedHub(0, 0.0)})
     topics = on(a=[0.5, 0.45], b=[0.59])
     hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_releasable=False)]

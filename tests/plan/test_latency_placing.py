@@ -1,4 +1,4 @@
-"""Placing by latency alone: estimates, choices, and who gets what, against the paper's words and all there is."""
+"""Placing by latency alone: estimates, choices and assignments against the paper's procedure and a full search."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def view_of(clients: list[tuple[list[Coordinate], list[Coordinate]]], hubs: list
 
 @SLOW
 @given(st.lists(st.tuples(some_places, some_places), min_size=1, max_size=4), some_places)
-def test_the_columns_say_what_coordinates_say(
+def test_the_columns_agree_with_coordinates(
     clients: list[tuple[list[Coordinate], list[Coordinate]]], hubs: list[Coordinate]
 ) -> None:
     found = CentroidEstimate(view_of(clients, [*hubs])).worst_s(np.arange(len(clients)))
@@ -60,7 +60,7 @@ def test_the_columns_say_what_coordinates_say(
 
 @SLOW
 @given(st.lists(st.tuples(some_places, some_places), min_size=1, max_size=4), some_places)
-def test_every_pair_is_as_far_as_its_clients_are(
+def test_the_latency_of_a_pair_is_the_distance_of_its_clients(
     clients: list[tuple[list[Coordinate], list[Coordinate]]], hubs: list[Coordinate]
 ) -> None:
     sides = [(places_of(one), places_of(other)) for one, other in clients]
@@ -70,12 +70,12 @@ def test_every_pair_is_as_far_as_its_clients_are(
             assert found[row, column] == pytest.approx(worst_s(publishers, subscribers, place), abs=1e-7)
 
 
-def test_a_hub_that_does_not_know_where_it_is_takes_for_ever() -> None:
+def test_a_hub_without_a_coordinate_has_an_infinite_latency() -> None:
     estimate = CentroidEstimate(view_of([([at(0)], [at(10)])], [at(0), None]))
     assert estimate.worst_s(np.array([0]))[0].tolist() == [pytest.approx(0.005), np.inf]
 
 
-def test_a_side_that_nobody_knows_counts_nothing() -> None:
+def test_an_unknown_side_does_not_count() -> None:
     estimate = CentroidEstimate(view_of([([], [at(10)]), ([], [])], [at(0), at(10)]))
     assert estimate.worst_s(np.array([0]))[0].tolist() == [pytest.approx(0.005), pytest.approx(0.001)]
     assert estimate.is_located.tolist() == [True, False]
@@ -91,7 +91,7 @@ def test_choices_are_the_hubs_within_the_limit_the_fastest_first_and_all_of_them
     assert found.fewest_first() == [0, 1]
 
 
-def test_choices_beyond_those_that_are_kept_come_in_order_too() -> None:
+def test_choices_beyond_the_stored_ones_are_in_order_too() -> None:
     hubs = [at(float(n * 7 % 40)) for n in range(40)]
     view = view_of([([at(0)], [at(0)])], [*hubs])
     found = rank(CentroidEstimate(view), np.array([0]), np.array([1.0]), np.arange(40) != 3)
@@ -101,7 +101,7 @@ def test_choices_beyond_those_that_are_kept_come_in_order_too() -> None:
     assert ways == sorted(ways)
 
 
-def test_a_topic_that_is_bound_to_a_site_chooses_among_its_hubs() -> None:
+def test_a_topic_pinned_to_a_site_chooses_among_its_hubs() -> None:
     view = view_of([([at(0)], [at(0)])] * 2, [at(10), at(20)])
     there = {1: np.array([False, True])}
     found = rank(CentroidEstimate(view), np.array([0, 1]), np.full(2, 1.0), np.ones(2, np.bool_), there)
@@ -138,13 +138,13 @@ def small_worlds(draw: st.DrawFn, *, is_bound: bool = True) -> SmallWorld:
 
 @SLOW
 @given(small_worlds())
-def test_without_what_is_added_it_is_the_paper_s_procedure(world: SmallWorld) -> None:
+def test_without_the_additions_it_is_the_papers_procedure(world: SmallWorld) -> None:
     assert placed(world, makes_way=False) == world.as_printed()
 
 
 @SLOW
 @given(small_worlds(), st.sampled_from([0.0, 0.01, 0.02]))
-def test_at_least_as_many_limits_hold_as_by_the_paper_s_procedure_and_nobody_is_overloaded(
+def test_at_least_as_many_limits_hold_as_by_the_papers_procedure_and_no_hub_is_overloaded(
     world: SmallWorld, level_s: float
 ) -> None:
     ours = placed(world, level_s=level_s)
@@ -158,7 +158,7 @@ def test_where_there_is_room_no_placement_breaks_fewer_limits(world: SmallWorld,
     assert world.violations(placed(world, level_s=level_s)) == world.fewest_violations()
 
 
-def test_with_little_room_much_of_what_the_paper_s_procedure_leaves_undone_is_done() -> None:
+def test_with_little_room_it_keeps_many_limits_that_the_papers_procedure_breaks() -> None:
     """Packing is hard in general; over many worlds the difference to the best there is shows."""
     random = np.random.default_rng(7)
     ours = printed = best = 0
@@ -193,20 +193,20 @@ def test_a_topic_makes_way_for_one_that_has_no_other_choice() -> None:
     assert placed(world) == [2, 1]
 
 
-def test_hubs_that_are_equally_near_share_what_comes() -> None:
+def test_equally_near_hubs_share_new_topics() -> None:
     world = SmallWorld([[0.06, 0.0101, 0.01]] * 4, [0.03] * 4, [0.2] * 4, [0.0] * 3, [0] * 4)
     assert placed(world) == [2, 2, 2, 2]
     assert sorted(placed(world, level_s=0.002)) == [1, 1, 2, 2]
 
 
-def test_what_must_leave_does_not_stay() -> None:
+def test_a_topic_that_must_leave_does_not_stay() -> None:
     world = SmallWorld([[0.01, 0.02]], [0.03], [0.1], [0.0, 0.0], [0])
     assert placed(world) == [0]
     candidates = rank(world.estimate(), np.array([0]), np.array([0.03]), np.ones(2, np.bool_))
     assert place_topics(candidates, world.room(), [0], must_leave=[True]).hub.tolist() == [1]
 
 
-def test_a_report_of_a_home_is_below_what_is_expected_of_it() -> None:
+def test_the_reported_latency_of_a_home_is_below_the_estimate() -> None:
     hubs = [hub("a", 0), hub("b", 50)]
     made = near("t", 0.1, "a", [at(0), at(8)], [at(-4)], hubs)
     assert made.latency_s_worst == pytest.approx(0.006)

@@ -32,7 +32,7 @@ def decided(
     return decide(topics, hubs, views=views, **{"specs": LIMIT, **how})  # type: ignore[arg-type]
 
 
-def test_a_topic_above_its_limit_goes_where_its_clients_are() -> None:
+def test_a_topic_above_its_limit_moves_to_its_clients() -> None:
     outcome = decided([limited("near/1", "c")])
     assert moved(outcome) == {"near/1": ("a",)}
     (part,) = outcome.change.entries
@@ -42,13 +42,13 @@ def test_a_topic_above_its_limit_goes_where_its_clients_are() -> None:
     assert part.why.numbers["expected_ms"] == pytest.approx(10)
 
 
-def test_one_view_is_not_enough_but_the_next_is_asked_for_at_once() -> None:
+def test_one_view_is_not_enough_but_the_next_round_follows_at_once() -> None:
     outcome = decided([limited("near/1", "c")], views=1)
     assert not moved(outcome)
     assert outcome.decision.is_pressing
 
 
-def test_a_topic_that_is_hardly_above_its_limit_waits_for_another_window() -> None:
+def test_a_topic_slightly_above_its_limit_waits_for_another_window() -> None:
     hubs = (hub("a", 10), hub("b", 31))
     topics = [near("near/1", 0.1, "b", HERE, HERE, hubs)]
     assert not moved(decided(topics, hubs=hubs, views=8))
@@ -61,7 +61,7 @@ def test_a_topic_within_its_limit_stays_though_another_hub_is_nearer() -> None:
     assert not moved(decided(topics, specs=wide, views=5))
 
 
-def test_a_topic_without_a_limit_is_left_alone() -> None:
+def test_a_topic_without_a_limit_is_not_moved() -> None:
     assert not moved(decided([limited("other", "c")], views=5))
 
 
@@ -69,7 +69,7 @@ def measured(row: TopicView, **quantiles_ms: float) -> TopicView:
     return replace(row, **{f"latency_s_{level}": ms / 1e3 for level, ms in quantiles_ms.items()})  # type: ignore[arg-type]
 
 
-def test_a_limit_is_judged_on_what_was_measured_at_its_quantile() -> None:
+def test_a_limit_is_compared_with_the_measurement_at_its_quantile() -> None:
     # By coordinates its messages take 80 ms at worst; nine in ten of them were measured to take 20.
     row = measured(limited("near/1", "c"), p50=10, p90=20, p99=60, max=70)
     for quantile, goes in ((0.5, False), (0.9, False), (0.99, True), (0.999, True)):
@@ -80,7 +80,7 @@ def test_a_limit_is_judged_on_what_was_measured_at_its_quantile() -> None:
     assert part.why.numbers["latency_ms"] == pytest.approx(70)
 
 
-def test_only_what_is_measured_above_a_limit_calls_for_a_round_before_its_time() -> None:
+def test_only_a_measured_violation_starts_an_early_round() -> None:
     row = measured(limited("near/1", "c"), p50=10, p90=20, p99=25, max=70)
     assert not decided([row], views=1).decision.is_pressing
     assert decided([limited("near/1", "c")], views=1).decision.is_pressing
@@ -95,7 +95,7 @@ def test_a_topic_that_is_slow_for_a_subscriber_that_lags_does_not_move_for_a_lit
     assert Reason.TOO_FAR in outcome.reasons
 
 
-def test_where_no_hub_keeps_the_limit_the_nearest_is_taken_if_it_is_a_good_deal_nearer() -> None:
+def test_if_no_hub_keeps_the_limit_the_nearest_is_chosen_if_it_is_much_nearer() -> None:
     tight = Specs([TopicSpec(pattern=b"near*", latency_ms=5)])
     assert moved(decided([limited("near/1", "c")], specs=tight)) == {"near/1": ("a",)}
     hubs = (hub("a", 10), hub("b", 10.5))
@@ -104,14 +104,14 @@ def test_where_no_hub_keeps_the_limit_the_nearest_is_taken_if_it_is_a_good_deal_
     assert Reason.TOO_FAR in outcome.reasons
 
 
-def test_a_hub_that_would_be_too_full_is_passed_over() -> None:
+def test_a_hub_that_would_be_too_full_is_skipped() -> None:
     wide = Specs([TopicSpec(pattern=b"near*", latency_ms=45)])
     full = [limited("near/1", "c"), topic("heavy", 0.74, "a")]
     assert moved(decided(full, specs=wide)) == {"near/1": ("b",)}
 
 
 @pytest.mark.parametrize("known", [{"cpu_ratio": 0.9}, {"memory_bytes": 87.0, "memory_bytes_max": 100.0}])
-def test_a_hub_of_which_a_resource_is_used_up_takes_nothing(known: dict[str, float]) -> None:
+def test_a_hub_with_an_exhausted_resource_gets_no_topics(known: dict[str, float]) -> None:
     hubs = (replace(HUBS[0], **known), *HUBS[1:])  # type: ignore[arg-type]
     wide = Specs([TopicSpec(pattern=b"near*", latency_ms=45)])
     assert moved(decided([limited("near/1", "c")], hubs=hubs, specs=wide)) == {"near/1": ("b",)}
@@ -125,7 +125,7 @@ def test_a_topic_that_can_be_anywhere_makes_room_for_one_that_cannot() -> None:
     assert reasons == {b"small": Reason.MADE_ROOM, b"near/1": Reason.LATENCY}
 
 
-def test_an_overloaded_hub_gives_away_what_may_go_and_keeps_what_must_stay() -> None:
+def test_an_overloaded_hub_gives_away_topics_that_may_move_and_keeps_others() -> None:
     near_one = limited("near/1", "a", 0.6)
     over = [near_one, topic("light", 0.3, "a")]
     assert moved(decided(over, views=4)) == {"light": ("b",)}
@@ -189,7 +189,7 @@ def test_a_site_comes_before_a_limit_and_a_drain_too() -> None:
     assert moved(decided(topics, hubs=drained, views=1))["near/1"] in (("b",), ("c",))
 
 
-def test_what_nobody_knows_is_not_judged() -> None:
+def test_an_unknown_latency_is_not_judged() -> None:
     nowhere = [topic("near/1", 0.1, "c")]
     assert not moved(decided(nowhere, views=5))
     over = [topic("near/1", 0.6, "a"), topic("near/2", 0.4, "a")]
@@ -216,7 +216,7 @@ def test_a_topic_is_replicated_only_where_its_limit_holds() -> None:
 
 
 def swapping() -> tuple[tuple[HubView, ...], list[TopicView]]:
-    """Two topics that would both be within their limits, and fit, each at the hub where the other is."""
+    """Two topics that would both fit and be within their limits, each at the hub of the other."""
     hubs = (hub("a", 0), hub("b", 100))
     there, here = [at(100)], [at(0)]
     topics = [near("near/1", 0.5, "a", there, there, hubs), near("near/2", 0.5, "b", here, here, hubs)]
@@ -250,7 +250,7 @@ def test_room_that_a_move_of_the_same_round_takes_is_not_given_to_another() -> N
     assert outcome.decision.ratio_max <= PlannerSettings().crowded_ratio
 
 
-def test_moves_for_latency_do_not_hold_up_those_for_load() -> None:
+def test_moves_for_latency_do_not_delay_moves_for_load() -> None:
     topics = [limited("near/1", "c", 0.05), topic("one", 0.5, "b"), topic("two", 0.45, "b")]
     outcome = decided(topics, views=2)
     assert moved(outcome) == {"near/1": ("a",)}
@@ -272,7 +272,7 @@ def test_a_topic_that_gets_above_its_limit_wakes_the_controller() -> None:
     assert not wakes(limited("near/1", "c"), specs=wide)
 
 
-def test_a_latency_that_trembles_about_its_limit_or_is_not_known_wakes_nobody() -> None:
+def test_a_latency_near_its_limit_or_unknown_does_not_wake_the_controller() -> None:
     assert not wakes(replace(limited("near/1", "c"), latency_s_worst=0.0329))
     assert wakes(replace(limited("near/1", "c"), latency_s_worst=0.0331))
     assert not wakes(replace(limited("near/1", "c"), latency_s_worst=float("nan")))
@@ -288,7 +288,7 @@ def test_a_topic_that_cannot_be_helped_wakes_the_controller_until_there_is_evide
     assert not wakes(row, outcome.decision.memory, tight)
 
 
-def test_a_topic_that_is_on_its_way_wakes_nobody() -> None:
+def test_a_topic_that_is_moving_does_not_wake_the_controller() -> None:
     outcome = decided([limited("near/1", "c")])
     assert moved(outcome)
     assert not wakes(limited("near/1", "c"), outcome.decision.memory)

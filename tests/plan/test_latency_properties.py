@@ -1,4 +1,4 @@
-"""What is true of every decision about topics with latency limits, whatever the view says."""
+"""Properties of every decision about topics with latency limits, for any view."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_hashing_knows_no_limits(world: tuple[View, Plan, Specs]) -> None:
 
 @SLOW
 @given(far_worlds())
-def test_what_has_no_limit_may_go_wherever_it_might_without_any(world: tuple[View, Plan, Specs]) -> None:
+def test_topics_without_limits_may_move_as_in_a_cluster_without_any(world: tuple[View, Plan, Specs]) -> None:
     view, plan, specs = world
     few = Specs([spec for spec in specs if spec.site is not None] + [TopicSpec(pattern=b"t3", latency_ms=30)])
     none = Specs([spec for spec in few if spec.latency_ms is None])

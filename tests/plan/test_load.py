@@ -1,4 +1,4 @@
-"""What load is: the largest of bandwidth, CPU and lag; looked ahead where it rises; predicted by the plan."""
+"""Load: the largest of bandwidth, CPU and lag; extrapolated if it rises; predicted by the plan."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def measured(hub: HubView) -> float:
         (HubView(name="h", loop_lag_s=0.04, cpu_ratio=0.35), 0.8),
     ],
 )
-def test_a_hub_is_as_full_as_what_it_has_least_of(hub: HubView, ratio: float) -> None:
+def test_the_load_of_a_hub_is_that_of_its_scarcest_resource(hub: HubView, ratio: float) -> None:
     assert measured(hub) == pytest.approx(ratio)
 
 
-def test_a_stated_maximum_above_the_rate_of_distress_is_not_believed() -> None:
+def test_a_configured_maximum_above_the_rate_of_distress_is_ignored() -> None:
     hub = HubView(name="h", out_bytes_per_s=38.0, out_bytes_per_s_max=100.0)
     profile = HubProfile(distress_bytes_per_s=50.0)
     caps = capacities(View.of(0.0, (), [hub]), {"h": profile}, {}, SETTINGS)
@@ -54,13 +54,13 @@ def draft(seen: View, plan: Plan, memory: Memory | None = None) -> Draft:
     return Draft(seen, plan, Specs(), seen.time_s, memory=memory or Memory(), settings=SETTINGS)
 
 
-def test_a_busy_hub_with_next_to_no_work_tells_nothing_of_its_price() -> None:
+def test_a_busy_hub_with_almost_no_work_has_no_known_price() -> None:
     row = replace(topic("t", 0.1, "a"), deliveries_per_s=1.5e-303, publications_per_s=0.0)
     seen = view([row], [HubView(name="a", cpu_ratio=1.0)])
     assert draft(seen, plan_of([row], "a")).capacities.price.tolist() == [1.0]
 
 
-def test_a_hub_that_knows_no_price_of_work_takes_that_of_the_others() -> None:
+def test_a_hub_without_a_known_price_of_work_uses_that_of_the_others() -> None:
     row = replace(topic("t", 0.1, "a"), deliveries_per_s=1e6, publications_per_s=0.0)
     seen = view([row], [HubView(name="a", cpu_ratio=0.6), "b"])
     caps = draft(seen, plan_of([row], "ab")).capacities
@@ -84,7 +84,7 @@ def test_a_topic_counts_where_the_plan_puts_it_before_any_view_shows_it_there() 
     assert moving.predicted.ratio.tolist() == pytest.approx([0.0, 0.5])
 
 
-def test_what_a_relay_sends_stays_at_the_relay() -> None:
+def test_the_output_of_a_relay_counts_at_the_relay() -> None:
     row = topic("t", 0.5, "a", "b")
     plan = plan_of({"t": ["b"]}, "ab")
     standing = draft(view([row], "ab"), plan)
@@ -93,7 +93,7 @@ def test_what_a_relay_sends_stays_at_the_relay() -> None:
     assert standing.predicted.ratio.tolist() == pytest.approx([0.5, 0.0])
 
 
-def test_lag_goes_with_load_and_not_where_there_is_little() -> None:
+def test_lag_counts_with_load_and_not_without() -> None:
     row = topic("t", 0.5, "a")
     busy = draft(view([row], [HubView(name="a", loop_lag_s=0.045), "b"]), plan_of([row], "ab")).predicted
     assert busy.ratio[0] == pytest.approx(0.9)
@@ -114,7 +114,7 @@ def test_a_topic_on_a_rising_hub_counts_as_what_it_will_be_and_not_more_than_it_
     assert draft(view([step], "ab"), plan_of([step], "ab")).predicted.ratio[0] == pytest.approx(0.7 * 1.25)
 
 
-def test_what_usually_wobbles_does_not_rise() -> None:
+def test_usual_fluctuations_are_no_rise() -> None:
     ramp = topic("t", 0.5, "a", trend=0.03)
     noises = {"a": HubNoise(rise_variance=0.1**2)}
     assert not draft(

@@ -45,7 +45,7 @@ def test_the_least_loaded_goes() -> None:
     assert decision.memory.releasing == "b"
 
 
-def test_it_goes_when_keeping_it_has_cost_what_emptying_it_costs() -> None:
+def test_it_is_released_when_keeping_it_has_cost_as_much_as_emptying_it() -> None:
     few = [topic("a0", 0.1, "a"), topic("b0", 0.1, "b"), topic("c0", 0.1, "c")]
     assert decide(few, HUBS, settings=LOW, views=59).memory.releasing == ""
     assert decide(few, HUBS, settings=LOW, views=65).memory.releasing != ""
@@ -73,14 +73,14 @@ def test_a_server_with_a_topic_that_fits_nowhere_stays() -> None:
     assert decide(rows, HUBS, settings=LOW, views=200).memory.releasing == ""
 
 
-def test_a_server_that_has_just_come_stays_for_what_is_paid_for_it() -> None:
+def test_a_new_server_stays_for_its_paid_time() -> None:
     memory = settled(HUBS, joined_s={"a": 0.0, "b": 150.0, "c": 0.0})
     decision = decide(load(0.2, 0.1, 0.3), HUBS, settings=LOW, memory=memory, views=105)
     assert decision.memory.releasing == "a"
 
 
 class Emptying:
-    """A cluster of which one server is being emptied; topics are where the plan says."""
+    """A cluster of which one server is being emptied; topics are at their planned homes."""
 
     def __init__(self, *ratios: float) -> None:
         self.ratios = ratios
@@ -179,14 +179,14 @@ def test_a_topic_that_needs_fewer_homes_does_not_interrupt() -> None:
     assert Reason.KEPT not in {part.why.reason for part in world.decision.change.members}
 
 
-def test_nobody_gets_too_full_by_a_release() -> None:
+def test_no_hub_gets_too_full_by_a_release() -> None:
     world = Emptying(0.45, 0.2, 0.5)
     while not world.released:
         world.step()
         assert world.decision.ratio_max <= 0.61
 
 
-def test_a_hub_that_dies_while_it_is_emptied_is_forgotten() -> None:
+def test_a_hub_that_dies_while_it_is_emptied_is_removed() -> None:
     world = Emptying(0.2, 0.1, 0.3)
     world.until(weight=8)
     world.hubs = ["a", HubView(name="b", is_alive=False), "c"]
@@ -199,7 +199,7 @@ def test_a_hub_that_dies_while_it_is_emptied_is_forgotten() -> None:
 def test_a_server_that_cannot_be_emptied_is_kept_after_ten_minutes() -> None:
     world = Emptying(0.2, 0.1, 0.3)
     world.until(weight=4)
-    # What it still has is in another's hand for good.
+    # Its remaining topic is claimed by another step for ever.
     held, _ = world.memory.arbiter.claim("content", [row.name for row in load(0.2, 0.1, 0.3)], now=world.now)
     rounds = 0
     while world.memory.releasing:
@@ -226,7 +226,7 @@ def test_nothing_is_given_to_a_server_that_is_being_emptied() -> None:
     assert moved(outcome)
 
 
-def test_a_server_that_came_to_one_alone_may_go_again() -> None:
+def test_the_second_of_two_servers_may_be_released_again() -> None:
     world = Emptying(0.2, 0.1, 0.3)
     world.hubs = [HubView(name="a"), *(HubView(name=hub, is_alive=False) for hub in "bc")]
     world.step()
@@ -248,7 +248,7 @@ def test_servers_that_were_idle_together_go_right_after_each_other() -> None:
     assert world.memory.releasing == ""
 
 
-def test_a_hub_that_wobbles_puts_a_release_off_and_does_not_begin_its_debt_anew() -> None:
+def test_a_fluctuating_hub_delays_a_release_and_keeps_its_accumulated_cost() -> None:
     world = Emptying(0.2, 0.1, 0.3)
     while sum(world.memory.idle_debts[:1]) < 0.010:
         world.step()
@@ -261,7 +261,7 @@ def test_a_hub_that_wobbles_puts_a_release_off_and_does_not_begin_its_debt_anew(
     assert world.memory.idle_debts[0] > before[0]
 
 
-def test_more_load_takes_back_the_debts_of_the_servers_that_are_no_longer_idle() -> None:
+def test_more_load_reduces_the_accumulated_cost_of_servers_that_are_no_longer_idle() -> None:
     world = Emptying(0.1, 0.1, 0.2)
     idle = []
     for factor in (1.0, 2.0, 4.0):
@@ -272,7 +272,7 @@ def test_more_load_takes_back_the_debts_of_the_servers_that_are_no_longer_idle()
     assert idle == [2, 1, 0]
 
 
-def test_a_released_hub_may_stop_when_its_last_clients_have_gone_and_does_not_wait_for_ever() -> None:
+def test_a_released_hub_may_stop_when_its_last_clients_have_left_and_does_not_wait_for_ever() -> None:
     for lingering_s, waited_s in ((0.0, LOW.settle_s), (30.0, 30.0), (1e9, LOW.release_wait_s)):
         world = Emptying(0.2, 0.1, 0.3)
         while "b" in world.plan.by_hub:

@@ -1,4 +1,4 @@
-"""Who takes part, where topics must be, and what the plan need not say."""
+"""Members of the plan, pinned topics, and entries that the plan does not need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HUBS = ["a", "b", "c"]
 
 
 def members(outcome: Outcome) -> dict[str, int | None]:
-    """The members that change, and their weights; None for those that go."""
+    """The members that change, and their weights; None for removed ones."""
     return {part.hub: part.member.weight if part.member else None for part in outcome.change.members}
 
 
@@ -30,12 +30,12 @@ def test_a_new_hub_gets_a_share_of_the_ring_by_what_it_can_carry() -> None:
     assert apply(outcome.plan, outcome.change).by_hub["d"].site == "paris"
 
 
-def test_a_hub_that_is_drained_or_dead_is_not_let_in() -> None:
+def test_a_hub_that_is_drained_or_dead_is_not_admitted() -> None:
     others = [HubView(name="d", is_draining=True), HubView(name="e", is_alive=False)]
     assert members(decide([], [*HUBS, *others], plan=plan_of({}, HUBS))) == {}
 
 
-def test_a_dead_hub_stays_a_member_for_as_long_as_a_restart_takes() -> None:
+def test_a_dead_hub_stays_a_member_during_a_restart() -> None:
     hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_alive=False)]
     topics = [topic("t", 0.1, "a", "c")]
     plan = plan_of({"t": ["a", "c"], "u": ["c"]}, HUBS)
@@ -58,7 +58,7 @@ def test_a_member_that_no_view_knows_is_dead_too() -> None:
     assert members(decide([], ["a", "b"], plan=plan_of({}, HUBS), views=40)) == {"c": None}
 
 
-def test_with_nobody_alive_nobody_is_taken_out() -> None:
+def test_with_no_hub_alive_no_member_is_removed() -> None:
     hubs = [HubView(name=hub, is_alive=False) for hub in HUBS]
     assert members(decide([], hubs, plan=plan_of({}, HUBS), views=60)) == {}
 
@@ -93,7 +93,7 @@ def test_a_hub_that_an_operator_drains_loses_its_share_and_its_entries() -> None
     assert outcome.reasons - {Reason.AS_RING} == {Reason.DRAINED}
 
 
-def test_a_drain_is_bounded_and_goes_on() -> None:
+def test_a_drain_is_bounded_and_continues() -> None:
     hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_draining=True)]
     topics = [topic(f"t{at}", 0.01, "c") for at in range(5)]
     settings = PlannerSettings(moves_per_round_max=2, servers_min=3)
@@ -145,14 +145,14 @@ def test_a_durable_topic_is_not_moved_for_load_to_a_site_without_bookies() -> No
     assert set(moved(outcome).values()) == {("c",)}
 
 
-def test_the_most_specific_spec_says_the_site() -> None:
+def test_the_most_specific_spec_defines_the_site() -> None:
     topics = [topic("it/news", 0.1, "a")]
     plan = Plan.of(members=AT_SITES, entries=plan_of(topics, HUBS).entries.values())
     specs = Specs([TopicSpec(pattern=b"it/*", site="rome"), TopicSpec(pattern=b"it/news")])
     assert moved(decide(topics, SITES, plan=plan, specs=specs)) == {}
 
 
-def test_a_topic_whose_site_has_no_hub_stays_and_that_is_told() -> None:
+def test_a_topic_whose_site_has_no_hub_stays_with_a_reason() -> None:
     topics = [topic("es/news", 0.1, "a")]
     plan = Plan.of(members=AT_SITES, entries=plan_of(topics, HUBS).entries.values())
     outcome = decide(topics, SITES, plan=plan, specs=Specs([TopicSpec(pattern=b"es/*", site="madrid")]))
@@ -174,7 +174,7 @@ def ring_home(name: str) -> str:
     return plan_of({}, HUBS).home_of(name.encode()).homes[0]
 
 
-def test_an_entry_that_says_what_the_ring_says_is_dropped() -> None:
+def test_an_entry_that_agrees_with_the_ring_is_dropped() -> None:
     rows = [topic("t", 0.1, ring_home("t"))]
     outcome = decide(rows, HUBS)
     assert [part.entry for part in outcome.change.entries] == [None]
@@ -197,7 +197,7 @@ def test_a_replicated_topic_keeps_its_entry() -> None:
     assert decide(rows, HUBS, plan=plan, views=5).change.entries == ()
 
 
-def test_an_entry_of_a_topic_that_nobody_uses_is_dropped_after_a_quarter_of_an_hour() -> None:
+def test_an_entry_of_an_unused_topic_is_dropped_after_a_quarter_of_an_hour() -> None:
     away = next(hub for hub in HUBS if hub != ring_home("t"))
     plan = plan_of({"t": [away]}, HUBS)
     memory = settled(HUBS, absent_s={b"t": 100.0})
@@ -206,7 +206,7 @@ def test_an_entry_of_a_topic_that_nobody_uses_is_dropped_after_a_quarter_of_an_h
     assert outcome.reasons == {Reason.IDLE}
 
 
-def test_a_topic_that_goes_back_to_the_ring_has_no_entry() -> None:
+def test_a_topic_that_returns_to_the_ring_has_no_entry() -> None:
     home = ring_home("t")
     away = next(hub for hub in HUBS if hub != home)
     rows = [
@@ -222,7 +222,7 @@ def test_a_topic_that_goes_back_to_the_ring_has_no_entry() -> None:
 # --- sharing out ---
 
 
-def test_after_a_join_load_is_shared_out_though_nobody_is_overloaded() -> None:
+def test_after_a_join_load_is_shared_though_no_hub_is_overloaded() -> None:
     rows = [topic(f"t{at}", 0.1, "ab"[at % 2]) for at in range(12)]
     outcome = decide(rows, HUBS, plan=plan_of(rows, "ab"), memory=settled("ab"))
     assert members(outcome) == {"c": 16}
@@ -246,7 +246,7 @@ def test_a_hub_that_has_recorded_nothing_yet_is_given_no_more_than_an_ordinary_o
     assert 5 <= len(given) <= 8
 
 
-def test_long_after_a_join_a_difference_that_hurts_nobody_is_left_alone() -> None:
+def test_long_after_a_join_a_harmless_difference_is_left() -> None:
     rows = [topic(f"t{at}", 0.1, "ab"[at % 2]) for at in range(12)]
     assert moved(decide(rows, HUBS, views=60)) == {}
 
@@ -254,7 +254,7 @@ def test_long_after_a_join_a_difference_that_hurts_nobody_is_left_alone() -> Non
 # --- memory ---
 
 
-def test_a_memory_comes_back_from_its_bytes() -> None:
+def test_a_memory_survives_encoding() -> None:
     rows: list[TopicView] = [topic(f"t{at}", 0.2, "a") for at in range(6)]
     memory = decide(rows, HUBS, views=2).memory
     assert decode_memory(encode_memory(memory)) == memory

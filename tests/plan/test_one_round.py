@@ -15,8 +15,8 @@ def test_the_page_lists_the_steps_of_a_round_in_their_order() -> None:
     assert re.findall(r"^\d+\. (.+)$", section, re.MULTILINE) == [step.line for step in STEPS]
 
 
-def test_steps_that_balance_follow_the_facts_and_precede_the_cleaning_up() -> None:
+def test_balancing_steps_follow_the_facts_and_precede_the_clean_up() -> None:
     kinds = "".join("b" if step.is_balancing else "f" for step in STEPS)
     assert re.fullmatch("f+b+f+", kinds)
-    # What the page says of which steps those are.
+    # The steps that the page lists.
     assert [at + 1 for at, step in enumerate(STEPS) if step.is_balancing] == list(range(4, 13))

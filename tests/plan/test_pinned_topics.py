@@ -1,4 +1,4 @@
-"""A topic that an operator has pinned is left alone by every policy, as long as nobody drains or loses its hub."""
+"""No policy moves a topic that an operator has pinned, unless its hub is drained or dead."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_pinned_topic_is_never_moved_by_a_policy_while_its_hub_lives(
         plan, memory = after, decision.memory
 
 
-def test_an_overloaded_hub_gives_away_what_is_not_pinned() -> None:
+def test_an_overloaded_hub_gives_away_topics_that_are_not_pinned() -> None:
     rows = [topic("hot", 0.5, "a"), topic("warm", 0.4, "a"), topic("cool", 0.1, "b")]
     free = decide(rows, HUBS, views=10)
     assert moved(free)
@@ -67,7 +67,7 @@ def test_an_overloaded_hub_gives_away_what_is_not_pinned() -> None:
     assert first not in moved(outcome) and moved(outcome)
 
 
-def test_no_server_is_asked_for_where_pinned_topics_alone_overload_a_hub() -> None:
+def test_no_server_is_requested_if_pinned_topics_alone_overload_a_hub() -> None:
     rows = [topic("hot", 0.7, "a"), topic("hotter", 0.6, "a"), topic("cool", 0.1, "b")]
     hubs = ["a", "b"]
     free = decide(rows, hubs, plan=pinned(plan_of(rows, hubs), "cool"), views=10)
@@ -78,7 +78,7 @@ def test_no_server_is_asked_for_where_pinned_topics_alone_overload_a_hub() -> No
     assert any(why.reason is Reason.NO_ROOM and "pinned" in why.note for why in kept.decision.reasons)
 
 
-def test_a_server_is_asked_for_where_one_would_help_though_a_topic_is_pinned() -> None:
+def test_a_server_is_requested_if_it_would_help_though_a_topic_is_pinned() -> None:
     rows = [topic("hot", 0.7, "a"), topic("warm", 0.4, "a"), topic("also", 0.7, "b")]
     hubs = ["a", "b"]
     kept = decide(rows, hubs, plan=pinned(plan_of(rows, hubs), "hot"), views=200)
@@ -86,7 +86,7 @@ def test_a_server_is_asked_for_where_one_would_help_though_a_topic_is_pinned() -
     assert not any("pinned" in why.note for why in kept.decision.reasons)
 
 
-def test_a_pinned_entry_that_says_what_the_ring_says_stays_and_one_that_nobody_uses_too() -> None:
+def test_a_pinned_entry_stays_though_it_agrees_with_the_ring_or_is_unused() -> None:
     plan = plan_of({}, HUBS)
     home = plan.home_of(b"t").homes[0]
     plan = Plan.of(members=plan.members, entries=[Entry(b"t", (home,)), Entry(b"idle", ("a",))])
@@ -108,7 +108,7 @@ def test_a_hub_that_a_topic_is_pinned_to_is_not_released() -> None:
     assert decide(rows, HUBS, plan=only_c, settings=low, views=200).memory.releasing == "c"
 
 
-def test_a_pinned_topic_far_from_its_clients_stays_and_wakes_nobody_for_long() -> None:
+def test_a_pinned_topic_far_from_its_clients_stays_and_stops_waking_the_controller() -> None:
     hubs = [hub("west", 0), hub("east", 200)]
     rows = [near("t", 0.05, "east", [at(0), at(2)], [at(1)], hubs)]
     specs = Specs([TopicSpec(pattern=b"t", latency_ms=40)])
@@ -121,7 +121,7 @@ def test_a_pinned_topic_far_from_its_clients_stays_and_wakes_nobody_for_long() -
     assert not Planner().wakes(seen, specs, outcome.memory)
 
 
-def test_a_drained_hub_gives_up_what_is_pinned_to_it_and_the_pin_ends() -> None:
+def test_a_drained_hub_loses_its_pinned_topics_and_the_pins_end() -> None:
     rows = [topic("t", 0.1, "c")]
     hubs: list[str | HubView] = ["a", "b", HubView(name="c", is_draining=True)]
     members = [Member("a"), Member("b"), Member("c", 0)]
@@ -131,7 +131,7 @@ def test_a_drained_hub_gives_up_what_is_pinned_to_it_and_the_pin_ends() -> None:
     assert apply(plan, outcome.change).pinned == ()
 
 
-def test_a_hub_that_restarts_keeps_what_is_pinned_to_it() -> None:
+def test_a_hub_that_restarts_keeps_its_pinned_topics() -> None:
     rows = [topic("t", 0.1, "a"), topic("u", 0.1, "b")]
     dead: list[str | HubView] = ["a", "b", HubView(name="c", is_alive=False)]
     plan = pinned(plan_of({"t": ["c"], "u": ["b"]}, HUBS), "t")

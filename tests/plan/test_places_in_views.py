@@ -1,4 +1,4 @@
-"""Coordinates in a view: rows, columns and tables say the same, and a place that cannot be is refused."""
+"""Coordinates in a view: rows, columns and tables agree, and an invalid coordinate is rejected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def view() -> View:
     return View.of(5.0, topics, [HubView(name="a", coordinate=THERE), HubView(name="b")])
 
 
-def test_places_come_back_from_columns_and_from_tables_and_from_the_wire() -> None:
+def test_coordinates_survive_columns_and_tables_and_the_wire() -> None:
     sent = encode_view(5.0, 10.0, to_tables(view()))
     decoded = decode_view(decode_header(sent[:HEADER_BYTES]), sent[HEADER_BYTES:])
     for seen in (view(), from_tables(5.0, to_tables(view())), decoded):
@@ -46,7 +46,7 @@ def test_places_come_back_from_columns_and_from_tables_and_from_the_wire() -> No
         assert [hub.coordinate for hub in seen.hub_rows()] == [THERE, None]
 
 
-def test_a_view_without_places_has_columns_without_width() -> None:
+def test_a_view_without_coordinates_has_columns_without_width() -> None:
     seen = View.of(1.0, [TopicView(name=b"t")], [HubView(name="a")])
     back = from_tables(1.0, to_tables(seen))
     for one in (seen, back):
@@ -54,14 +54,14 @@ def test_a_view_without_places_has_columns_without_width() -> None:
         assert one.hubs.coordinate.shape == (1, 0)
 
 
-def test_a_pipeline_that_knows_no_places_is_understood() -> None:
+def test_a_view_of_a_pipeline_without_coordinates_is_accepted() -> None:
     carried = to_tables(View.of(1.0)).carried
     seen = from_tables(1.0, ViewTables(pa.table({"topic": [b"t"]}), pa.table({"hub": ["a"]}), carried))
     assert seen.topic(b"t").publishers_at is None
     assert seen.hub("a").coordinate is None
 
 
-def test_what_the_store_corrects_leaves_places_alone() -> None:
+def test_corrections_by_the_store_keep_coordinates() -> None:
     seen = view().with_store([HubView(name="a", site="paris"), HubView(name="new")])
     assert seen.hub("a").coordinate == THERE
     assert seen.hub("new").coordinate is None
@@ -77,14 +77,14 @@ def test_what_the_store_corrects_leaves_places_alone() -> None:
         Coordinate((0.0, 0.0), -1.0, 0.0),
     ],
 )
-def test_a_place_that_cannot_be_is_refused(bad: Coordinate) -> None:
+def test_an_invalid_coordinate_is_rejected(bad: Coordinate) -> None:
     with pytest.raises(ViewError):
         View.of(1.0, [TopicView(name=b"t", publishers_at=bad)])
     with pytest.raises(ViewError):
         View.of(1.0, hubs=[HubView(name="a", coordinate=bad)])
 
 
-def test_places_of_different_spaces_are_refused() -> None:
+def test_coordinates_of_different_dimensions_are_rejected() -> None:
     flat = Coordinate((0.0,), 0.1, 0.0)
     with pytest.raises(ViewError, match="different spaces"):
         View.of(1.0, hubs=[HubView(name="a", coordinate=HERE), HubView(name="b", coordinate=flat)])
@@ -94,6 +94,6 @@ def test_places_of_different_spaces_are_refused() -> None:
         from_tables(1.0, ViewTables(tables.topics, hubs, tables.carried))
 
 
-def test_places_cannot_be_changed() -> None:
+def test_coordinates_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="read-only"):
         view().hubs.coordinate[0, 0] = np.nan

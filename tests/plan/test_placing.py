@@ -1,4 +1,4 @@
-"""Looking up all topics at once says what looking up each says."""
+"""Looking up all topics at once agrees with looking up each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_all_at_once_is_one_by_one(plan: Plan, seen: set[str], alive: set[str]) 
         assert found == plan.home_of(topic, seen & alive).homes
 
 
-def test_nobody_is_alive() -> None:
+def test_no_hub_is_alive() -> None:
     view = View.of(0.0, [TopicView(name=b"t")], [HubView(name="h1", is_alive=False)])
     ring = ring_homes(view, topic_positions(view), [Member("h1")], np.array([False]))
     assert ring.tolist() == [-1]

@@ -1,4 +1,4 @@
-"""What is true of every decision, whatever the view says."""
+"""Properties of every decision, for any view."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_nothing_is_given_to_a_dead_drained_or_full_hub_or_to_the_wrong_site(
         before = plan.entries.get(part.topic)
         for name in part.entry.homes:
             assert name in after.by_hub
-            # What it had, and what the ring gives it, is not given by the planner.
+            # Topics that it had, and topics from the ring, are not assigned by the planner.
             was_home = before is not None and name in before.homes
             if was_home or name in (plan.ring.owner(part.topic, alive), after.ring.owner(part.topic, alive)):
                 continue
@@ -121,7 +121,7 @@ def test_nothing_is_given_to_a_dead_drained_or_full_hub_or_to_the_wrong_site(
 
 @SLOW
 @given(worlds())
-def test_the_same_inputs_give_the_same_decision_also_after_a_journey_through_bytes(
+def test_the_same_inputs_give_the_same_decision_also_after_encoding(
     world: tuple[View, Plan, Specs],
 ) -> None:
     view, plan, specs = world
@@ -149,7 +149,7 @@ def test_no_move_for_load_widens_the_difference_between_hubs(world: tuple[View, 
 
 
 class Watching:
-    """Stands between a draft and its prediction and notes the difference between hubs after every move."""
+    """Wraps the prediction of a draft and records the difference between hubs after every move."""
 
     def __init__(self, draft: Draft, among: NDArray[np.bool_]) -> None:
         self._draft, self._among = draft, among
@@ -182,7 +182,7 @@ def test_every_policy_makes_a_valid_plan_of_every_view(world: tuple[View, Plan, 
 
 @SLOW
 @given(worlds())
-def test_no_more_is_moved_than_the_bounds_allow_and_nothing_that_is_in_hand(
+def test_no_more_is_moved_than_the_limits_allow_and_no_claimed_topic(
     world: tuple[View, Plan, Specs],
 ) -> None:
     view, plan, specs = world

@@ -1,4 +1,4 @@
-"""What the planner does to a cluster over minutes and hours: it converges, it is quick, and then it leaves it alone."""
+"""The planner on a cluster over minutes and hours: it converges, quickly, and then changes nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_five_new_hubs_have_their_load_within_fifteen_seconds(period_s: int) -> 
     assert len(world.plan.entries) <= 200
 
 
-def test_servers_follow_the_load_up_and_down_and_do_not_come_back_for_nothing() -> None:
+def test_servers_follow_the_load_up_and_down_without_needless_restarts() -> None:
     world = World(Topics.like(zipf(300, deliveries(0.5, 2))), hubs(2), spare=hubs(8, first=2))
     world.run(60)
     base = world.topics.publications_per_s
@@ -126,7 +126,7 @@ def test_servers_follow_the_load_up_and_down_and_do_not_come_back_for_nothing() 
     assert world.moves_between(settled_s, world.now + 1) == 0
 
 
-def test_a_server_comes_before_a_steady_growth_needs_it() -> None:
+def test_a_server_starts_before_steady_growth_needs_it() -> None:
     world = World(Topics.like(zipf(300, deliveries(0.4, 3))), hubs(3), spare=hubs(5, first=3))
     world.run(120)
     base, worst = world.topics.publications_per_s, 0.0
@@ -138,7 +138,7 @@ def test_a_server_comes_before_a_steady_growth_needs_it() -> None:
     assert 5 <= len(world.ratios()) <= 7
 
 
-def test_servers_that_cost_too_much_are_not_asked_for() -> None:
+def test_servers_that_cost_too_much_are_not_requested() -> None:
     def peak(policy: Policy) -> int:
         world = World(
             Topics.like(zipf(300, deliveries(0.9, 2))), hubs(2), policy=policy, spare=hubs(4, first=2)
@@ -192,7 +192,7 @@ def test_an_hour_replays_to_the_same_plans() -> None:
     assert play() == play()
 
 
-def test_a_planner_that_forgets_everything_in_the_middle_is_only_more_careful() -> None:
+def test_a_planner_that_loses_its_memory_only_decides_later() -> None:
     world = World(Topics.like(zipf(200, deliveries(0.55, 4))), hubs(4), noise=0.2)
     world.run(120)
     for _ in range(5):

@@ -26,17 +26,17 @@ def working(work: float, price: float, *, idle: float = 0.0) -> HubSample:
     return HubSample(work, idle + price * work, work * 1e8, 0.001)
 
 
-def test_too_few_samples_say_nothing() -> None:
+def test_too_few_samples_give_no_profile() -> None:
     assert after([working(0.5, 2.0)] * 29).price(SETTINGS) is None
     assert after([working(0.5, 2.0)] * 30).price(SETTINGS) == pytest.approx(2.0)
 
 
-def test_an_idle_hub_says_nothing() -> None:
+def test_an_idle_hub_gives_no_profile() -> None:
     assert after([working(0.001, 2.0, idle=0.05)] * 100).price(SETTINGS) is None
 
 
 @pytest.mark.parametrize("price", [0.3, 1.0, 4.0])
-def test_the_price_is_the_slope_and_not_what_idling_costs(price: float) -> None:
+def test_the_price_is_the_slope_without_the_cost_of_idling(price: float) -> None:
     random = np.random.default_rng(1)
     samples = [
         HubSample(work, 0.08 + price * work * wobble, 1e6, 0.001)
@@ -47,7 +47,7 @@ def test_the_price_is_the_slope_and_not_what_idling_costs(price: float) -> None:
     assert after(samples).price(SETTINGS) == pytest.approx(price, rel=0.1)
 
 
-def test_a_hub_that_becomes_slower_is_believed_after_a_while() -> None:
+def test_the_profile_of_a_hub_that_becomes_slower_changes_after_a_while() -> None:
     samples = [working(0.1, 2.0)] * 600 + [working(0.1, 4.0)] * 1800
     assert after(samples).price(SETTINGS) == pytest.approx(4.0, rel=0.1)
 
@@ -65,7 +65,7 @@ def test_the_rate_of_distress_is_full() -> None:
     assert profile.out_bytes_full(SETTINGS) == pytest.approx(0.95 * 70e6)
 
 
-def test_distress_far_below_what_was_calm_has_another_cause() -> None:
+def test_distress_far_below_calm_rates_has_another_cause() -> None:
     profile = after([sending(80, 0.001)] * 20 + [sending(20, 0.5)] * 5)
     assert math.isinf(profile.out_bytes_full(SETTINGS))
 
@@ -90,7 +90,7 @@ def test_calm_above_the_rate_of_distress_lifts_it() -> None:
         max_size=60,
     )
 )
-def test_whatever_it_sees_a_profile_says_something_possible(samples: list[HubSample]) -> None:
+def test_a_profile_is_valid_for_any_samples(samples: list[HubSample]) -> None:
     profile = after(samples)
     price = profile.price(SETTINGS)
     assert price is None or 0 < price < math.inf
@@ -124,9 +124,9 @@ def test_a_step_does_not_make_the_planner_deaf() -> None:
     assert heard_all([0.4] * 900 + [0.95] * 5).deviation < 0.01
 
 
-def test_one_second_that_stands_out_is_no_growth_and_a_step_is() -> None:
+def test_one_outlier_is_no_growth_and_a_step_is() -> None:
     base, step = 0.5, 0.8
     first = updated_noise(heard_all([base] * 60), base + step / 10, 0.0, 1.0)
-    # The next second is back to normal: the mean stays where it is. Or it is not: the mean goes on.
+    # The next second is back to normal: the mean stays. Or it is not: the mean follows.
     assert not first.is_growing(base + step / 10, base + step, 0.1)
     assert first.is_growing(base + 2 * step / 10, base + step, 0.1)

@@ -15,7 +15,7 @@ def test_help_texts_have_a_line_for_each_policy() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_is_made_by_its_name_or_says_why_not(name: str) -> None:
+def test_a_policy_is_created_by_name_or_the_error_gives_the_reason(name: str) -> None:
     if name == "all-pairs":
         with pytest.raises(SettingsError, match="experiments only"):
             policy_named(name)
@@ -28,6 +28,6 @@ def test_the_planner_gets_its_settings() -> None:
     assert isinstance(made, Planner) and made.settings.hits == 2
 
 
-def test_an_unknown_policy_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_policy_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(SettingsError, match="load, epulsar, all-pairs, hashing, ring, static"):
         policy_named("best")

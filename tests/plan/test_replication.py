@@ -1,4 +1,4 @@
-"""Channel-level rebalancing: Algorithm 1 by table, and what surrounds it."""
+"""Channel-level rebalancing: Algorithm 1 by table, and its limits and timing."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def pubs(homes: int) -> ReplicationTarget:
 @pytest.mark.parametrize(
     "publications, subscribers, wanted, story",
     [
-        (0, 0, SINGLE, "nobody is there"),
-        (5000, 0, SINGLE, "nobody listens"),
-        (0, 5000, SINGLE, "nobody speaks"),
+        (0, 0, SINGLE, "no clients"),
+        (5000, 0, SINGLE, "no subscribers"),
+        (0, 5000, SINGLE, "no publishers"),
         (10, 10, SINGLE, "an ordinary topic"),
         (900, 1, SINGLE, "a high ratio, but few publications"),
         (1000, 1, SINGLE, "exactly the least number of publications is not above it"),
@@ -77,7 +77,7 @@ def test_the_two_schemes_are_never_both_right(publications: float, subscribers: 
 
 
 @given(st.floats(1, 1e5), st.floats(1, 1e5), st.floats(1, 10))
-def test_more_of_what_is_too_much_never_needs_fewer_servers(
+def test_a_higher_ratio_never_needs_fewer_servers(
     publications: float, subscribers: float, factor: float
 ) -> None:
     before = algorithm_1(publications, subscribers, TABLE)
@@ -95,7 +95,7 @@ def test_more_of_what_is_too_much_never_needs_fewer_servers(
         (1.5, 100, 100, subs(4), "four homes of at most 0.4"),
         (1.5, 7, 100, pubs(4), "too few publishers to spread"),
         (1.5, 2, 3, pubs(3), "no more homes than subscribers"),
-        (1.5, 1, 1, SINGLE, "nobody to spread"),
+        (1.5, 1, 1, SINGLE, "no clients to spread"),
         (20.0, 1000, 1000, subs(16), "the bound on homes"),
     ],
 )
@@ -132,13 +132,13 @@ def test_the_least_loaded_hubs_are_added_first() -> None:
     assert part.why.numbers["topic_ratio"] == pytest.approx(0.79)
 
 
-def test_a_topic_to_split_has_to_be_seen_so_three_times() -> None:
+def test_an_overload_has_to_be_seen_three_times_before_a_split() -> None:
     calm = [hot(0.7, "a"), topic("x", 0.1, "b")]
     assert moved(decide(calm, HUBS, views=2)) == {}
     assert moved(decide(calm, HUBS, views=3)) == {"hot": ("a", "c")}
 
 
-def test_nobody_waits_when_the_home_is_severely_overloaded() -> None:
+def test_a_severe_overload_of_the_home_needs_no_wait() -> None:
     assert moved(decide([hot(1.4, "a")], HUBS)) == {"hot": ("a", "b", "c", "d")}
 
 
@@ -151,7 +151,7 @@ def test_the_busiest_homes_are_freed_first() -> None:
     assert decision.change.entries[0].why.reason is Reason.MERGED
 
 
-def test_what_is_not_needed_any_more_goes_back_to_one_home_but_slowly() -> None:
+def test_a_topic_that_needs_fewer_homes_returns_to_one_slowly() -> None:
     topics = [hot(0.1, "a", "b"), topic("x", 0.3, "a")]
     plan = plan_of({"hot": ["a", "b"], "x": ["a"]}, HUBS)
     assert moved(decide(topics, HUBS, plan=plan, views=100)) == {}
@@ -173,7 +173,7 @@ def test_thirty_seconds_pass_between_two_changes_of_a_topic() -> None:
     assert len(moved(late)["hot"]) == 4
 
 
-def test_where_large_shares_do_not_fit_more_and_smaller_ones_are_tried() -> None:
+def test_if_large_shares_do_not_fit_more_and_smaller_ones_are_tried() -> None:
     others = [topic(name, 0.35, name) for name in "bcd"]
     decision = decide([hot(0.9, "a"), *others], HUBS, views=40)
     assert moved(decision)["hot"] == ("a", "b", "c", "d")

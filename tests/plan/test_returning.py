@@ -17,7 +17,7 @@ HERE = (at(0),)
 
 
 class Flapping:
-    """One topic whose clients are near one place, then near the other, for a while each."""
+    """One topic whose clients are near one hub, then near the other, for a while each."""
 
     def __init__(self, every_s: int, hubs_each: int = 1) -> None:
         firsts = [hub(f"a{number}", 0) for number in range(hubs_each)]
@@ -73,7 +73,7 @@ class Unseen(Flapping):
         return made is None or not 0 < now - made.at_s <= 11
 
 
-def test_what_no_view_has_shown_does_not_count_as_settled() -> None:
+def test_a_placement_that_no_view_has_shown_does_not_count_as_settled() -> None:
     hectic = Unseen(every_s=6)
     hectic.run(600)
     assert hectic.moves <= 14
@@ -98,7 +98,7 @@ def test_homes_of_a_replicated_topic_do_not_go_back_and_forth_either() -> None:
     assert 1 <= moves <= 14
 
 
-def test_a_replicated_topic_that_no_hub_keeps_within_its_limit_gets_nearer_all_the_same() -> None:
+def test_a_replicated_topic_that_no_hub_keeps_within_its_limit_still_gets_nearer() -> None:
     hubs = (hub("a", 30), hub("b", 31), hub("c", 80))
     row = replace(near("near/1", 0.4, "a", HERE, HERE, hubs), latency_s_worst=0.08)
     row = replace(row, carried_by={"a": 0.5, "c": 0.5}, subscribers=5000.0)
@@ -125,14 +125,14 @@ def test_a_topic_whose_clients_travel_now_and_then_follows_them() -> None:
     assert calm.above_s <= 9 * 15
 
 
-def test_a_topic_that_had_settled_follows_however_often_its_clients_have_come_and_gone() -> None:
+def test_a_topic_that_had_settled_follows_however_often_its_clients_have_moved() -> None:
     steady = Flapping(every_s=30)
     steady.run(1200)
     assert steady.moves == 39
     assert steady.above_s <= 39 * 4
 
 
-def test_one_that_flutters_and_then_settles_is_as_any_other_again() -> None:
+def test_a_topic_that_changes_back_and_forth_and_then_settles_is_treated_like_others() -> None:
     flapping = Flapping(every_s=6)
     flapping.run(120)
     assert flapping.memory.approaches[b"near/1"].returns > 0

@@ -1,4 +1,4 @@
-"""Sharing out where no further server is available: only when all are full on average, and far apart."""
+"""Spreading load if no further server is available: only if all are full on average, with large differences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load(*ratios: float) -> list[TopicView]:
         ((0.72, 0.70, 0.55), 3, False),
     ],
 )
-def test_what_the_emptiest_has_left_is_used_when_all_servers_are_full(
+def test_the_room_of_the_emptiest_server_is_used_when_all_servers_are_full(
     ratios: tuple[float, ...], servers_max: int, is_shared: bool
 ) -> None:
     settings = PlannerSettings(servers_max=servers_max)

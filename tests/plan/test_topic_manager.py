@@ -1,4 +1,4 @@
-"""ePulsar's manager as it is printed, and the baseline that knows every client."""
+"""ePulsar's manager as published, and the baseline that knows every client."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_topic_above_its_limit_is_moved_at_the_first_view() -> None:
     assert moved(decide(rows, HUBS, policy=TopicManager(), specs=LIMIT)) == {"near/1": ("a",)}
 
 
-def test_what_is_shed_goes_to_the_nearest_broker_that_stays_below_85_percent() -> None:
+def test_a_shed_topic_goes_to_the_nearest_broker_that_stays_below_85_percent() -> None:
     rows = [
         near("heavy", 0.5, "a", [at(0)], [at(0)], HUBS),
         near("light", 0.4, "a", [at(0)], [at(0)], HUBS),
@@ -74,7 +74,7 @@ def test_what_is_shed_goes_to_the_nearest_broker_that_stays_below_85_percent() -
 
 
 def test_knowing_every_client_finds_a_hub_where_centroids_find_none() -> None:
-    """Clients on both sides of a hub: the centroid is at the hub, and what is added to it counts twice."""
+    """Clients on both sides of a hub: the centroid is at the hub, and the added distance counts twice."""
     hubs = (hub("far", 200), hub("left", -20), hub("middle", 0))
     publishers, subscribers = [at(-30), at(30)], [at(-30), at(30), at(0, 40)]
     rows = [near("near/1", 0.1, "far", publishers, subscribers, hubs)]

@@ -1,4 +1,4 @@
-"""The view: rows, columns and tables say the same, and what is no view is refused."""
+"""The view: rows, columns and tables agree, and an invalid view is rejected."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def known(topic: TopicView) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value == value}
 
 
-def test_rows_come_back_from_columns() -> None:
+def test_rows_survive_columns() -> None:
     assert list(map(known, view().topic_rows())) == list(map(known, TOPICS))
     assert tuple(view().hub_rows()) == HUBS
     assert known(view().topic(b"a")) == known(TOPICS[0])
     assert view().hub("h2") == HUBS[1]
 
 
-def test_a_view_comes_back_from_its_tables() -> None:
+def test_a_view_survives_its_tables() -> None:
     back = from_tables(12.5, to_tables(view()))
     assert list(map(known, back.topic_rows())) == list(map(known, TOPICS))
     assert tuple(back.hub_rows()) == HUBS
@@ -63,7 +63,7 @@ def test_an_empty_view_is_a_view() -> None:
     assert from_tables(0.0, to_tables(View.of(0.0))).topics.count == 0
 
 
-def test_a_missing_column_has_its_default_and_an_unknown_one_is_passed_over() -> None:
+def test_a_missing_column_has_its_default_and_an_unknown_one_is_ignored() -> None:
     tables = to_tables(view())
     hubs = tables.hubs.drop_columns(["is_alive", "rack", "cpu_trend"])
     hubs = hubs.append_column("colour", pa.array(["red", "blue"]))
@@ -81,7 +81,7 @@ def test_a_null_has_the_default_of_its_column() -> None:
     assert math.isnan(back.topic(b"a").latency_s_worst)
 
 
-def test_what_is_carried_outside_the_view_is_left_out() -> None:
+def test_load_outside_the_view_is_left_out() -> None:
     tables = to_tables(view())
     more = pa.table(
         {
@@ -96,7 +96,7 @@ def test_what_is_carried_outside_the_view_is_left_out() -> None:
     assert back.topic(b"a").carried_by == {"h1": 0.75, "h2": 0.25}
 
 
-def test_what_became_of_shares_of_envelopes_comes_along() -> None:
+def test_a_view_has_the_use_of_envelope_shares() -> None:
     uses = {"h1": LimitUse(10.0, 3.0, 0.0), "h2": LimitUse(2.5, 7.0, 4.0)}
     rows = [TopicView(name=b"t", carried_by={"h1": 0.5, "h2": 0.5}, limited_at=uses), TopicView(name=b"u")]
     made = View.of(1.0, rows, [HubView(name="h1"), HubView(name="h2")])
@@ -105,13 +105,13 @@ def test_what_became_of_shares_of_envelopes_comes_along() -> None:
     assert back.limited.keys() == {b"t"}
     told = LimitUse(1.0, 2.0, 3.0, 4.0, 0.5)
     assert View.of(1.0, [TopicView(name=b"t", limited_at={"h1": told})]).limited == {b"t": {"h1": told}}
-    # A newer pipeline may say more of each hub.
+    # A newer pipeline may send more columns of each hub.
     tables = to_tables(made)
     at = tables.carried.column_names.index("limit_use")
     more = [None if one is None else [*one, 9.0] for one in tables.carried.column("limit_use").to_pylist()]
     longer = tables.carried.set_column(at, tables.carried.schema.field(at), [more])
     assert from_tables(1.0, ViewTables(tables.topics, tables.hubs, longer)).topic(b"t").limited_at == uses
-    # An older pipeline does not say it.
+    # An older pipeline does not send it.
     tables = to_tables(made)
     older = ViewTables(tables.topics, tables.hubs, tables.carried.drop_columns(["limit_use"]))
     assert from_tables(1.0, older).limited == {}
@@ -124,7 +124,7 @@ def test_a_topic_without_deliveries_is_carried_in_equal_parts() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
-def test_numbers_that_measure_nothing_are_refused(bad: float) -> None:
+def test_impossible_numbers_are_rejected(bad: float) -> None:
     with pytest.raises(ViewError):
         View.of(0.0, [TopicView(name=b"t", out_bytes_per_s=bad)])
     with pytest.raises(ViewError):
@@ -141,12 +141,12 @@ def test_numbers_that_measure_nothing_are_refused(bad: float) -> None:
         ([TopicView(name=b"t", carried_by={"h": math.nan})], [HubView(name="h")]),
     ],
 )
-def test_views_that_contradict_themselves_are_refused(topics: list[TopicView], hubs: list[HubView]) -> None:
+def test_contradictory_views_are_rejected(topics: list[TopicView], hubs: list[HubView]) -> None:
     with pytest.raises(ViewError):
         View.of(0.0, topics, hubs)
 
 
-def test_a_table_that_is_no_view_is_refused() -> None:
+def test_a_table_that_is_no_view_is_rejected() -> None:
     tables = to_tables(view())
     with pytest.raises(ViewError):
         from_tables(1.0, ViewTables(tables.hubs, tables.hubs, tables.carried))

@@ -1,4 +1,4 @@
-"""A world without messages: topics with rates, hubs with capacities, and a plan that says who carries what.
+"""A world without messages: topics with rates, hubs with capacities, and a plan with the placement.
 
 Each second every topic has its noisy rate and every hub what the plan of that second gives it; views are windows over
 the last seconds, as the pipeline makes them; plans take effect after a handover; servers that are wanted come after a
@@ -115,7 +115,7 @@ class World:
         self.hubs = [replace(hub, is_alive=False) if hub.name == name else hub for hub in self.hubs]
 
     def view(self) -> View:
-        """The last seconds, as the pipeline would tell them."""
+        """The last seconds, as the pipeline would aggregate them."""
         seconds = list(self._seconds)
         publications = np.array([second.publications for second in seconds])
         out_bytes = np.array([second.out_bytes for second in seconds])

@@ -59,7 +59,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_child_is_started_once_it_says_that_it_is_ready(tmp_path: Path) -> None:
+def test_a_child_has_started_once_it_reports_that_it_is_ready(tmp_path: Path) -> None:
     async def scene() -> None:
         child = Child(program(tmp_path, PATIENT))
         found = await child.start()
@@ -70,7 +70,7 @@ def test_a_child_is_started_once_it_says_that_it_is_ready(tmp_path: Path) -> Non
     asyncio.run(scene())
 
 
-def test_a_child_that_ends_before_it_is_ready_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_a_child_that_ends_before_it_is_ready_is_an_error_with_its_last_output(tmp_path: Path) -> None:
     with pytest.raises(DisconnectedError, match="no such luck"):
         asyncio.run(Child(program(tmp_path, "raise SystemExit('no such luck')")).start())
 
@@ -85,7 +85,7 @@ def test_a_child_that_never_gets_ready_is_stopped(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+def test_a_child_that_ignores_the_stop_signal_is_killed(tmp_path: Path) -> None:
     async def scene() -> None:
         child = Child(program(tmp_path, STUBBORN, stop_timeout_s=0.2))
         await child.start()
@@ -95,7 +95,7 @@ def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_killed_child_is_started_again_and_its_log_goes_on(tmp_path: Path) -> None:
+def test_a_killed_child_is_restarted_and_its_log_continues(tmp_path: Path) -> None:
     async def scene() -> list[PhaseChange]:
         changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)
@@ -122,7 +122,7 @@ def test_a_killed_child_is_started_again_and_its_log_goes_on(tmp_path: Path) -> 
     assert len(READY.findall((tmp_path / "child.log").read_text())) == 2
 
 
-def test_one_process_is_dropped_while_the_others_stay(tmp_path: Path) -> None:
+def test_one_process_is_removed_while_the_others_stay(tmp_path: Path) -> None:
     async def scene() -> None:
         supervisor = Supervisor(settings=QUICK)
         await supervisor.keep(program(tmp_path, PATIENT, "one"))
@@ -137,7 +137,7 @@ def test_one_process_is_dropped_while_the_others_stay(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_process_that_cannot_start_is_tried_again_until_it_is_dropped(tmp_path: Path) -> None:
+def test_a_process_that_cannot_start_is_retried_until_it_is_removed(tmp_path: Path) -> None:
     async def scene() -> None:
         supervisor = Supervisor(settings=QUICK)
         supervisor.begin(program(tmp_path, "raise SystemExit(3)"))
@@ -174,13 +174,13 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     asyncio.run(until(lambda: not is_running(pid)))
 
 
-def test_pauses_double_up_to_the_longest_and_are_forgiven_after_a_good_run() -> None:
+def test_delays_double_up_to_the_longest_and_are_reset_after_a_good_run() -> None:
     backoff = RestartBackoff(BackoffSettings(first_s=1.0, longest_s=5.0, forgiven_after_s=30.0))
     assert [backoff.pause_s(0.0) for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
     assert backoff.pause_s(31.0) == 1.0
 
 
-def test_a_taken_port_is_told_in_plain_words() -> None:
+def test_a_port_in_use_is_a_clear_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,4 +1,4 @@
-"""Children that are asked: ready once they answer, started again when they hang, refused when they are misused."""
+"""Health checks of children: ready once they reply, restarted when they hang, an error when misused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.polling import until
 
 PATIENT = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 QUICK = BackoffSettings(first_s=0.01, longest_s=0.05)
-# The program answers by a file that it touches: as soon as it stands still, it answers nobody.
+# The program answers by touching a file: a stopped program does not answer.
 LIVELY = (
     "import sys, time, pathlib\n"
     "print('ready', flush=True)\n"
@@ -48,7 +48,7 @@ def spec(tmp_path: Path, text: str, check: Check | None, *words: str) -> ChildSp
     )
 
 
-def test_a_child_that_says_it_is_ready_is_so_once_it_answers(tmp_path: Path) -> None:
+def test_a_child_that_reports_to_be_ready_is_ready_once_it_replies(tmp_path: Path) -> None:
     answers = iter([False, False, True])
     asked: list[float] = []
 
@@ -65,7 +65,7 @@ def test_a_child_that_says_it_is_ready_is_so_once_it_answers(tmp_path: Path) -> 
     asyncio.run(scene())
 
 
-def test_a_child_that_hangs_is_ended_and_started_again_and_that_is_told(tmp_path: Path) -> None:
+def test_a_child_that_hangs_is_restarted_with_a_message(tmp_path: Path) -> None:
     sign = tmp_path / "sign"
 
     async def check(lived_s: float) -> bool:
@@ -90,7 +90,7 @@ def test_a_child_that_hangs_is_ended_and_started_again_and_that_is_told(tmp_path
     assert "hangs: 3 failed health checks in a row" in first.detail
 
 
-def test_what_cannot_be_known_and_what_is_well_again_end_nobody() -> None:
+def test_unknown_and_restored_health_ends_no_child() -> None:
     answers: list[bool | None] = [False, False, True, False, None, False, None, True, False, False, False]
     left = list(answers)
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_known_and_what_is_well_again_end_nobody() -> None:
     assert left == [] and "3 failed health checks" in words
 
 
-def test_no_answer_in_time_and_no_connection_are_no_good_answers() -> None:
+def test_a_timeout_and_a_refused_connection_are_failed_checks() -> None:
     async def silent(lived_s: float) -> bool:
         await asyncio.sleep(600)
         return True
@@ -115,7 +115,7 @@ def test_no_answer_in_time_and_no_connection_are_no_good_answers() -> None:
     assert asyncio.run(ask(refused, 1.0, 1.0)) is False
 
 
-def test_a_child_that_was_misused_from_the_start_is_a_settings_error_with_its_words(tmp_path: Path) -> None:
+def test_a_child_with_invalid_settings_is_a_settings_error_with_its_output(tmp_path: Path) -> None:
     async def scene() -> list[PhaseChange]:
         changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)
@@ -129,7 +129,7 @@ def test_a_child_that_was_misused_from_the_start_is_a_settings_error_with_its_wo
     assert isinstance(refusals[0], SettingsError)
 
 
-def test_a_child_that_has_run_before_refuses_nothing_whatever_its_status_is(tmp_path: Path) -> None:
+def test_a_child_that_has_run_before_is_restarted_for_any_exit_status(tmp_path: Path) -> None:
     async def scene() -> list[PhaseChange]:
         changes: list[PhaseChange] = []
         supervisor = Supervisor(on_change=changes.append, settings=QUICK)

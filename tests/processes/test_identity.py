@@ -1,4 +1,4 @@
-"""A process is known to be gone only if this machine can prove it."""
+"""A process is known to have ended only if this machine can prove it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from equipoise.processes import identity as identity_module
 from equipoise.processes import is_process_gone, process_identity
 
 
-def test_a_process_is_gone_once_it_has_ended() -> None:
+def test_a_process_has_ended_once_it_is_reaped() -> None:
     text = "from equipoise.processes import process_identity; print(process_identity(), flush=True); input()"
     child = subprocess.Popen(
         [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -30,18 +30,18 @@ def test_a_process_is_gone_once_it_has_ended() -> None:
     assert is_process_gone(identity)
 
 
-def test_another_process_with_the_same_id_does_not_stand_for_it() -> None:
+def test_another_process_with_the_same_id_does_not_count() -> None:
     machine, pid, started = process_identity().split("/")
     assert not is_process_gone(f"{machine}/{pid}/{started}")
     assert is_process_gone(f"{machine}/{pid}/{int(started) + 1}")
 
 
 @pytest.mark.parametrize("identity", ["", "x", "x/1/2", "/", "//", "a/b/c"])
-def test_of_another_machine_or_of_nonsense_nothing_is_known(identity: str) -> None:
+def test_processes_of_other_machines_and_invalid_names_are_unknown(identity: str) -> None:
     assert not is_process_gone(identity)
 
 
-def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_without_proc_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     mine = process_identity()
     monkeypatch.setattr(identity_module, "_PROC", tmp_path)
     assert process_identity() == ""

@@ -1,4 +1,4 @@
-"""Logs of processes: bounded, while somebody writes and between two lives."""
+"""Logs of processes are bounded, while a process writes and across restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TALKER = (
 )
 
 
-def test_a_log_that_is_too_long_becomes_the_older_one_and_its_writer_goes_on(tmp_path: Path) -> None:
+def test_a_log_that_is_too_long_is_rotated_and_its_writer_continues(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     with path.open("ab", buffering=0) as writer:
         writer.write(b"1" * 10)
@@ -28,12 +28,12 @@ def test_a_log_that_is_too_long_becomes_the_older_one_and_its_writer_goes_on(tmp
         assert path.read_bytes() == b"3"
 
 
-def test_a_log_that_is_not_there_is_left_alone(tmp_path: Path) -> None:
+def test_a_missing_log_is_not_created(tmp_path: Path) -> None:
     assert not bound_log(tmp_path / "none.log", 10)
     assert log_since(tmp_path / "none.log", 0) == ""
 
 
-def test_what_was_said_since_is_found_also_when_the_log_was_emptied_meanwhile(tmp_path: Path) -> None:
+def test_new_output_is_found_also_when_the_log_was_rotated_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text("old new")
     assert log_since(path, 4) == "new"
@@ -41,9 +41,7 @@ def test_what_was_said_since_is_found_also_when_the_log_was_emptied_meanwhile(tm
     assert log_since(path, 4) == "x"
 
 
-def test_a_child_that_talks_all_the_time_fills_no_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_with_constant_output_fills_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_LOG_LOOK_S", 0.01)
     path = tmp_path / "child.log"
     spec = ChildSpec(

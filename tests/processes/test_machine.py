@@ -23,7 +23,7 @@ def test_memory_is_what_the_machine_has_available(tmp_path: Path) -> None:
     assert memory_bytes_free(write(tmp_path, MEMINFO)) == 4000 * 1024
 
 
-def test_memory_is_less_where_a_control_group_says_so(tmp_path: Path) -> None:
+def test_memory_is_limited_by_a_control_group(tmp_path: Path) -> None:
     group = {"proc/self/cgroup": "0::/pod/hub\n"}
     limit = {
         "sys/fs/cgroup/pod/hub/memory.max": "1000000\n",
@@ -40,5 +40,5 @@ def test_the_network_is_as_fast_as_the_interface_of_the_default_route_says(tmp_p
     assert network_bytes_per_s(write(tmp_path, {"sys/class/net/eth7/speed": "-1\n"})) == 0.0
 
 
-def test_nothing_is_known_of_a_machine_without_such_files(tmp_path: Path) -> None:
+def test_without_such_files_the_limits_are_unknown(tmp_path: Path) -> None:
     assert (memory_bytes_free(tmp_path), network_bytes_per_s(tmp_path)) == (0, 0.0)

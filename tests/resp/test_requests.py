@@ -50,7 +50,7 @@ def test_an_ordinary_run_of_publishes_takes_the_fast_way() -> None:
     assert isinstance(batch, Publishes)
 
 
-# Each of these was, or would be, taken for a run of PUBLISH by whoever trusts hiredis and the total length alone.
+# A parser that trusts hiredis and the total length alone would take each of these for a run of PUBLISH.
 _AS_PUBLISH = [
     pytest.param(b">3\r\n", id="push"),
     pytest.param(b"~3\r\n", id="set"),

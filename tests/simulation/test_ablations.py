@@ -8,7 +8,7 @@ import pytest
 
 from equipoise.errors import SettingsError
 from equipoise.lab.scenarios import scenario_by_name
-from equipoise.lab.simulation.campaign import ABLATIONS, ablation_by_name
+from equipoise.lab.simulation.campaign import ABLATIONS, LISTED, ablation_by_name
 from equipoise.lab.simulation.checkers import CHECKERS
 from equipoise.lab.simulation.checkers.violation import Violation
 from equipoise.lab.simulation.runner import run_seed
@@ -21,6 +21,10 @@ SEEDS_MAX = 100
 def violations_of(case: str, seed: int) -> tuple[Violation, ...]:
     """With all safeguards. Several ablations have the same case and seed."""
     return run_seed(scenario_by_name(case), seed).violations
+
+
+def test_no_two_safeguards_have_the_same_name() -> None:
+    assert len(ABLATIONS) == len(LISTED)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
@@ -56,7 +60,7 @@ def test_a_safeguard_is_back_even_after_an_error() -> None:
     assert run_seed(scenario, 0).trace_hash == before.trace_hash
 
 
-def test_every_checker_has_a_safeguard_that_shows_it_awake() -> None:
+def test_every_checker_detects_a_missing_safeguard() -> None:
     assert {ablation.property for ablation in ABLATIONS.values()} == set(CHECKERS)
 
 

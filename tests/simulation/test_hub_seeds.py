@@ -15,7 +15,7 @@ PARTS = [(case, first) for case in CASES for first in range(0, 30 if case == "hu
 
 
 @pytest.mark.parametrize(("case", "first"), PARTS)
-def test_a_hub_keeps_its_promises(case: str, first: int) -> None:
+def test_a_hub_keeps_its_guarantees(case: str, first: int) -> None:
     scenario = scenario_by_name(case)
     for seed in range(first, first + PART):
         run = run_seed(scenario, seed)
@@ -26,7 +26,7 @@ def test_there_are_a_hundred_and_fifty_of_them() -> None:
     assert len(PARTS) * PART == 150
 
 
-def test_every_kind_of_fault_happens_in_the_case_that_holds_everything() -> None:
+def test_every_kind_of_fault_happens_in_the_case_with_all_faults() -> None:
     scenario = scenario_by_name("hub-everything")
     happened: set[str] = set()
     for seed in range(12):
@@ -34,7 +34,7 @@ def test_every_kind_of_fault_happens_in_the_case_that_holds_everything() -> None
     assert {kind.value for kind in FaultKind} <= happened
 
 
-def test_a_case_that_is_large_runs_green_when_it_is_made_small() -> None:
+def test_a_large_case_passes_at_a_small_size() -> None:
     """The large case is for speed; a tenth of a second of it is enough to see that it works."""
     from dataclasses import replace
 

@@ -32,13 +32,13 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_was_acknowledged_is_kept_whoever_owns_the_log(seed: int) -> None:
+def test_acknowledged_entries_are_kept_under_any_owner(seed: int) -> None:
     history = play_owners(seed)
     assert check_owners(history) == []
     assert history.acked, "the world has to make progress"
 
 
-def test_these_worlds_are_hostile() -> None:
+def test_every_kind_of_fault_happens() -> None:
     histories = [play_owners(seed) for seed in range(5)]
     assert sum(history.uncertain for history in histories) > 10
     assert all(len(history.epochs) > 3 for history in histories)
@@ -50,7 +50,7 @@ def test_a_seed_always_gives_the_same_history() -> None:
 
 
 async def _no_fencing(ledgers: MemoryLedgers, ledger: int) -> int:
-    """The end as it seems, while the writer goes on."""
+    """The apparent end, while the writer continues."""
     return ledgers._find(ledger).confirmed
 
 
@@ -89,7 +89,7 @@ def _with(owner: Any, name: str, replacement: object) -> Callable[[], AbstractCo
 
 
 async def _only_new(fold: LogFold, ledger: int, last: int, payloads: list[bytes]) -> None:
-    """Read nothing of what is stored."""
+    """Read no stored entry."""
 
 
 SAFEGUARDS = {
@@ -113,7 +113,7 @@ def test_a_missing_safeguard_is_noticed(name: str) -> None:
         assert any(problems(seed) for seed in range(PATIENCE)), f"no checker misses: {name}"
 
 
-def test_the_checkers_see_what_is_wrong() -> None:
+def test_the_checkers_detect_violations() -> None:
     good = LogHistory(
         acked=[(0, 0, b"1-0"), (0, 1, b"2-0")], final=[(b"1-0", b"0.0"), (b"2-0", b"0.1")], epochs=[1, 2]
     )

@@ -34,7 +34,7 @@ async def talk(hub: str) -> None:
         await asyncio.sleep(0.2)
 
 
-def test_a_relay_tells_how_far_the_home_is_as_measured_over_the_links() -> None:
+def test_a_relay_records_the_distance_of_the_home_as_measured_over_the_links() -> None:
     with Simulation(topology=TOPOLOGY) as sim:
         world = SitedHubs(sim, TOPOLOGY, {"h1": "a", "h2": "b"})
 

@@ -27,8 +27,8 @@ def test_messages_of_a_connection_given_up_are_not_published_after_newer_ones() 
     """Found by seed 52 of hub-small.
 
     1. A publisher's link to the hub is cut both ways, with a message on its way.
-    2. The publisher hears nothing, gives the connection up, and tells that the message is uncertain.
-    3. The link heals. The publisher connects anew and publishes another message, which is acknowledged.
+    2. The publisher gets no reply, closes the connection, and reports the message as uncertain.
+    3. The link heals. The publisher reconnects and publishes another message, which is acknowledged.
     4. The network brings the first message to the hub after all, over the old connection.
     """
 
@@ -75,9 +75,9 @@ def test_messages_of_a_connection_given_up_are_not_published_after_newer_ones() 
 def test_a_confirmation_that_comes_with_the_timeout_counts(is_hub_late: bool) -> None:
     """Found by seeds 22 and 1291 of hub-pauses.
 
-    1. A client asks for a subscription and its machine stands still.
-    2. The hub confirms; the client's patience ends; both happen while it stands still, in either order.
-    3. The client goes on and finds the one right behind the other.
+    1. A client subscribes and its machine pauses.
+    2. The hub confirms; the client's timeout expires; both happen during the pause, in either order.
+    3. The client resumes and finds both events.
     """
 
     async def subscribe(asked: asyncio.Event) -> str:
@@ -109,7 +109,7 @@ def test_a_confirmation_that_comes_with_the_timeout_counts(is_hub_late: bool) ->
 
 
 def test_a_receipt_that_comes_with_the_timeout_counts() -> None:
-    """The same, for a publish: its publisher is not told that a message is uncertain when the receipt is there."""
+    """The same for a publish: it is not reported as uncertain if the receipt has arrived."""
 
     async def publish(asked: asyncio.Event) -> int:
         async with equipoise.connect("equipoise://hub:6399", settings=SETTINGS, rng=random.Random(2)) as bus:

@@ -34,7 +34,7 @@ def test_json_is_one_object_with_case_verdict_and_hash_of_each_seed() -> None:
     assert told["failures"] == []
 
 
-def test_a_failure_tells_seed_commit_replay_command_and_the_last_of_the_trace() -> None:
+def test_a_failure_prints_seed_commit_replay_command_and_the_end_of_the_trace() -> None:
     status, output = simulate("--case", "hub-resets", "--seeds", "0..2", "--without", "resubscription")
     assert status == 1
     assert "FAILED hub-resets seed 0 at commit " in output
@@ -63,7 +63,7 @@ def test_a_replay_writes_every_event_and_does_not_change_the_run(tmp_path: Path)
     assert run_seed(scenario_by_name("hub-small"), 5).trace_hash in output
 
 
-def test_the_table_tells_how_often_each_kind_of_fault_happened() -> None:
+def test_the_table_has_the_number_of_each_kind_of_fault() -> None:
     status, output = simulate("--case", "hub-resets", "--seeds", "0..3")
     assert status == 0
     resets = sum(run_seed(scenario_by_name("hub-resets"), seed).faults["reset"] for seed in range(3))
@@ -82,7 +82,7 @@ def test_the_table_tells_how_often_each_kind_of_fault_happened() -> None:
         (["--case", "hub-small", "--replay", "0", "--trace", "/dev/null/x"], "cannot write the trace to"),
     ],
 )
-def test_a_mistake_is_answered_with_what_to_type(words: list[str], text: str) -> None:
+def test_an_error_names_the_valid_choices(words: list[str], text: str) -> None:
     status, output = simulate(*words)
     assert status == 2
     assert text in output

@@ -128,7 +128,7 @@ def test_a_reader_gets_every_record_once_or_learns_how_many_it_missed() -> None:
     assert 300 <= holes <= 340
 
 
-def test_what_was_published_is_what_was_recorded() -> None:
+def test_all_published_messages_are_recorded() -> None:
     story = play(2)
     topics = [record for record in story.records if record["kind"] == "topic"]
     for name in (b"t0", b"t1", b"t2"):
@@ -138,7 +138,7 @@ def test_what_was_published_is_what_was_recorded() -> None:
     assert {record["publishers"] for record in topics} == {1}
 
 
-def test_a_hub_tells_of_the_processor_it_runs_on() -> None:
+def test_a_hub_records_the_processor_time_of_its_machine() -> None:
     hubs = [record for record in play(3).records if record["kind"] == "hub"]
     busy = [record["cpu_ratio"] for record in hubs[5:50]]
     # Some eight chunks a second in and as many out.

@@ -20,7 +20,7 @@ class MemoryWorld:
     def __init__(self) -> None:
         # Called at every creation and deletion, with the path.
         self.on_step: Callable[[str], None] | None = None
-        # The paths of all that was created or deleted while somebody looked.
+        # The paths of nodes created or deleted between steps of a read.
         self.steps: list[str] = []
         self.tree = _ObservedTree(self)
 
@@ -28,12 +28,12 @@ class MemoryWorld:
         return await MemoryStore(self.tree).open()
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Change a node behind everybody's back, as damage does."""
+        """Change a node without an event, as damage does."""
         self.tree.set(self.tree.open_session(60, None), path, data, None)
 
 
 class _ObservedTree(MemoryTree):
-    """A tree that somebody may look at between any two steps of its history."""
+    """A tree that a test may observe between any two steps of its history."""
 
     def __init__(self, world: MemoryWorld) -> None:
         super().__init__(asyncio.get_running_loop().time)

@@ -1,4 +1,4 @@
-"""A real ZooKeeper as a child: started, stopped, never orphaned, and clear about what is missing."""
+"""A real ZooKeeper as a child: started, stopped, never orphaned, with clear errors for missing prerequisites."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.needs_java
-def test_the_command_is_ready_when_it_says_so_ends_its_child_when_told_to_and_keeps_its_state(
+def test_the_command_reports_when_it_is_ready_ends_its_child_on_a_signal_and_keeps_its_state(
     tmp_path: Path,
 ) -> None:
     require_zookeeper()
@@ -104,7 +104,7 @@ def test_the_command_ends_when_its_child_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_java
-def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_of_one_line(tmp_path: Path) -> None:
     require_zookeeper()
     port = shared_zookeeper().port
     problem = failing(EmbeddedZooKeeper(settings_for(tmp_path, port)))
@@ -114,7 +114,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_java
-def test_a_directory_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_an_error_of_one_line(tmp_path: Path) -> None:
     require_zookeeper()
     (tmp_path / "data").write_text("a file where ZooKeeper wants a folder")
     problem = failing(EmbeddedZooKeeper(settings_for(tmp_path)))
@@ -133,9 +133,7 @@ def test_a_server_that_ends_at_once_is_quoted(monkeypatch: pytest.MonkeyPatch, t
     assert "\n" not in str(problem)
 
 
-def test_a_machine_without_java_is_told_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(StoreUnavailableError, match="install version 17"):
@@ -143,7 +141,7 @@ def test_a_machine_without_java_is_told_what_to_install(
 
 
 @pytest.mark.parametrize("said", ['openjdk version "11.0.2"', 'java version "1.8.0_392"', "who knows"])
-def test_a_java_that_is_too_old_is_refused(
+def test_a_java_that_is_too_old_is_rejected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -155,13 +153,13 @@ def test_a_java_that_is_too_old_is_refused(
         find_java()
 
 
-def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(StoreUnavailableError, match=r"equipoise\[pipeline\]"):
         find_jars()
 
 
-def test_a_pyspark_without_zookeeper_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pyspark_without_zookeeper_is_rejected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Spec:
         submodule_search_locations = (str(tmp_path),)
 

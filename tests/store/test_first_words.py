@@ -1,4 +1,4 @@
-"""A server that loses the first words of a client is asked again, long before a session would have ended."""
+"""A server that loses the first bytes of a client gets them again, long before a session would have ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | Non
 
 
 class DeafAtFirst:
-    """In front of a server: what the first connection brings is read and forgotten."""
+    """A proxy in front of a server: it discards the bytes of the first connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -51,7 +51,7 @@ class DeafAtFirst:
         await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
 
 
-def test_a_server_that_loses_the_first_words_is_asked_again(tmp_path: Path) -> None:
+def test_a_server_that_loses_the_first_bytes_gets_them_again(tmp_path: Path) -> None:
     require_zookeeper()
     asyncio.run(_open_through(tmp_path))
 

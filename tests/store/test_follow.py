@@ -10,7 +10,7 @@ from equipoise.store.records.follow import follow
 from store.memory_world import MemoryWorld, run
 
 
-def test_a_child_is_followed_though_the_store_did_not_answer_when_it_came() -> None:
+def test_a_child_is_followed_though_the_store_did_not_reply_when_it_was_created() -> None:
     """The session lasts, so nothing but the follower itself can make it look again."""
 
     async def scenario() -> None:

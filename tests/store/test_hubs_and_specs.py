@@ -1,4 +1,4 @@
-"""Hubs that come alive and die, and specs that come and go, as everybody else sees them."""
+"""Hubs that start and die, and specs that are set and removed, as other processes see them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_hub_that_announces_itself_is_seen_with_its_facts_and_load() -> None:
     run(scenario())
 
 
-def test_a_dead_hub_keeps_its_facts_until_it_is_forgotten() -> None:
+def test_a_dead_hub_keeps_its_facts_until_it_is_removed() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         hub, observer = HubsStore(await world.store(), TREE), HubsStore(await world.store(), TREE)
@@ -58,8 +58,8 @@ def test_a_dead_hub_keeps_its_facts_until_it_is_forgotten() -> None:
     run(scenario())
 
 
-def test_a_hub_takes_the_place_of_a_process_that_is_known_to_be_gone() -> None:
-    """1. h1 is killed. 2. Its session lives on in the store. 3. Its successor proves its end, and does not wait."""
+def test_a_hub_replaces_a_process_that_is_known_to_have_ended() -> None:
+    """1. h1 is killed. 2. Its session remains in the store. 3. Its successor proves its end, and does not wait."""
 
     async def scenario() -> None:
         world = MemoryWorld()
@@ -140,7 +140,7 @@ def test_a_hub_whose_session_ended_takes_its_node_over_and_is_never_missed() -> 
     run(scenario())
 
 
-def test_a_next_life_in_the_same_session_has_a_node_of_its_own() -> None:
+def test_a_next_incarnation_in_the_same_session_has_a_node_of_its_own() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         hubs = HubsStore(await world.store(), TREE)
@@ -166,7 +166,7 @@ def test_a_hub_between_two_nodes_is_alive() -> None:
     run(scenario())
 
 
-def test_watchers_see_hubs_come_die_and_move_but_not_their_load() -> None:
+def test_watchers_see_hubs_start_die_and_move_but_not_their_load() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         one_store = await world.store()
@@ -199,7 +199,7 @@ def test_watchers_see_hubs_come_die_and_move_but_not_their_load() -> None:
     run(scenario())
 
 
-def test_a_watcher_of_a_closed_store_is_told() -> None:
+def test_a_watcher_of_a_closed_store_gets_an_error() -> None:
     async def scenario() -> None:
         store = await MemoryWorld().store()
         async with aclosing(HubsStore(store, TREE).watch()) as changes:
@@ -250,7 +250,7 @@ def test_the_version_of_the_specs_counts_changes_and_nothing_else() -> None:
         await specs.put(TopicSpec(pattern=b"a", latency_ms=40))
         await specs.put(TopicSpec(pattern=b"b", latency_ms=40))
         assert (await observer.load_with_version()).version == 2
-        # What is as it was is no change; nor is it one to remove nothing.
+        # Setting the same spec is no change; nor is removing a missing one.
         await specs.put(TopicSpec(pattern=b"b", latency_ms=40))
         assert not await specs.remove(b"c")
         assert await observer.version() == 2

@@ -1,4 +1,4 @@
-"""Hubs seen by a guess are the hubs that asking step by step shows, and cost one round trip."""
+"""A speculative read of the hubs gives the same result as reads step by step, in one round trip."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def facts_of(hub: str, incarnation: int = 1) -> HubFacts:
 
 
 class Crowd:
-    """Hubs that come, die, come back and are forgotten, each in a session of its own."""
+    """Hubs that start, die, return and are removed, each in a session of its own."""
 
     def __init__(self, world: MemoryWorld, random: Random) -> None:
         self._world, self._random = world, random
@@ -68,7 +68,7 @@ class Crowd:
                 await HubsStore(await self._world.store(), TREE).forget(name)
 
 
-def test_what_a_guess_shows_is_what_asking_step_by_step_shows() -> None:
+def test_a_speculative_read_agrees_with_reads_step_by_step() -> None:
     async def scenario() -> None:
         seen_alive = seen_dead = 0
         for seed in range(30):
@@ -93,7 +93,7 @@ def test_what_a_guess_shows_is_what_asking_step_by_step_shows() -> None:
     run(scenario())
 
 
-def test_hubs_that_are_as_they_were_take_one_round_trip() -> None:
+def test_unchanged_hubs_take_one_round_trip() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         for name in ("h1", "h2"):
@@ -110,7 +110,7 @@ def test_hubs_that_are_as_they_were_take_one_round_trip() -> None:
     run(scenario())
 
 
-def test_a_hub_that_changes_nodes_between_two_answers_is_looked_at_again() -> None:
+def test_a_hub_that_changes_nodes_between_two_replies_is_read_again() -> None:
     # 1 the list says that `alive` counts; 2 the hub's next session takes its place, so the node is not there any more;
     # 3 to take that for a death would declare a hub dead that was alive all the while.
     look = HubLook(TREE, {"h1": ALIVE})
@@ -121,7 +121,7 @@ def test_a_hub_that_changes_nodes_between_two_answers_is_looked_at_again() -> No
     assert look.conclude((None, None, None)) == ({}, [])
 
 
-def test_a_hub_that_has_died_since_is_not_alive_by_a_guess() -> None:
+def test_a_hub_that_has_died_since_is_not_alive_in_a_speculative_read() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         observer = HubsStore(await world.store(), TREE)
@@ -134,7 +134,7 @@ def test_a_hub_that_has_died_since_is_not_alive_by_a_guess() -> None:
     run(scenario())
 
 
-def test_looks_at_once_do_not_mix_up_their_guesses() -> None:
+def test_concurrent_reads_keep_their_guesses_apart() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         observer = HubsStore(await world.store(), TREE)

@@ -1,4 +1,4 @@
-"""The tree of a lone hub survives its process: what was answered is there, what was torn is not."""
+"""The tree of a single hub survives its process: confirmed changes are there, torn ones are not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def filled(folder: Path) -> JournalledTree:
     return tree
 
 
-def test_persistent_nodes_are_as_they_were_and_ephemeral_ones_are_gone(tmp_path: Path) -> None:
+def test_persistent_nodes_remain_and_ephemeral_ones_are_deleted(tmp_path: Path) -> None:
     before = filled(tmp_path)
     after = opened(tmp_path)
     assert after.get("/a/b") == before.get("/a/b")
@@ -48,7 +48,7 @@ def test_persistent_nodes_are_as_they_were_and_ephemeral_ones_are_gone(tmp_path:
         after.get("/a/mine")
 
 
-def test_versions_go_on_where_they_were(tmp_path: Path) -> None:
+def test_versions_continue(tmp_path: Path) -> None:
     filled(tmp_path)
     tree = opened(tmp_path)
     session = tree.open_session(10.0, None)
@@ -58,7 +58,7 @@ def test_versions_go_on_where_they_were(tmp_path: Path) -> None:
     assert created.created_id > tree.get("/a/b").created_id
 
 
-def test_a_tail_that_was_cut_at_any_byte_is_a_change_that_was_never_answered(tmp_path: Path) -> None:
+def test_a_tail_that_was_cut_at_any_byte_is_an_unconfirmed_change(tmp_path: Path) -> None:
     filled(tmp_path)
     data = (tmp_path / JOURNAL).read_bytes()
     for size in range(len(data)):
@@ -69,7 +69,7 @@ def test_a_tail_that_was_cut_at_any_byte_is_a_change_that_was_never_answered(tmp
         assert names == ["/a", "/a/b", "/a/gone"][: len(names)]
 
 
-def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
+def test_damage_before_the_end_is_an_error(tmp_path: Path) -> None:
     filled(tmp_path)
     data = bytearray((tmp_path / JOURNAL).read_bytes())
     data[10] ^= 0xFF
@@ -123,7 +123,7 @@ def _by_path(tree: JournalledTree) -> dict[str, Node]:
     return {node.path: node for node in tree.persistent()}
 
 
-def test_what_the_disk_has_no_room_for_is_refused_and_not_in_the_tree(tmp_path: Path) -> None:
+def test_a_change_without_room_on_the_disk_is_rejected_and_not_in_the_tree(tmp_path: Path) -> None:
     disk = FullDisk(tmp_path)
     tree = JournalledTree(lambda: 0.0, disk)
     session = tree.open_session(10.0, None)
@@ -141,7 +141,7 @@ def test_what_the_disk_has_no_room_for_is_refused_and_not_in_the_tree(tmp_path: 
     tree.create(session, "/mine", b"", True)
     assert _by_path(tree) == before
     assert tree.children("/") == ("a", "gone", "mine")
-    # It goes on once there is room, and the next start finds what this one has.
+    # It continues once there is room, and the next start finds the same tree.
     disk.is_full = False
     tree.set(session, "/a", b"3", 0)
     tree.create(session, "/b", b"", False)

@@ -1,4 +1,4 @@
-"""Who plans, and which hubs are wanted."""
+"""The leader, and the requested hubs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_first_to_claim_leads_until_its_session_ends_and_then_the_next_may()
     run(scenario())
 
 
-def test_a_leader_that_resigns_makes_room_and_one_that_does_not_lead_resigns_nobody() -> None:
+def test_a_leader_that_resigns_is_replaced_and_another_controller_cannot_resign_it() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         one, two = LeaderStore(await world.store(), TREE), LeaderStore(await world.store(), TREE)
@@ -43,7 +43,7 @@ def test_a_leader_that_resigns_makes_room_and_one_that_does_not_lead_resigns_nob
     run(scenario())
 
 
-def test_whoever_watches_hears_of_every_leader() -> None:
+def test_a_watcher_sees_every_leader() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         one, two = LeaderStore(await world.store(), TREE), LeaderStore(await world.store(), TREE)
@@ -58,7 +58,7 @@ def test_whoever_watches_hears_of_every_leader() -> None:
         await asyncio.sleep(0)
         await one.claim(LeaderFacts(name="one"))
         async with asyncio.timeout(10.0):
-            while heard[-1:] != ["one"]:  # noqa: ASYNC110  what was heard is a list, not an event
+            while heard[-1:] != ["one"]:  # noqa: ASYNC110  the results are a list, not an event
                 await asyncio.sleep(0)
         task.cancel()
 
@@ -80,7 +80,7 @@ def test_wanted_servers_are_added_and_removed_by_several_writers() -> None:
     run(scenario())
 
 
-def test_a_damaged_list_of_servers_is_told_and_left_alone() -> None:
+def test_a_damaged_list_of_servers_is_reported_and_not_changed() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         store = await world.store()

@@ -1,4 +1,4 @@
-"""Ids of ledgers: never given twice, and many that are asked for at once cost the store few changes."""
+"""Ids of ledgers: never given twice, and many concurrent requests cost the store few changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_thousand_ids_at_once_by_two_hubs_are_different_and_cost_few_changes()
     run(main())
 
 
-def test_another_process_goes_on_behind_what_was_reserved() -> None:
+def test_another_process_continues_after_the_reserved_ids() -> None:
     async def main() -> None:
         world = MemoryWorld()
         first = await LedgersStore(await world.store(), TREE).new_id()

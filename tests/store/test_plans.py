@@ -1,4 +1,4 @@
-"""The plan in the store: one writer per version, readers that never go back, damage that is noticed."""
+"""The plan in the store: one writer per version, readers that never go back, damage that is detected."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_region_without_a_plan_has_the_empty_one() -> None:
     run(scenario())
 
 
-def test_what_is_committed_is_what_others_load() -> None:
+def test_a_committed_plan_is_loaded_by_others() -> None:
     async def scenario() -> None:
         world = World()
         one, other = await world.plans(), await world.plans()
@@ -94,7 +94,7 @@ def test_only_one_of_two_controllers_commits_a_version() -> None:
     run(scenario())
 
 
-def test_a_change_of_an_old_plan_is_refused_however_late_it_comes() -> None:
+def test_a_change_of_an_old_plan_is_rejected_however_late() -> None:
     async def scenario() -> None:
         world = World()
         one, other = await world.plans(), await world.plans()
@@ -120,7 +120,7 @@ def test_a_change_that_does_not_fit_commits_nothing() -> None:
     run(scenario())
 
 
-def test_history_tells_who_did_what_when_and_why() -> None:
+def test_history_has_author_time_change_and_reason() -> None:
     async def scenario() -> None:
         world = World()
         plans = await world.plans()
@@ -136,7 +136,7 @@ def test_history_tells_who_did_what_when_and_why() -> None:
     run(scenario())
 
 
-def test_history_and_what_a_reader_needs_are_kept_and_the_rest_is_trimmed() -> None:
+def test_history_and_the_changes_that_readers_need_are_kept_and_the_rest_is_trimmed() -> None:
     async def scenario() -> None:
         world = World()
         plans = await world.plans()
@@ -150,7 +150,7 @@ def test_history_and_what_a_reader_needs_are_kept_and_the_rest_is_trimmed() -> N
     run(scenario())
 
 
-def test_a_change_too_large_for_a_node_is_committed_all_the_same() -> None:
+def test_a_change_too_large_for_a_node_is_committed() -> None:
     async def scenario() -> None:
         world = World()
         one, other = await world.plans(), await world.plans()
@@ -167,7 +167,7 @@ def test_a_change_too_large_for_a_node_is_committed_all_the_same() -> None:
     run(scenario())
 
 
-def test_the_blob_of_a_lost_race_is_taken_away() -> None:
+def test_the_blob_of_a_lost_race_is_removed() -> None:
     async def scenario() -> None:
         world = World()
         one, other = await world.plans(), await world.plans()
@@ -203,7 +203,7 @@ def test_a_watcher_gets_every_version_in_order() -> None:
     run(scenario())
 
 
-def test_a_watcher_that_was_away_goes_on_from_a_snapshot() -> None:
+def test_a_watcher_that_was_disconnected_continues_from_a_snapshot() -> None:
     async def scenario() -> None:
         world = World()
         writer, reader = await world.plans(), await world.plans()
@@ -232,7 +232,7 @@ def test_a_watcher_outlives_its_session() -> None:
     run(scenario())
 
 
-def test_a_watcher_goes_on_when_the_store_has_been_out_of_reach() -> None:
+def test_a_watcher_continues_when_the_store_was_unreachable() -> None:
     class Moody(MemoryStore):
         """Fails some reads as a store that is away does."""
 
@@ -258,14 +258,14 @@ def test_a_watcher_goes_on_when_the_store_has_been_out_of_reach() -> None:
     run(scenario())
 
 
-def test_a_follower_reads_beside_each_plan_what_it_asks_for() -> None:
+def test_a_follower_reads_its_additional_nodes_with_each_plan() -> None:
     async def scenario() -> None:
         world = World()
         writer, reader = await world.plans(), await world.plans()
         plan, beside = await grown(writer, 2), [Read(TREE.head), Read(TREE.change(99))]
         async with aclosing(reader.follow(plan, beside=lambda: beside)) as plans:
             following = asyncio.create_task(anext(plans))
-            # Until it waits for news: what is there when it begins comes by itself.
+            # Until it waits for changes: the current plan comes by itself.
             for _ in range(20):
                 await asyncio.sleep(0)
             third = await grown(writer, 3)
@@ -281,7 +281,7 @@ def test_a_follower_reads_beside_each_plan_what_it_asks_for() -> None:
     run(scenario())
 
 
-def test_a_follower_that_was_away_for_long_has_to_read_after_the_plan() -> None:
+def test_a_follower_that_was_disconnected_for_long_has_to_read_after_the_plan() -> None:
     async def scenario() -> None:
         world = World()
         writer, reader = await world.plans(), await world.plans()
@@ -322,7 +322,7 @@ def _blob_of(world: World, version: int) -> str:
 
 
 @pytest.mark.parametrize("how", ["manifest", "part", "cut", "missing part", "other plan"])
-def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log(how: str) -> None:
+def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_the_log(how: str) -> None:
     async def scenario() -> None:
         world = World()
         last = await grown(await world.plans(), 43)
@@ -354,7 +354,7 @@ def test_a_half_written_snapshot_does_not_exist() -> None:
     run(scenario())
 
 
-def test_a_plan_that_cannot_be_read_is_refused_and_left_as_it_is() -> None:
+def test_a_plan_that_cannot_be_read_is_an_error_and_not_changed() -> None:
     async def scenario() -> None:
         world = World()
         await grown(await world.plans(), 43)
@@ -389,7 +389,7 @@ def test_a_damaged_change_stops_a_reader_at_the_plan_before_it() -> None:
 
 
 @pytest.mark.needs_java
-def test_a_hundred_thousand_entries_live_in_zookeeper() -> None:
+def test_a_hundred_thousand_entries_fit_into_zookeeper() -> None:
     require_zookeeper()
     url = f"{shared_zookeeper().url}/{uuid.uuid4().hex}"
     settings = StoreSettings(session_timeout_s=4.0)

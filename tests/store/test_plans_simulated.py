@@ -22,7 +22,7 @@ CONTROLLERS, HUBS = ("c1", "c2"), ("h1", "h2")
 
 
 class Run:
-    """One seed. `committed` is what each successful commit gave, `followed` what each hub was told, in order."""
+    """One seed. `committed` has the result of each successful commit, `followed` the plans of each hub, in order."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

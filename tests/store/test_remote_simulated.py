@@ -28,7 +28,7 @@ Span = tuple[str, float, float]
 
 
 class Cluster:
-    """A store on one host, hubs on others. `told` is what each hub heard of its session, and when."""
+    """A store on one host, hubs on others. `told` has the session events of each hub, with times."""
 
     def __init__(
         self, seed: int = 0, *, split: float = 0.2, kind: type[RemoteMemoryStore] = RemoteMemoryStore
@@ -61,7 +61,7 @@ class Cluster:
         return path in {"/" + name for name in self.tree.children("/")}
 
 
-def test_a_hub_that_is_cut_off_hears_of_its_loss_before_its_node_goes() -> None:
+def test_a_hub_that_is_cut_off_learns_of_its_loss_before_its_node_is_deleted() -> None:
     cluster = Cluster()
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def test_a_reconnection_in_time_keeps_the_node(one_way: tuple[str, str] | None) 
         cluster.sim.run(main())
 
 
-def test_a_hub_that_hears_nothing_gives_its_session_up_though_the_store_hears_it() -> None:
+def test_a_hub_that_receives_nothing_ends_its_session_though_the_store_receives_from_it() -> None:
     cluster = Cluster()
 
     async def main() -> None:
@@ -119,7 +119,7 @@ def test_a_hub_that_hears_nothing_gives_its_session_up_though_the_store_hears_it
         cluster.sim.run(main())
 
 
-def test_a_hub_that_was_paused_past_its_session_writes_nothing_when_it_thaws() -> None:
+def test_a_hub_that_was_paused_past_its_session_writes_nothing_when_it_resumes() -> None:
     cluster = Cluster()
 
     async def main() -> None:
@@ -140,7 +140,7 @@ def test_a_hub_that_was_paused_past_its_session_writes_nothing_when_it_thaws() -
         cluster.sim.run(main())
 
 
-def test_a_store_that_is_away_for_a_minute_is_found_again_with_its_nodes() -> None:
+def test_a_store_that_is_down_for_a_minute_is_found_again_with_its_nodes() -> None:
     cluster = Cluster()
 
     async def main() -> None:
@@ -179,7 +179,7 @@ def test_resets_in_the_middle_of_frames_lose_and_repeat_nothing() -> None:
             cluster.sim.run(main(cluster))
 
 
-def test_two_hubs_never_believe_at_once_that_they_own_the_same_node() -> None:
+def test_two_hubs_never_own_the_same_node_at_once() -> None:
     owners = 0
     for seed in range(25):
         spans = _contended(Cluster(seed))
@@ -188,7 +188,7 @@ def test_two_hubs_never_believe_at_once_that_they_own_the_same_node() -> None:
     assert owners > 40, "the node hardly ever changed hands"
 
 
-def test_hubs_that_wait_for_the_store_to_tell_them_do_believe_so() -> None:
+def test_without_their_own_timeout_they_would() -> None:
     class Trusting(RemoteMemoryStore):
         async def _guard(self) -> None:
             """Leave it to the server."""

@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "znodes.md"
 
 
 @given(st.binary(max_size=40))
-def test_every_name_has_a_path_and_reads_back_from_it(name: bytes) -> None:
+def test_every_name_has_a_path_and_can_be_parsed_from_it(name: bytes) -> None:
     check_path(Tree().topic(name))
     assert unescape(escape(name)) == name
 
@@ -59,11 +59,11 @@ def test_names_of_versions_sort_as_the_versions_do(one: int, other: int) -> None
     assert number_of(version_name(one)) == one == number_of(f"{version_name(one)}-snapshot-1.2")
 
 
-def test_a_name_that_is_no_version_is_none() -> None:
+def test_an_invalid_version_name_is_rejected() -> None:
     assert [number_of(name) for name in ("", "x", "-1", "1_0", "²")] == [None] * 5
 
 
-def test_the_page_of_nodes_is_made_from_the_code() -> None:
+def test_the_page_of_nodes_is_generated_from_the_code() -> None:
     assert PAGE.read_text() == render_reference()
 
 

@@ -28,7 +28,7 @@ from store.memory_world import run
         "redis://host:6379",
     ],
 )
-def test_what_is_no_address_is_refused_with_the_ways_to_write_one(url: str) -> None:
+def test_an_invalid_address_is_rejected_with_the_valid_forms(url: str) -> None:
     with pytest.raises(AddressError):
         asyncio.run(_open(url))
 
@@ -37,7 +37,7 @@ async def _open(url: str) -> None:
     await open_store(url)
 
 
-def test_stores_in_memory_meet_by_name() -> None:
+def test_stores_in_memory_are_shared_by_name() -> None:
     async def scenario() -> None:
         one, same, other = [await open_store(f"memory:{name}") for name in ("a", "a", "b")]
         await one.create("/x", b"1")

@@ -1,4 +1,4 @@
-"""Users in the store: seeded once, replaced by version, told through the plan."""
+"""Users in the store: seeded once, replaced by version, announced through the plan."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_watcher_gets_each_version_of_the_users() -> None:
     run(scenario())
 
 
-def test_users_that_are_damaged_are_refused() -> None:
+def test_damaged_users_are_an_error() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         users = UsersStore(await world.store(), TREE)
@@ -137,7 +137,7 @@ def test_users_that_are_damaged_are_refused() -> None:
     run(scenario())
 
 
-def test_the_access_version_travels_with_the_plan() -> None:
+def test_the_access_version_is_part_of_the_plan() -> None:
     async def scenario() -> None:
         world = MemoryWorld()
         users, plans = UsersStore(await world.store(), TREE), PlanStore(await world.store(), TREE)

@@ -1,4 +1,4 @@
-"""What a remote store and its server say to each other, and what a server does with a peer that misbehaves."""
+"""The protocol of a remote store, and the server's reaction to invalid messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_any_split_of_the_same_bytes_gives_the_same_messages(sizes: list[int]) -
     assert found == MESSAGES
 
 
-def test_replies_read_back() -> None:
+def test_replies_survive_encoding() -> None:
     replies: list[memory_wire.Reply] = [
         memory_wire.Welcome(7),
         memory_wire.Done(1, Node("/a", b"x", 1, 2, 3)),
@@ -70,12 +70,12 @@ def test_an_error_arrives_as_it_was_raised(error: EquipoiseError) -> None:
     assert (type(arrived), str(arrived)) == (type(error), str(error))
 
 
-def test_an_error_that_is_not_known_is_the_peers_fault() -> None:
+def test_an_unknown_error_is_a_protocol_error() -> None:
     assert isinstance(memory_wire.error_of(memory_wire.Failed(1, "KeyError", "x")), ProtocolError)
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91\xa4Nope", b"\x92\xa4Ping\xa1x", b"\x90"])
-def test_what_is_no_message_is_refused(body: bytes) -> None:
+def test_an_invalid_message_is_rejected(body: bytes) -> None:
     with pytest.raises(ProtocolError):
         memory_wire.decode_request(body)
     with pytest.raises(ProtocolError):
@@ -92,7 +92,7 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_a_server_cuts_off_a_peer_that_does_not_speak_its_language(data: bytes) -> None:
+def test_a_server_disconnects_a_peer_with_another_protocol(data: bytes) -> None:
     async def scenario() -> None:
         server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time))
         await server.start()

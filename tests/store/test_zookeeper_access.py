@@ -1,4 +1,4 @@
-"""A ZooKeeper that asks who is there: digest credentials, nodes of their own, and TLS both ways."""
+"""A ZooKeeper with authentication: digest credentials, restricted nodes, and mutual TLS."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_address_names_hosts_root_and_files() -> None:
     assert parse_zookeeper("memory:x") is None
 
 
-@pytest.mark.parametrize("text", ["", "nobody", "user:", ":secret"])
+@pytest.mark.parametrize("text", ["", "user", "user:", ":secret"])
 def test_a_file_without_credentials_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "auth"
     file.write_text(text)
@@ -90,7 +90,7 @@ def _pkcs8(pem: bytes) -> bytes:
 
 
 class TlsServer:
-    """A ZooKeeper that speaks TLS only, and asks clients for certificates."""
+    """A ZooKeeper with TLS only that requires client certificates."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()

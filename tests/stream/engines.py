@@ -1,4 +1,4 @@
-"""The two merge engines behind one face, for tests that hold of both: sources in, positions out."""
+"""The two merge engines behind one interface, for tests of both: sources in, positions out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission by itself: events in, what waits and what is acknowledged out."""
+"""Admission by itself: events in, waiting messages and acknowledgements out."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_route_is_the_first_stage(route: NextHop, item: Submission, reason: 
     assert admission().waiting_for(item, route, open_to) is reason
 
 
-def test_what_comes_after_another_stream_waits_where_it_is_numbered_only() -> None:
+def test_a_message_that_depends_on_another_stream_waits_only_where_it_is_numbered() -> None:
     item = Submission((), 0, (b"x",), (Dependency(b"h9", 1, 1),))
     one = admission()
     assert one.waiting_for(item, HERE, behind) is WaitReason.DEPENDENCY
@@ -54,7 +54,7 @@ def test_what_comes_after_another_stream_waits_where_it_is_numbered_only() -> No
     assert one.waiting_for(item, AT_H1, behind) is None
 
 
-def test_messages_of_a_path_wait_for_those_that_went_another_way() -> None:
+def test_messages_of_a_path_wait_for_those_that_took_another_route() -> None:
     one = admission()
     one.sent(("h1", 1), (), 2)
     other_way = NextHop(False, ("h3", 2))
@@ -66,7 +66,7 @@ def test_messages_of_a_path_wait_for_those_that_went_another_way() -> None:
     assert one.waiting_for(messages(b"x"), other_way, open_to) is None
 
 
-def test_a_gate_is_asked_last_and_holds_a_stream_that_would_be_simply_open() -> None:
+def test_a_gate_is_checked_last_and_also_holds_an_open_stream() -> None:
     """What a rate envelope or a quorum will be."""
     one = admission()
     tokens = 0
@@ -87,7 +87,7 @@ def test_every_reason_has_a_meaning() -> None:
     assert all(reason.meaning for reason in WaitReason)
 
 
-def test_the_bound_counts_what_is_in_memory() -> None:
+def test_the_limit_counts_the_memory_in_use() -> None:
     """Before, 20,002 empty messages counted as 0 bytes."""
     budget = Budget(1_000_000)
     one = Admission(budget, b"n" * 100)
@@ -103,7 +103,7 @@ def test_the_bound_counts_what_is_in_memory() -> None:
     assert (budget.used, budget.messages, one.waiting) == (0, 0, {})
 
 
-def test_losses_next_to_each_other_are_one_and_take_no_room() -> None:
+def test_adjacent_losses_are_merged_and_take_no_room() -> None:
     budget = Budget(0)
     one = Admission(budget, b"t")
     for number in range(100):
@@ -126,7 +126,7 @@ def test_acknowledgements_name_the_position_of_the_last_message_of_each_part() -
     assert not one.is_settled(())
 
 
-def test_what_comes_after_a_loss_further_on_follows_the_epoch_of_the_loss() -> None:
+def test_messages_after_a_loss_at_another_hub_follow_the_epoch_of_the_loss() -> None:
     one = admission()
     one.sent(("h1", 1), (), 3)
     one.sent(("h1", 1), FROM_H2, 1)
@@ -141,7 +141,7 @@ def test_what_comes_after_a_loss_further_on_follows_the_epoch_of_the_loss() -> N
     assert one.numbered_at == (5, 8), "of another path, or in no epoch that subscribers see the end of"
 
 
-def test_what_a_link_lost_takes_its_place_before_what_waits() -> None:
+def test_the_loss_of_a_link_is_queued_before_waiting_messages() -> None:
     """
     1. five messages are in flight; the link begins anew;
     2. the hub acknowledges two that it had, and has one more to deal with: two are lost;
@@ -163,7 +163,7 @@ def test_what_a_link_lost_takes_its_place_before_what_waits() -> None:
     assert one.waiting_for(loss, AT_H1, open_to) is None
 
 
-def test_where_only_acknowledgements_were_lost_nothing_is_numbered_as_missing() -> None:
+def test_if_only_acknowledgements_were_lost_no_loss_is_numbered() -> None:
     one = admission()
     one.sent(("h1", 1), (), 3)
     one.void("h1", 1, may_be_lost=False)
@@ -175,7 +175,7 @@ def test_where_only_acknowledgements_were_lost_nothing_is_numbered_as_missing() 
     assert loss.lost == 1
 
 
-def test_where_both_links_began_anew_the_loss_is_doubtful_since_messages_may_have_arrived() -> None:
+def test_if_both_links_restarted_the_loss_is_doubtful() -> None:
     one = admission()
     one.sent(("h1", 1), (), 3)
     one.void("h1", 1, may_be_lost=True)
@@ -184,7 +184,7 @@ def test_where_both_links_began_anew_the_loss_is_doubtful_since_messages_may_hav
     assert [item.lost for item in one.waiting[()]] == [2]
 
 
-def test_what_a_dead_hub_cannot_have_seen_is_sent_again_in_order_losses_too() -> None:
+def test_messages_that_a_dead_hub_cannot_have_seen_are_resent_in_order_with_losses() -> None:
     one = admission()
     one.sent(("h1", 1), (), 2)
     one.sent(("h1", 1), FROM_H2, 3)
@@ -195,7 +195,7 @@ def test_what_a_dead_hub_cannot_have_seen_is_sent_again_in_order_losses_too() ->
     assert not one.in_flight
 
 
-def test_what_came_from_a_dead_hub_is_dropped_and_not_acknowledged() -> None:
+def test_messages_of_a_dead_hub_are_dropped_and_not_acknowledged() -> None:
     one = admission()
     one.put(messages(b"a", b"b", path=FROM_H2))
     one.put(messages(b"own"))

@@ -1,4 +1,4 @@
-"""What waits in a relay counts as the memory it takes, also where there is no payload."""
+"""Parts that wait at a relay count with the memory they use, also without a payload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from equipoise.stream.relay import Arrival
 
 @pytest.mark.parametrize("payloads", [1, 10])
 @pytest.mark.parametrize("length", [0, 7, 1_000])
-def test_arrivals_count_as_the_memory_they_take(payloads: int, length: int) -> None:
+def test_arrivals_count_with_the_memory_they_use(payloads: int, length: int) -> None:
     count = 2_000
     tracemalloc.start()
     try:

@@ -29,7 +29,7 @@ def cursor_at(epoch: int, last_n: int) -> Cursor:
         (6, 99, 3, Verdict(3, 0), (7, 11)),
     ],
 )
-def test_a_batch_is_judged_by_its_position(
+def test_a_batch_is_handled_by_its_position(
     epoch: int, n: int, count: int, verdict: Verdict, next_position: tuple[int, int]
 ) -> None:
     cursor = cursor_at(7, 10)
@@ -41,7 +41,7 @@ def test_a_batch_is_judged_by_its_position(
     ("epoch", "last_n", "missed"),
     [(7, 10, 0), (7, 13, 3), (7, 4, None), (8, 0, None), (8, 10, None), (6, 99, None)],
 )
-def test_a_new_subscription_tells_what_was_missed(epoch: int, last_n: int, missed: int | None) -> None:
+def test_a_new_subscription_shows_missed_messages(epoch: int, last_n: int, missed: int | None) -> None:
     cursor = cursor_at(7, 10)
     assert cursor.resume(epoch, last_n) == missed
     assert cursor.accept(epoch, last_n + 1, 1) == IN_ORDER
@@ -51,7 +51,7 @@ links = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 6)), max_size=40)
 
 
 @given(links)
-def test_whatever_arrives_each_position_is_taken_once_or_counted_missing(
+def test_for_any_arrivals_each_position_is_delivered_once_or_counted_missing(
     batches: list[tuple[int, int]],
 ) -> None:
     cursor = cursor_at(3, 0)
@@ -66,7 +66,7 @@ def test_whatever_arrives_each_position_is_taken_once_or_counted_missing(
     assert len(taken) + missed_total == cursor.next_n - 1, "every position is accounted for"
 
 
-def test_a_pattern_takes_a_topic_from_where_it_first_sees_it() -> None:
+def test_a_pattern_starts_a_topic_at_its_first_message() -> None:
     cursor = PatternCursor(10)
     assert cursor.accept((b"a", b""), 5, 100, 2) == IN_ORDER
     assert cursor.accept((b"b", b""), 5, 7, 1) == IN_ORDER
@@ -75,7 +75,7 @@ def test_a_pattern_takes_a_topic_from_where_it_first_sees_it() -> None:
     assert cursor.accept((b"a", b""), 5, 105, 1) == Verdict(1, 0)
 
 
-def test_a_topic_forgotten_while_idle_and_numbered_anew_is_no_gap_for_a_pattern() -> None:
+def test_a_topic_removed_while_idle_and_created_again_is_no_gap_for_a_pattern() -> None:
     cursor = PatternCursor(10)
     cursor.accept((b"a", b""), 5, 100, 1)
     assert cursor.accept((b"a", b""), 6, 1, 3) == IN_ORDER
@@ -91,7 +91,7 @@ def test_a_pattern_remembers_a_bounded_number_of_topics() -> None:
     assert cursor.accept((b"a", b""), 1, 5, 1) == IN_ORDER, "forgotten, so met for the first time"
 
 
-def test_a_pattern_that_was_away_starts_afresh() -> None:
+def test_a_pattern_that_was_disconnected_starts_again() -> None:
     cursor = PatternCursor(10)
     cursor.accept((b"a", b""), 1, 1, 1)
     cursor.forget()

@@ -1,4 +1,4 @@
-"""Every row of the handover's table: an event in, effects out, and what is known of the stream afterwards."""
+"""Every row of the handover's table: an event in, effects out, and the next state of the stream."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ def test_every_row_of_the_table_is_a_case_above() -> None:
         ),
     ],
 )
-def test_the_next_epoch_is_opened_once_the_former_one_is_here(
+def test_the_next_epoch_is_opened_once_the_former_one_has_arrived(
     stream: FakeStream, is_behind: bool, is_opened: bool
 ) -> None:
     """The source that has closed sends its end behind all it has: nothing of it is missing."""
@@ -374,7 +374,7 @@ def test_the_next_epoch_is_opened_once_the_former_one_is_here(
     assert (OpenEpoch(END) in effects) == is_opened
 
 
-def test_a_hub_that_closed_and_died_is_still_followed_by_its_end() -> None:
+def test_the_end_of_a_hub_that_closed_and_died_still_counts() -> None:
     stream = FakeStream(OPENING, preparer="h1", ending=END)
     apply(stream, HubDied("h1"), KNOWS)
     assert (stream.preparer, stream.ending) == ("h1", END)

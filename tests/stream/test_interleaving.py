@@ -56,7 +56,7 @@ def end_of(part: Part) -> tuple[int, int]:
 @pytest.mark.parametrize("make", [ClientEngine, RelayEngine])
 @settings(deadline=None, max_examples=200)
 @given(history=histories, turns=choices)
-def test_a_stream_taken_from_one_source_after_another_comes_whole_and_once(
+def test_a_stream_from_several_sources_in_sequence_is_complete_without_duplicates(
     make: Callable[[], Engine], history: list[list[int]], turns: list[int]
 ) -> None:
     """Sources join where the stream stands at them, and send what follows at their own pace, until they are left."""
@@ -113,7 +113,7 @@ def test_a_relay_without_a_source_takes_the_epochs_of_all_homes_in_order(
 
 @settings(deadline=None, max_examples=200)
 @given(history=histories, turns=choices, dead=st.integers(0, 2))
-def test_a_dead_home_keeps_nothing_waiting_and_costs_nothing_that_comes_after_it(
+def test_a_dead_home_blocks_no_message_and_no_later_message_is_lost(
     history: list[list[int]], turns: list[int], dead: int
 ) -> None:
     """What lives on of earlier epochs may come too late: only the dead home knew that they come first."""

@@ -1,4 +1,4 @@
-"""Taking a topic over several sources at once: each position once, in order, whatever comes first."""
+"""Merging a topic from several sources: each position once, in order, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_new_seat_that_is_lost_changes_nothing() -> None:
     assert (topic.sink.downs, topic.old.is_left) == (0, False)
 
 
-def test_a_move_into_a_new_epoch_is_no_gap_whoever_tells_of_it_first() -> None:
+def test_a_move_into_a_new_epoch_is_no_gap_whichever_source_announces_it_first() -> None:
     topic = Topic()
     topic.send(topic.old, 1, "a")
     new = topic.change(at=(2, 1))
@@ -148,7 +148,7 @@ def test_a_move_into_a_new_epoch_is_no_gap_whoever_tells_of_it_first() -> None:
     assert topic.taken == "a b c d"
 
 
-def test_what_waits_is_bounded_and_beyond_it_the_new_seat_is_taken_with_a_gap() -> None:
+def test_waiting_messages_are_bounded_and_beyond_the_limit_the_new_seat_is_used_with_a_gap() -> None:
     topic = Topic(bytes_max=4)
     topic.send(topic.old, 1, "a")
     new = topic.change(at=(1, 3))
@@ -160,7 +160,7 @@ def test_what_waits_is_bounded_and_beyond_it_the_new_seat_is_taken_with_a_gap() 
     assert topic.old.left == 1
 
 
-def test_whoever_waits_too_long_is_not_waited_for() -> None:
+def test_the_wait_for_a_seat_is_bounded() -> None:
     topic = Topic()
     topic.send(topic.old, 1, "a")
     new = topic.change(at=(1, 3))
@@ -184,7 +184,7 @@ def test_a_seat_with_a_backlog_that_still_brings_messages_is_waited_for() -> Non
     assert topic.merge.awaits not in (awaited, None)
 
 
-def test_a_seat_that_does_not_answer_is_not_hurried_to() -> None:
+def test_a_seat_that_does_not_reply_is_not_used_early() -> None:
     topic = Topic()
     topic.change()
     topic.merge.give_up_waiting()
@@ -192,7 +192,7 @@ def test_a_seat_that_does_not_answer_is_not_hurried_to() -> None:
     assert (topic.taken, topic.old.is_left) == ("a", False)
 
 
-def test_a_lone_seat_that_comes_back_tells_what_was_missed() -> None:
+def test_a_single_seat_that_returns_shows_missed_messages() -> None:
     topic = Topic()
     topic.send(topic.old, 1, "a")
     topic.merge.paused(topic.old)
@@ -202,7 +202,7 @@ def test_a_lone_seat_that_comes_back_tells_what_was_missed() -> None:
     assert topic.taken == "a <3> e"
 
 
-def test_a_hub_that_lags_by_an_epoch_is_waited_for_and_believed_in_the_end() -> None:
+def test_a_hub_that_lags_by_an_epoch_is_waited_for_and_accepted_in_the_end() -> None:
     topic = Topic()
     topic.merge.paused(topic.old)
     topic.merge.begin(topic.old, TRUNK, 7, 0)
@@ -226,7 +226,7 @@ def test_lanes_have_positions_of_their_own() -> None:
     assert topic.taken == "a x b <2> z"
 
 
-def test_what_follows_a_mark_waits_for_the_other_stream() -> None:
+def test_messages_after_a_mark_wait_for_the_other_stream() -> None:
     topic = Topic()
     home = Source("home", is_own=True)
     topic.merge.want([topic.old, home])
@@ -352,12 +352,12 @@ def test_sources_keep_the_order_in_which_they_were_requested() -> None:
         assert list(topic.merge.sources) == [topic.old, *asked]
 
 
-def test_who_leaves_a_lane_out_is_not_awaited_with_it() -> None:
+def test_a_seat_that_leaves_a_lane_out_is_not_awaited_for_it() -> None:
     """A subscriber that comes to a topic with lanes.
 
     1. It asks one hub for everything, is told of the homes, and asks each for its own.
     2. h3 answers first: it leaves out the lane of h2, which has 320 messages by then.
-    3. The first hub answers: it brings that lane from 321 on, then h2 from 322 on. Nobody will bring the 320.
+    3. The first hub replies: it sends that lane from 321 on, then h2 from 322 on. No hub will send the 320.
     """
     sink = Sink()
     merge = TopicMerge(sink, 1_000)
@@ -428,7 +428,7 @@ def test_a_lane_that_began_while_the_only_seat_was_away_is_a_gap_of_unknown_size
     assert topic.sink.taken == [b"a", None, b"b"]
 
 
-def test_a_lane_whose_hub_is_dead_ends_once_nobody_brings_it() -> None:
+def test_a_lane_whose_hub_is_dead_ends_once_no_seat_sends_it() -> None:
     topic = Topic()
     home = Source("home", is_own=True, left_out=(TRUNK,))
     rest = Source("rest", is_own=True, left_out=(LANE,))
@@ -479,7 +479,7 @@ def test_a_lane_is_not_over_while_a_seat_that_may_bring_it_is_away() -> None:
     assert LANE in topic.merge.streams
 
 
-def test_what_comes_after_a_lane_that_no_seat_has_named_yet_waits_for_it() -> None:
+def test_messages_after_a_lane_that_no_seat_has_named_yet_wait_for_it() -> None:
     """
     1. The whole topic comes over a slow link. The trunk's home is asked for the trunk, and leaves a lane out.
     2. It brings a message that comes after one of the lane, before the slow link names the lane.
@@ -512,7 +512,7 @@ def test_a_lane_that_no_seat_ever_names_is_waited_for_only_so_long(*, is_full: b
     assert topic.taken.startswith("x")
 
 
-def test_more_than_may_wait_behind_the_end_of_a_lane_does_not_wait_for_ever() -> None:
+def test_waiting_messages_behind_the_end_of_a_lane_are_bounded() -> None:
     """1. The end of a lane waits for the trunk, and messages of the next lane behind it, more than may wait.
 
     2. The trunk is passed over, the lane ends, and what was behind it becomes the next one while all this is settled.
@@ -540,7 +540,7 @@ def test_a_lane_that_is_there_when_the_first_seat_is_taken_is_no_gap() -> None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_the_pace_of_the_seats_every_message_is_taken_once_and_in_order(seed: int) -> None:
+def test_at_any_pace_of_the_seats_every_message_is_delivered_once_and_in_order(seed: int) -> None:
     """Two streams; sources come, lag, are ahead and go, each in an order of its own between the streams."""
     rng = random.Random(seed)
     length = 60
@@ -597,7 +597,7 @@ def back(topic: Topic, epoch: int, n: int) -> tuple[Sink, TopicMerge, Source]:
     return sink, merge, source
 
 
-def test_who_comes_back_to_a_hub_that_lags_gets_nothing_again() -> None:
+def test_a_client_that_returns_to_a_hub_that_lags_gets_no_repeated_message() -> None:
     topic = Topic()
     topic.send(topic.old, 1, "a b c")
     sink, merge, source = back(topic, 1, 1)
@@ -606,7 +606,7 @@ def test_who_comes_back_to_a_hub_that_lags_gets_nothing_again() -> None:
     assert sink.taken == [b"e"]
 
 
-def test_who_comes_back_to_a_hub_that_is_ahead_has_missed_nothing_that_it_asked_for() -> None:
+def test_a_client_that_returns_to_a_hub_that_is_ahead_has_missed_no_requested_message() -> None:
     topic = Topic()
     topic.send(topic.old, 1, "a b c")
     sink, merge, source = back(topic, 1, 7)
@@ -614,7 +614,7 @@ def test_who_comes_back_to_a_hub_that_is_ahead_has_missed_nothing_that_it_asked_
     assert sink.taken == [b"h"]
 
 
-def test_who_comes_back_to_a_hub_that_lags_by_an_epoch_waits_for_it_only_for_a_while() -> None:
+def test_a_client_that_returns_to_a_hub_that_lags_by_an_epoch_waits_for_a_limited_time() -> None:
     topic = Topic()
     topic.merge.opened(topic.old, 2, 1, 0)
     topic.send(topic.old, 1, "a b", epoch=2)
@@ -632,7 +632,7 @@ def test_who_comes_back_to_a_hub_that_lags_by_an_epoch_waits_for_it_only_for_a_w
     assert sink.taken == [None, 1, b"y"]
 
 
-def test_lanes_that_who_comes_back_has_had_do_not_come_again() -> None:
+def test_lanes_that_a_returning_client_has_had_are_not_repeated() -> None:
     topic = Topic()
     topic.merge.begin(topic.old, b"l1", 1, 0)
     topic.merge.begin(topic.old, b"l2", 1, 0)

@@ -12,7 +12,7 @@ def test_a_later_position_compares_greater_and_a_later_epoch_more_so() -> None:
     assert Position(1, 5) < Position(1, 6) < Position(2, 0)
 
 
-def test_epochs_lie_above_all_that_were_made_or_heard_of() -> None:
+def test_epochs_are_above_all_created_or_received_ones() -> None:
     clock = [100.0]
     epochs = Epochs(lambda: clock[0])
     assert epochs.new() == 100_000_001
@@ -24,7 +24,7 @@ def test_epochs_lie_above_all_that_were_made_or_heard_of() -> None:
     assert epochs.new() == 160_000_002
 
 
-def test_an_epoch_that_no_clock_can_have_made_is_refused() -> None:
+def test_an_epoch_that_no_clock_can_have_created_is_rejected() -> None:
     epochs = Epochs(lambda: 100.0)
     with pytest.raises(ProtocolError, match="clocks"):
         epochs.note(int((100.0 + CLOCK_SKEW_S_MAX + 1) * 1_000_000))

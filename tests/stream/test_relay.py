@@ -1,4 +1,4 @@
-"""One stream at a hub where it is not numbered: when a part is due, and which hub is followed."""
+"""One stream at a hub that does not number it: when a part is due, and which hub is followed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_messages_of_another_hub_than_the_source_are_due_if_they_continue_or_rep
         ),
     ],
 )
-def test_an_epoch_opens_when_nothing_before_it_will_come(
+def test_an_epoch_opens_when_no_earlier_message_will_arrive(
     source: str | None, origin: str, opened: Opened, is_due: bool, flushed: list[tuple[str, int]]
 ) -> None:
     relay = RelayEngine(Position(5, 10))
@@ -60,7 +60,7 @@ def test_an_epoch_opens_when_nothing_before_it_will_come(
     assert relay.flush_requests == flushed
 
 
-def test_a_hub_is_asked_once_and_its_answer_or_its_death_lets_the_epoch_open() -> None:
+def test_a_hub_is_queried_once_and_its_reply_or_death_lets_the_epoch_open() -> None:
     for is_dead in (False, True):
         relay = RelayEngine(Position(5, 10))
         opened = Opened(6, 5, 12, "h1")
@@ -75,7 +75,7 @@ def test_a_hub_is_asked_once_and_its_answer_or_its_death_lets_the_epoch_open() -
         assert relay.may_open(relay, "h2", opened)
 
 
-def test_a_hub_that_has_not_received_the_question_is_asked_again() -> None:
+def test_a_hub_that_has_not_received_the_query_is_queried_again() -> None:
     relay = RelayEngine(Position(5, 10))
     relay.receive("h2", Opened(6, 5, 12, "h1"))
     relay.lost("h1", is_gone=False)
@@ -94,7 +94,7 @@ def test_a_part_behind_a_dependency_waits_for_the_other_stream() -> None:
     assert relay.taken == [Position(5, 11)]
 
 
-def test_the_old_source_is_left_when_it_has_brought_the_stream_to_where_the_new_one_begins() -> None:
+def test_the_old_source_is_left_when_it_has_reached_the_first_position_of_the_new_one() -> None:
     relay = RelayEngine(Position(5, 10))
     relay.source = "h1"
     assert relay.follow("h2") == (None, True)
@@ -107,7 +107,7 @@ def test_the_old_source_is_left_when_it_has_brought_the_stream_to_where_the_new_
     assert (relay.source, relay.joining) == ("h2", None)
 
 
-def test_without_an_old_source_nothing_before_the_new_one_begins_will_come() -> None:
+def test_without_an_old_source_no_message_before_the_new_one_will_arrive() -> None:
     relay = RelayEngine(Position(5, 10))
     relay.follow("h2")
     relay.attached("h2", 5, 12)
@@ -115,7 +115,7 @@ def test_without_an_old_source_nothing_before_the_new_one_begins_will_come() -> 
     assert relay.switch(is_behind=False) == Switch(None, (5, 12))
 
 
-def test_to_follow_another_home_while_one_is_joined_leaves_that_one() -> None:
+def test_following_another_home_while_joining_one_leaves_that_one() -> None:
     relay = RelayEngine(Position(5, 10))
     relay.source = "h1"
     relay.follow("h2")
@@ -125,7 +125,7 @@ def test_to_follow_another_home_while_one_is_joined_leaves_that_one() -> None:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_what_a_parent_sends_that_was_left_before_it_was_followed_does_not_go_ahead(is_late: bool) -> None:
+def test_messages_of_a_parent_that_was_left_early_are_not_delivered_first(is_late: bool) -> None:
     """It came before the parent was left, or after."""
     relay = RelayEngine(Position(5, 10))
     relay.source = "h1"
@@ -155,7 +155,7 @@ def test_a_home_that_was_left_before_it_was_followed_still_sends_for_patterns() 
     assert relay.taken == [Position(5, 13), Position(5, 14)]
 
 
-def test_a_parent_that_has_answered_as_often_as_it_was_left_is_believed_again() -> None:
+def test_a_parent_that_has_replied_as_often_as_it_was_left_is_accepted_again() -> None:
     relay = RelayEngine(Position(5, 10))
     relay.source = "h1"
     relay.joins_parent = True
@@ -171,7 +171,7 @@ def test_a_parent_that_has_answered_as_often_as_it_was_left_is_believed_again() 
     assert relay.taken == [Position(5, 13)]
 
 
-def test_a_dependency_of_the_next_home_comes_behind_the_present_epoch_and_before_its_own_messages() -> None:
+def test_a_dependency_of_the_next_home_follows_the_current_epoch_and_precedes_its_messages() -> None:
     """The next home names it when it is attached to. Messages of the present epoch must not wait behind it."""
     relay = RelayEngine(Position(5, 10))
     relay.source = "h1"

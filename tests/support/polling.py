@@ -1,4 +1,4 @@
-"""Wait for a condition that has no event, by looking again and again. The deadline only ends what has failed."""
+"""Wait for a condition without an event by polling it. The deadline is reached only by a failed test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 __all__ = ["PATIENCE_S", "eventually", "until", "until_worked"]
 
-# Far beyond what anything here takes on a machine that is busy with other tests.
+# Far longer than any wait takes on a machine that is busy with other tests.
 PATIENCE_S = 60.0
 _INTERVAL_S = 0.005
 
@@ -51,11 +51,16 @@ async def until_worked(
 
 
 def eventually(
-    is_so: Callable[[], object], what: str = "the condition", timeout_s: float = PATIENCE_S
+    is_so: Callable[[], object],
+    what: str | Callable[[], str] = "the condition",
+    timeout_s: float = PATIENCE_S,
+    *,
+    interval_s: float = _INTERVAL_S,
 ) -> float:
-    """Wait without a loop; how long it took, in seconds."""
+    """Wait without a loop; return how long it took, in seconds. `what`: the condition, or a call for the error text."""
     began_at = time.monotonic()
     while not is_so():
-        assert time.monotonic() - began_at < timeout_s, f"{what} did not come true in time"
-        time.sleep(_INTERVAL_S)
+        if time.monotonic() - began_at >= timeout_s:
+            raise AssertionError(f"{what} did not come true in time" if isinstance(what, str) else what())
+        time.sleep(interval_s)
     return time.monotonic() - began_at

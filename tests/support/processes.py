@@ -1,6 +1,6 @@
 """Start and stop the servers that tests talk to: a redis-server, a hub.
 
-Always true: `start` returns once the server has said that it accepts connections, and whoever leaves the
+Always true: `start` returns once the server has reported that it accepts connections, and leaving the
 `with` block leaves no process behind. What a server printed is kept, and shown when it fails to start.
 """
 
@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.processes import free_port
+from support.cache import kept_folder
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -163,6 +163,5 @@ def process_environment() -> dict[str, str]:
     found = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
     if found.pop("PYTHONDONTWRITEBYTECODE", ""):
         # Compiling all sources anew takes half of a start: what is compiled goes where it is in no way.
-        folder = Path(tempfile.gettempdir()) / f"equipoise-tests-{os.getuid()}" / "bytecode"
-        found["PYTHONPYCACHEPREFIX"] = str(folder)
+        found["PYTHONPYCACHEPREFIX"] = str(kept_folder() / "bytecode")
     return found

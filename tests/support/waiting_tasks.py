@@ -23,7 +23,7 @@ def square(number: int, folder: str) -> int:
     (place / f"started-{number}-{os.getpid()}-{time.time_ns()}").touch()
     deadline = time.monotonic() + _PATIENCE_S
     while not (place / "go").exists():
-        assert time.monotonic() < deadline, "nobody said go"
+        assert time.monotonic() < deadline, "the test did not release the task"
         time.sleep(0.01)
     return number * number
 

@@ -17,7 +17,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 PHONE: ViewportSize = {"width": 390, "height": 800}
 DESK: ViewportSize = {"width": 1280, "height": 900}
 REFUSED = re.compile(r"status of 40[01]\b")
-# Unless a page is told otherwise, 5 s are waited for what it is to show: too little beside other work.
+# By default a page has 5 s to show its content: too little on a busy machine.
 PATIENCE_MS = 45_000
 expect.set_options(timeout=PATIENCE_MS)
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -63,7 +63,7 @@ class Chromium:
             yield page
         finally:
             await context.close()
-        # A refusal is an answer, which browsers log all the same.
+        # A rejection is a reply, which browsers still log.
         assert [text for text in complaints if not REFUSED.search(text)] == []
 
     def __enter__(self) -> Self:

@@ -174,7 +174,7 @@ def play(
                 tls_certificate=certificate[0],
                 tls_key=certificate[1],
             )
-            # No hub follows specs here: a request that waits for them says so and goes on.
+            # No hub follows specs here: a request that waits for them reports that and continues.
             actions = Actions(store, TREE, specs_timeout_s=0.01)
             pages = await stack.enter_async_context(serve(facts_shown, actions, settings))
             controller.leadership.facts = LeaderFacts(name="one", http=pages.url)

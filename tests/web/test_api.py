@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.errors import StoreUnavailableError
 from equipoise.ledger.metadata import LedgerMetadata, Segment
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import BookieFacts, Cookie
@@ -28,7 +29,7 @@ from equipoise.web.routes import ROUTES, describe
 from web.site_world import HOT, TOKEN, TREE, Site, play
 
 
-def test_the_overview_says_how_things_are() -> None:
+def test_the_overview_has_the_state_of_the_cluster() -> None:
     async def scenario(site: Site) -> None:
         status, found = await site.ask("/api/overview")
         assert status == 200
@@ -57,7 +58,22 @@ def test_the_overview_names_a_command_that_could_not_start_a_hub() -> None:
     play(scenario, provision="/bin/false")
 
 
-def test_bookies_and_logs_are_shown_as_the_store_has_them() -> None:
+def test_health_and_overview_name_a_problem_of_the_store() -> None:
+    async def scenario(site: Site) -> None:
+        health = site.controller.store_health
+        assert (await site.ask("/healthz")) == (200, b"ok\n")
+        assert (await site.ask("/api/overview"))[1]["store_problem"] is None
+        health.failed("plan", StoreUnavailableError("the store did not answer within 10 s"))
+        # The process works: a supervisor does not restart it.
+        assert (await site.ask("/healthz")) == (200, b"store: plan: the store did not answer within 10 s\n")
+        _, found = await site.ask("/api/overview")
+        assert found["store_problem"] == "plan: the store did not answer within 10 s"
+        assert b"equipoise_controller_has_store_problem 1.0" in (await site.ask("/metrics"))[1]
+
+    play(scenario)
+
+
+def test_bookies_and_logs_are_shown_as_in_the_store() -> None:
     async def scenario(site: Site) -> None:
         store = await MemoryStore(site.stores).open()
         bookies, ledgers = BookiesStore(store, TREE), LedgersStore(store, TREE)
@@ -90,7 +106,7 @@ def test_bookies_and_logs_are_shown_as_the_store_has_them() -> None:
     play(scenario)
 
 
-def test_curves_are_given_whole_or_only_what_is_new() -> None:
+def test_curves_are_returned_whole_or_since_a_time() -> None:
     async def scenario(site: Site) -> None:
         status, whole = await site.ask("/api/curves")
         assert status == 200
@@ -132,8 +148,8 @@ def test_a_topic_is_found_by_its_id_whatever_bytes_its_name_has() -> None:
         assert topic["topic"] == "game/tile 1\\xff" and topic["carried_by"] == {"a": 1.0}
         assert topic["curve"]["publications_per_s"] == [50.0]
         assert topic["envelope"] is None and topic["content"] is None
-        status, unknown = await site.ask("/api/topics/nobody~2Fuses~2Fit")
-        assert status == 200 and unknown["topic"] == "nobody/uses/it" and unknown["homes"]
+        status, unknown = await site.ask("/api/topics/not~2Fin~2Fuse")
+        assert status == 200 and unknown["topic"] == "not/in/use" and unknown["homes"]
 
     play(scenario, is_renewed=False)
 
@@ -164,7 +180,7 @@ def test_an_operator_with_the_token_moves_drains_and_limits() -> None:
     play(scenario, token=TOKEN)
 
 
-def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
+def test_a_limit_changes_only_named_fields_and_returns_the_result() -> None:
     async def scenario(site: Site) -> None:
         specs = SpecsStore(await MemoryStore(site.stores).open(), TREE)
         await specs.put(TopicSpec(pattern=b"game*", rate_per_s=500.0, burst_messages=9, latency_ms=40.0))
@@ -205,14 +221,14 @@ def test_a_limit_changes_only_what_it_names_and_says_what_holds_then() -> None:
     play(scenario, token=TOKEN)
 
 
-def test_a_drained_hub_is_given_topics_again() -> None:
+def test_a_drained_hub_gets_topics_again() -> None:
     async def scenario(site: Site) -> None:
         assert (await site.ask("/api/drain", body={"hub": "b"}, token=TOKEN))[0] == 200
         assert (await site.plan()).by_hub["b"].weight == 0
         for body in ({"topic": "t", "hubs": ["b"]}, {"hub": "a"}):
             path = "/api/drain" if "hub" in body else "/api/move"
             status, found = await site.ask(path, body=body, token=TOKEN)
-            # The one is drained, the other the last that takes topics.
+            # One hub is drained, the other is the last that takes topics.
             assert status == 400 and ("drained" in found["error"] or "start another" in found["error"])
         status, found = await site.ask("/api/weigh", body={"hub": "b"}, token=TOKEN)
         assert status == 200 and found["weight"] == 1.0
@@ -236,14 +252,14 @@ def test_nothing_is_moved_to_a_dead_hub_nor_the_last_living_one_drained() -> Non
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/api/move", {"topic": "t", "hubs": ["nobody"]}),
+        ("/api/move", {"topic": "t", "hubs": ["unknown"]}),
         ("/api/move", {"topic": "t", "hubs": ["a", "b"], "mode": "single"}),
         ("/api/move", {"topic": 3}),
         ("/api/move", {"hubs": []}),
         ("/api/move", b"{"),
         ("/api/move", b"\xff"),
         ("/api/move", b"[" * 100_000),
-        ("/api/drain", {"hub": "nobody"}),
+        ("/api/drain", {"hub": "unknown"}),
         ("/api/limits", {"pattern": "x", "latency_ms": -1}),
         ("/api/limits", {"pattern": "", "latency_ms": 5}),
         ("/api/limits", {"pattern": "x", "latency_ms": None}),
@@ -252,12 +268,12 @@ def test_nothing_is_moved_to_a_dead_hub_nor_the_last_living_one_drained() -> Non
         ("/api/limits", {"pattern": "x", "site": None}),
         ("/api/limits", {"pattern": "x"}),
         ("/api/limits", {"pattern": "x", "unknown": 1}),
-        ("/api/weigh", {"hub": "nobody"}),
+        ("/api/weigh", {"hub": "unknown"}),
         ("/api/weigh", {"hub": "a", "weight": 17}),
         ("/api/weigh", {"hub": "a", "weight": None}),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(path: str, body: object) -> None:
+def test_invalid_actions_are_rejected_with_a_reason_and_change_nothing(path: str, body: object) -> None:
     async def scenario(site: Site) -> None:
         before = await site.plan()
         status, found = await site.ask(path, body=body, token=TOKEN)
@@ -268,7 +284,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(path: 
     play(scenario, token=TOKEN)
 
 
-def test_without_the_right_token_nothing_is_shown_or_done() -> None:
+def test_without_the_right_token_nothing_is_shown_or_changed() -> None:
     async def scenario(site: Site) -> None:
         for token in ("", "wrong", TOKEN + "x"):
             for route in ROUTES:
@@ -282,19 +298,19 @@ def test_without_the_right_token_nothing_is_shown_or_done() -> None:
     play(scenario, token=TOKEN)
 
 
-def test_without_a_token_set_loopback_may_look_and_nobody_may_act() -> None:
+def test_without_a_token_set_loopback_may_read_and_no_client_may_act() -> None:
     async def scenario(site: Site) -> None:
         assert (await site.ask("/api/hubs"))[0] == 200
         status, found = await site.ask("/api/drain", body={"hub": "b"})
         assert status == 401 and "read-only" in found["error"]
-        # A page of somebody else whose name was made to point here.
+        # A page of another site, whose host name resolves to this controller.
         status, found = await site.ask("/api/hubs", headers={"Host": "evil.example"})
         assert status == 401 and "loopback" in found["error"]
 
     play(scenario)
 
 
-def test_no_cookie_opens_anything() -> None:
+def test_no_cookie_gives_access() -> None:
     """Browsers send cookies to every port of a host: what opened something here would be known to all servers there."""
 
     async def scenario(site: Site) -> None:
@@ -306,7 +322,7 @@ def test_no_cookie_opens_anything() -> None:
     play(scenario, token=TOKEN)
 
 
-def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() -> None:
+def test_with_loopback_reads_a_local_client_reads_without_the_token_and_acts_with_it() -> None:
     local: dict[str, Any] = {"token": TOKEN, "peer": "127.0.0.1", "host": "localhost:6398"}
     for shown, is_change, verdict in (
         ("", False, AuthVerdict.ALLOWED),
@@ -321,7 +337,7 @@ def test_where_loopback_is_free_it_may_look_without_the_token_and_act_with_it() 
     assert judge(**evil, shown="", is_change=False, is_loopback_free=True) is AuthVerdict.FOREIGN
 
 
-def test_metrics_are_those_of_the_table_and_no_more_topics_than_allowed() -> None:
+def test_metrics_are_those_of_the_table_with_a_limited_number_of_topics() -> None:
     async def scenario(site: Site) -> None:
         status, text = await site.ask("/metrics")
         assert status == 200
@@ -334,7 +350,7 @@ def test_metrics_are_those_of_the_table_and_no_more_topics_than_allowed() -> Non
     play(scenario)
 
 
-def test_open_pages_are_sent_every_change() -> None:
+def test_open_pages_get_every_change() -> None:
     async def scenario(site: Site) -> None:
         def read() -> list[dict[str, Any]]:
             with urllib.request.urlopen(site.address + "/api/events", timeout=20) as stream:
@@ -351,7 +367,7 @@ def test_open_pages_are_sent_every_change() -> None:
     play(scenario, is_renewed=False)
 
 
-def test_the_page_and_its_files_come_from_here_and_ask_for_nothing_else() -> None:
+def test_the_page_and_its_files_are_served_here_and_load_nothing_else() -> None:
     async def scenario(site: Site) -> None:
         status, page = await site.ask("/")
         assert status == 200 and b"http://" not in page and b"https://" not in page
@@ -379,7 +395,7 @@ def test_every_name_has_an_id_of_its_own_that_survives_an_address(name: bytes) -
 
 
 @pytest.mark.parametrize("text", ["", "~1", "~zz", "a/b", "ü", "~2f"])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="not an id"):
         from_id(text)
 

@@ -1,4 +1,4 @@
-"""What strangers may hold of the dashboard's server: connections, streams, and time."""
+"""Limits of unauthenticated clients at the dashboard's server: connections, streams, and time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def ended(reader: asyncio.StreamReader) -> None:
         pass
 
 
-def test_slots_are_bounded_in_all_and_per_peer() -> None:
+def test_slots_are_limited_in_total_and_per_peer() -> None:
     slots = PeerSlots(3, 2)
     assert [slots.take(peer) for peer in "aaabb"] == [True, True, False, True, False]
     slots.give_back("a")
@@ -53,16 +53,16 @@ def test_a_connection_without_a_whole_request_is_closed_soon(sent: bytes) -> Non
         reader, writer = await opened(site, sent)
         async with asyncio.timeout(REQUEST_S + PATIENCE_S):
             await ended(reader)
-        # Timers may be early by what a clock cannot tell.
+        # Timers may be early by the resolution of the clock.
         assert loop.time() - began_at >= REQUEST_S - 0.1
         writer.transport.abort()
 
     play(scenario)
 
 
-def test_silent_connections_keep_others_out_for_two_seconds_at_most() -> None:
+def test_silent_connections_block_others_for_two_seconds_at_most() -> None:
     """
-    1. Twice as many connections are opened as one address may have, and nothing is said on them.
+    1. Twice as many connections are opened as one address may have, without a request.
     2. Those above the bound are closed at once, the others after two seconds; then requests are answered.
     """
 
@@ -77,7 +77,7 @@ def test_silent_connections_keep_others_out_for_two_seconds_at_most() -> None:
     play(scenario)
 
 
-def test_one_address_opens_so_many_streams_and_gets_its_places_back() -> None:
+def test_the_streams_of_one_address_are_limited_and_released() -> None:
     asked = f"GET /api/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
     async def head(reader: asyncio.StreamReader) -> bytes:
@@ -104,7 +104,7 @@ def test_one_address_opens_so_many_streams_and_gets_its_places_back() -> None:
     play(scenario, token=TOKEN)
 
 
-def test_all_open_pages_are_sent_one_encoded_overview(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_open_pages_get_one_encoded_overview(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
     overview = ClusterFacts.overview
 

@@ -1,4 +1,4 @@
-"""What pages show of a content topic: its tree, what edges measure, how their sessions turned out."""
+"""Content topics on pages: the tree, measurements of edges, results of sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def controller_of(entry: Entry, view: View | None) -> Controller:
     return cast("Controller", made)
 
 
-def test_each_home_tells_whom_it_follows_and_edges_what_they_measure() -> None:
+def test_each_home_has_its_parent_and_edges_their_measurements() -> None:
     view = View.of(0.0, [], [HubView(name="a"), HubView(name="b"), HubView(name="c", content_state=1), EDGE])
     tree = Entry(b"t", HUBS, Mode.CONTENT, parents=(0, 0, 0, 1))
     rows = content_status(controller_of(tree, view), b"t", HUBS)
@@ -50,7 +50,7 @@ def test_other_topics_have_no_tree_and_without_a_view_numbers_are_unknown() -> N
     assert rows is not None and rows[1]["content_state"] is None and rows[1]["content_input_ratio"] is None
 
 
-def test_a_head_tells_how_many_publishers_it_has_moved() -> None:
+def test_a_head_has_the_number_of_publishers_it_has_moved() -> None:
     view = View.of(0.0, [], [HubView(name="a", content_publishers_moved=3.0)])
     found = edge_numbers(view, 0)
     assert (found["content_state"], found["content_moved"], found["content_publishers_moved"]) == (

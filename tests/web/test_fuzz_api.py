@@ -1,4 +1,4 @@
-"""Every operation of the API, asked as its description says and otherwise: never an error of ours, always JSON.
+"""Every operation of the API, with valid and invalid requests: never a server error, always JSON.
 
 The description is the one that a controller serves; what it does not tell is not tested here, and what it tells wrongly
 fails.
@@ -168,7 +168,7 @@ def target(path: str, place: dict[str, str], query: dict[str, Any]) -> str:
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 @fuzzed(40)
 @given(data=st.data())
-def test_what_the_description_allows_is_answered_as_it_says(
+def test_valid_requests_are_answered_as_described(
     world: World, method: str, path: str, data: st.DataObject
 ) -> None:
     place = {"topic": to_id(data.draw(st.binary(max_size=20)))} if "{topic}" in path else {}
@@ -188,7 +188,7 @@ def test_what_the_description_allows_is_answered_as_it_says(
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 @fuzzed(40)
 @given(data=st.data())
-def test_anything_else_is_refused_as_the_description_says(
+def test_invalid_requests_are_rejected_as_described(
     world: World, method: str, path: str, data: st.DataObject
 ) -> None:
     texts = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -220,7 +220,7 @@ def is_described(body: bytes, schema: dict[str, Any], world: World) -> bool:
     token=st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]), max_size=40),
     as_cookie=st.booleans(),
 )
-def test_no_other_token_opens_anything(
+def test_no_other_token_gives_access(
     world: World, method: str, path: str, token: str, as_cookie: bool
 ) -> None:
     if token.strip() == TOKEN and not as_cookie:
@@ -243,7 +243,7 @@ def test_no_other_token_opens_anything(
 @pytest.mark.parametrize(
     "path", [*sorted({path for _, path in OPERATIONS} - {EVENTS}), "/api/nothing", "/api"]
 )
-def test_what_is_not_described_is_refused_in_json(world: World, method: str, path: str) -> None:
+def test_unknown_paths_are_rejected_in_json(world: World, method: str, path: str) -> None:
     if (method, path) in OPERATIONS:
         return
     answer = world.ask(method, path.replace("{topic}", "calm"))
@@ -251,13 +251,13 @@ def test_what_is_not_described_is_refused_in_json(world: World, method: str, pat
     assert answer.media == "application/json" and json.loads(answer.body)["error"]
 
 
-def test_the_description_is_of_what_is_served(world: World) -> None:
+def test_the_description_agrees_with_the_routes(world: World) -> None:
     assert world.described == describe()
     assert {(route.method, route.path) for route in ROUTES} == set(OPERATIONS)
 
 
 @pytest.mark.parametrize("size_bytes", [64 * 1024, 64 * 1024 + 1, 1_000_000])
-def test_a_body_beyond_the_limit_is_refused(size_bytes: int) -> None:
+def test_a_body_beyond_the_limit_is_rejected(size_bytes: int) -> None:
     body = b'{"topic": "calm", "hubs": ["a"]}'
     # In a world of its own: what the others ask for may have drained the hub.
     with a_world() as world:

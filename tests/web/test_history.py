@@ -38,7 +38,7 @@ def play(scenario: Callable[[Counting, Callable[[], Awaitable[Plan]]], Awaitable
     asyncio.run(main())
 
 
-def test_only_what_is_new_is_read() -> None:
+def test_only_new_changes_are_read() -> None:
     async def scenario(plans: Counting, commit: Callable[[], Awaitable[Plan]]) -> None:
         history = PlanHistory(plans)
         for _ in range(4):
@@ -54,7 +54,7 @@ def test_only_what_is_new_is_read() -> None:
     play(scenario)
 
 
-def test_changes_that_are_ahead_of_what_was_asked_for_are_taken_too() -> None:
+def test_changes_ahead_of_the_requested_version_are_read_too() -> None:
     async def scenario(plans: Counting, commit: Callable[[], Awaitable[Plan]]) -> None:
         history = PlanHistory(plans)
         await commit()

@@ -1,4 +1,4 @@
-"""The dashboard over HTTPS: pages, token, events; a new certificate without a restart; a clear word to plain HTTP."""
+"""The dashboard over HTTPS: pages, token, events; a new certificate without a restart; a clear error for plain HTTP."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_another_certificate_is_used_without_a_restart(files: Files) -> None:
     play(scenario, certificate=files.names)
 
 
-def test_who_does_not_trust_it_or_speaks_plain_text_is_told_and_so_is_the_log(
+def test_a_client_without_trust_or_with_plain_text_gets_an_error_which_is_logged(
     files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(site: Site) -> None:
@@ -122,7 +122,7 @@ def test_who_does_not_trust_it_or_speaks_plain_text_is_told_and_so_is_the_log(
         play(scenario, certificate=files.names)
 
 
-def test_a_connection_that_does_not_shake_hands_gives_way(files: Files) -> None:
+def test_a_connection_without_a_handshake_is_closed(files: Files) -> None:
     async def scenario(site: Site) -> None:
         with socket.create_connection(("127.0.0.1", port_of(site))) as silent:
             silent.setblocking(False)
@@ -132,7 +132,7 @@ def test_a_connection_that_does_not_shake_hands_gives_way(files: Files) -> None:
     play(scenario, certificate=files.names)
 
 
-def test_a_certificate_that_cannot_be_used_is_told_before_anything_listens(files: Files) -> None:
+def test_an_unusable_certificate_is_an_error_at_start(files: Files) -> None:
     async def scenario(site: Site) -> None:
         raise AssertionError("not reached")
 

@@ -1,4 +1,4 @@
-"""The map by network coordinates: the picture itself, what the API says of it, and the page."""
+"""The map by network coordinates: the layout, the API, and the page."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_picture_resembles_the_last_one_however_the_space_has_turned(seed: int
         assert second.hubs[name] == pytest.approx(first.hubs[name], abs=0.01)
 
 
-def test_hubs_that_tremble_or_come_and_go_leave_the_others_where_they_were() -> None:
+def test_small_changes_and_hubs_that_start_or_stop_do_not_move_other_hubs() -> None:
     rng = random.Random(1)
     projector = Projector()
     first = projector.picture(world(FLAT), [])
@@ -115,7 +115,7 @@ def test_topics_beside_a_line_of_hubs_stay_on_their_side() -> None:
         assert apart(picture.topics[0], first.topics[0]) < 3
 
 
-def test_one_hub_is_a_picture_and_none_that_knows_where_it_is_is_none() -> None:
+def test_one_located_hub_is_a_map_and_none_is_no_map() -> None:
     alone = Projector().picture(world({"a": place(3, 4), "b": None}), [])
     assert alone is not None and alone.hubs == {"a": (0.0, 0.0)}
     assert Projector().picture(world({"a": None}), []) is None
@@ -131,8 +131,8 @@ def test_a_topic_is_where_its_clients_are_on_average() -> None:
         subscribers_located=3.0,
     )
     one_side = replace(row, name=b"u", publishers_at=None, publishers_located=0.0)
-    nobody = TopicView(name=b"v")
-    found = clients_at(View.of(0.0, [row, one_side, nobody], []), [2, 1, 0])
+    unused = TopicView(name=b"v")
+    found = clients_at(View.of(0.0, [row, one_side, unused], []), [2, 1, 0])
     assert np.isnan(found[0]).all()
     assert found[1][0] == pytest.approx(0.040)
     assert found[2][0] == pytest.approx(0.030)
@@ -151,7 +151,7 @@ def test_topics_above_their_limits_are_noted_first_then_those_with_one_then_the_
     assert noted_topics(view, specs, 1) == [2]
 
 
-def test_what_was_measured_comes_before_what_is_expected() -> None:
+def test_a_measurement_takes_precedence_over_an_estimate() -> None:
     hubs = [HubView(name="a", coordinate=place(0, 0)), HubView(name="b", coordinate=place(100, 0))]
     row = TopicView(
         name=b"t",
@@ -173,7 +173,7 @@ def test_what_was_measured_comes_before_what_is_expected() -> None:
     assert (unknown.expected_s, unknown.is_held) == (None, None)
 
 
-def test_a_limit_is_judged_on_what_was_measured_at_its_quantile_and_not_on_the_estimate() -> None:
+def test_a_limit_is_compared_with_the_measurement_at_its_quantile_and_not_with_the_estimate() -> None:
     row = TopicView(
         name=b"t",
         latency_s_p50=0.01,
@@ -230,7 +230,7 @@ async def show_located(site: Site) -> None:
     site.views.latest = located_view()
 
 
-def test_the_api_tells_where_hubs_and_topics_are_and_how_limits_stand() -> None:
+def test_the_api_has_positions_of_hubs_and_topics_and_the_state_of_limits() -> None:
     async def scenario(site: Site) -> None:
         status, found = await site.ask("/api/map", token=TOKEN)
         assert (status, found) == (200, {"is_located": False, "hubs": [], "topics": []})
@@ -255,7 +255,7 @@ def test_the_api_tells_where_hubs_and_topics_are_and_how_limits_stand() -> None:
 
 @pytest.mark.needs_chromium
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_the_page_draws_topics_where_their_clients_are_once_hubs_know_where_they_are(
+def test_the_page_draws_topics_at_their_clients_once_hubs_have_coordinates(
     chromium: Chromium, size: ViewportSize
 ) -> None:
     async def scenario(site: Site) -> None:

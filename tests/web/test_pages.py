@@ -1,4 +1,4 @@
-"""The pages as a browser shows them."""
+"""The pages in a browser."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def look(
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_every_page_shows_what_it_is_for_and_fits_the_screen(chromium: Chromium, size: ViewportSize) -> None:
+def test_every_page_shows_its_content_and_fits_the_screen(chromium: Chromium, size: ViewportSize) -> None:
     async def scenario(site: Site, page: Page) -> None:
         for name, words in (
             (
@@ -69,7 +69,7 @@ def test_every_page_shows_what_it_is_for_and_fits_the_screen(chromium: Chromium,
     look(chromium, scenario, size=size)
 
 
-def test_what_changes_is_shown_without_being_asked_for(chromium: Chromium) -> None:
+def test_changes_are_shown_without_a_reload(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await expect(page.locator("main")).to_contain_text("topics with load")
         await page.evaluate("window.isStillTheSame = true")
@@ -82,7 +82,7 @@ def test_what_changes_is_shown_without_being_asked_for(chromium: Chromium) -> No
     look(chromium, scenario)
 
 
-def test_whoever_has_logged_in_is_shown_what_changes_and_no_more_after_logging_out(
+def test_a_logged_in_page_gets_changes_until_it_logs_out(
     chromium: Chromium,
 ) -> None:
     async def scenario(site: Site, page: Page) -> None:
@@ -101,7 +101,7 @@ def test_whoever_has_logged_in_is_shown_what_changes_and_no_more_after_logging_o
     look(chromium, scenario, token=TOKEN)
 
 
-def test_a_token_that_holds_no_more_is_put_away(chromium: Chromium) -> None:
+def test_an_invalid_token_is_removed(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await page.evaluate("sessionStorage.setItem('equipoise-token', 'of the last controller')")
         await page.reload()
@@ -116,7 +116,7 @@ def test_a_token_that_holds_no_more_is_put_away(chromium: Chromium) -> None:
     look(chromium, scenario, token=TOKEN)
 
 
-def test_a_refusal_of_what_was_asked_without_a_token_leaves_a_newer_token_alone(chromium: Chromium) -> None:
+def test_a_rejection_of_a_request_without_a_token_keeps_a_newer_token(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         is_kept = asyncio.Event()
 
@@ -138,7 +138,7 @@ def test_a_refusal_of_what_was_asked_without_a_token_leaves_a_newer_token_alone(
     look(chromium, scenario, token=TOKEN)
 
 
-def test_the_token_lies_in_no_cookie(chromium: Chromium) -> None:
+def test_the_token_is_in_no_cookie(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         await expect(page.locator("#state")).to_have_text("leading")
@@ -148,7 +148,7 @@ def test_the_token_lies_in_no_cookie(chromium: Chromium) -> None:
     look(chromium, scenario, token=TOKEN)
 
 
-def test_an_answer_that_was_overtaken_is_not_shown(chromium: Chromium) -> None:
+def test_an_outdated_reply_is_not_shown(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         overtaken = asyncio.Event()
 
@@ -174,7 +174,7 @@ def test_an_answer_that_was_overtaken_is_not_shown(chromium: Chromium) -> None:
     look(chromium, scenario)
 
 
-def test_an_error_of_something_typed_or_clicked_is_told(chromium: Chromium) -> None:
+def test_an_error_of_an_input_or_a_click_is_shown(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         def failing(words: str) -> Callable[[Route], Coroutine[Any, Any, None]]:
             return lambda route: route.fulfill(status=401, json={"error": words})
@@ -239,7 +239,7 @@ async def set_limit(page: Page, **fields: str) -> None:
     await page.get_by_label("Pattern").press("Enter")
 
 
-def test_an_operator_limits_pins_and_takes_back_and_is_told_what_holds(chromium: Chromium) -> None:
+def test_an_operator_sets_and_removes_limits_and_pins_and_sees_the_result(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         specs = SpecsStore(await MemoryStore(site.stores).open(), TREE)
         kept = TopicSpec(pattern=b"game*", rate_per_s=500.0, burst_messages=9)
@@ -275,7 +275,7 @@ def test_an_operator_limits_pins_and_takes_back_and_is_told_what_holds(chromium:
     look(chromium, scenario, token=TOKEN)
 
 
-def test_an_operator_drains_a_hub_and_lets_it_take_topics_again(chromium: Chromium) -> None:
+def test_an_operator_drains_a_hub_and_restores_it(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await log_in(page, TOKEN)
         hub = page.locator("tr", has_text="b:6399")
@@ -303,7 +303,7 @@ def test_a_wrong_token_is_refused_and_shows_nothing(chromium: Chromium) -> None:
     look(chromium, scenario, token=TOKEN)
 
 
-def test_without_a_token_set_actions_are_refused_in_plain_words(chromium: Chromium) -> None:
+def test_without_a_token_set_actions_are_rejected_with_a_clear_error(chromium: Chromium) -> None:
     async def scenario(site: Site, page: Page) -> None:
         await page.locator("tr", has_text="b:6399").get_by_role("button", name="Drain").click()
         await page.get_by_role("button", name="Confirm").click()

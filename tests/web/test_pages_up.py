@@ -98,7 +98,7 @@ def test_every_page_shows_the_system_and_fits_the_screen(
     look(chromium, up, scenario, size)
 
 
-def test_charts_go_on_by_themselves(chromium: Chromium, up: Up) -> None:
+def test_charts_update_by_themselves(chromium: Chromium, up: Up) -> None:
     async def scenario(page: Page) -> None:
         await expect(page.locator(".tile", has_text="pipeline lag")).to_contain_text(" s")
         await page.evaluate("window.isStillTheSame = true")
@@ -112,7 +112,7 @@ def test_charts_go_on_by_themselves(chromium: Chromium, up: Up) -> None:
     look(chromium, up, scenario)
 
 
-def test_an_operator_moves_a_topic_and_it_lives_there(chromium: Chromium, up: Up) -> None:
+def test_an_operator_moves_a_topic_and_its_home_changes(chromium: Chromium, up: Up) -> None:
     async def scenario(page: Page) -> None:
         main = page.locator("main")
         await log_in(page, up.token)
@@ -132,7 +132,7 @@ def test_an_operator_moves_a_topic_and_it_lives_there(chromium: Chromium, up: Up
     look(chromium, up, scenario)
 
 
-def test_without_the_token_actions_are_refused_and_nothing_changes(chromium: Chromium, up: Up) -> None:
+def test_without_the_token_actions_are_rejected_and_nothing_changes(chromium: Chromium, up: Up) -> None:
     before = up.ask("/api/overview")["plan_version"]
 
     async def scenario(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""One word, one number: the planner, `hubs ls`, the dashboard and Prometheus show the same load of the same hub."""
+"""One load per hub: the planner, `hubs ls`, the dashboard and Prometheus show the same load of the same hub."""
 
 from __future__ import annotations
 

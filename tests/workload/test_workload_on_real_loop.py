@@ -29,7 +29,7 @@ WORKLOAD = Workload(
         Client(name="dan", dialect=Dialect.RESP3, subscribes=(Subscribing(names=("?",), is_pattern=True),)),
     )
 )
-# Sent on each of the two topics before anybody concludes.
+# Sent on each of the two topics before any client concludes.
 EACH = 30
 
 

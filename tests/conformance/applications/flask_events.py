@@ -21,7 +21,7 @@ CHANNEL = "flask.room"
 
 
 class Site:
-    """A site at the server of one port, and what a page of it is told."""
+    """A site at the server of one port, and the events that one of its pages receives."""
 
     def __init__(self, redis_port: str) -> None:
         self._app = flask.Flask(f"site-{redis_port}")
@@ -47,7 +47,7 @@ class Site:
 
 
 def main() -> None:
-    # Whoever runs this reads lines of JSON.
+    # The test reads lines of JSON.
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     sites = [Site(port) for port in sys.argv[1:]]
     print(json.dumps(["serving"]), flush=True)

@@ -41,7 +41,7 @@ async function main() {
       print("fetched", ...found.map((sockets) => sockets.length));
       continue;
     }
-    // Each server tells everybody: every browser hears both.
+    // Each server broadcasts: every browser receives both messages.
     const heard = browsers.map((browser) => new Promise((resolve) => {
       const words = [];
       const hear = (word) => { words.push(word); if (words.length === 2) { browser.off("news", hear); resolve(words.sort()); } };

@@ -38,7 +38,7 @@ async function names() {
   const [channel, payload] = await second;
   tell("messageBuffer", channel.toString(), [...payload]);
   tell("unsubscribed", await subscriber.unsubscribe("a"));
-  tell("published", await publisher.publish("a", "nobody"));
+  tell("published", await publisher.publish("a", "unheard"));
   tell("unsubscribed", await subscriber.unsubscribe());
   tell("pinged", await subscriber.ping());
   tell("quit", await subscriber.quit(), await publisher.quit());
@@ -55,7 +55,7 @@ async function streams() {
   const waiting = client.xreadgroup("GROUP", "g", "c", "COUNT", 10, "BLOCK", 0, "STREAMS", key, ">");
   const read = await waiting;
   tell("read", (Array.isArray(read) ? read : Object.entries(read))[0][1]);
-  tell("pending", await client.xpending(key, "g", "-", "+", 10, "nobody"));
+  tell("pending", await client.xpending(key, "g", "-", "+", 10, "other"));
   tell("acked", await client.xack(key, "g", "1-1", "1-2"));
   const replies = await client.multi().xadd(key, "1-3", "n", "3").xlen(key).exec();
   tell("transaction", replies.map(([, reply]) => reply));
@@ -87,7 +87,7 @@ async function shards() {
   tell("published", await publisher.spublish("s", "hello"));
   tell("smessage", ...(await message));
   tell("unsubscribed", await subscriber.sunsubscribe("s"));
-  tell("published", await publisher.spublish("s", "nobody"));
+  tell("published", await publisher.spublish("s", "unheard"));
   tell("quit", await subscriber.quit(), await publisher.quit());
 }
 

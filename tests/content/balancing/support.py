@@ -1,4 +1,4 @@
-"""Loads, filters and edges as the tests of the balancing want them."""
+"""Loads, filters and edges for the tests of balancing."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_an_older_pie_and_one_of_another_cluster_change_nothing() -> None:
     assert edge.neighbours(1.0)["b"].load.input_ratio == pytest.approx(0.2)
 
 
-def test_a_neighbour_that_is_silent_for_long_is_none() -> None:
+def test_a_neighbour_that_is_silent_for_long_is_removed() -> None:
     edge = edge_with(pie_of("b", IDLE))
     assert edge.neighbours(180.0)
     assert not edge.neighbours(181.0)
@@ -211,7 +211,7 @@ def test_a_session_ends_when_the_other_hub_is_lost_at_any_step() -> None:
     assert phase_of(accepting) is EdgePhase.STABILIZING
 
 
-def test_a_hub_that_does_not_answer_is_waited_for_no_longer_than_it_should() -> None:
+def test_the_wait_for_a_hub_that_does_not_reply_is_bounded() -> None:
     edge = edge_with(pie_of("b", IDLE))
     edge.detect(1.0, load_of(input_ratio=0.6), tuple)
     assert edge.poll(3.9) == []
@@ -243,7 +243,7 @@ def test_an_edge_that_is_unavailable_sends_newcomers_to_the_least_full_one() -> 
     assert off.first_edge(1.0, full) is None
 
 
-def test_fullness_is_that_of_what_is_nearest_to_its_threshold() -> None:
+def test_fullness_is_that_of_the_metric_nearest_to_its_threshold() -> None:
     assert fullness(load_of(output_ratio=0.45), 0, SETTINGS) == pytest.approx(0.5)
     assert fullness(load_of(output_ratio=0.45, subscriptions=100), 100, SETTINGS) == pytest.approx(1.0)
     assert fullness(load_of(memory_ratio=0.9), 0, SETTINGS) == pytest.approx(1.0)
@@ -337,7 +337,7 @@ def test_a_cluster_whose_edge_stays_unavailable_asks_another_after_a_while() -> 
     assert isinstance(asked, SendControl) and asked.hub == "g"
 
 
-def test_what_is_between_edges_does_not_concern_a_head_and_the_other_way_round() -> None:
+def test_messages_between_edges_do_not_affect_a_head_and_the_other_way_round() -> None:
     head = head_with(pie_of("a", IDLE))
     local = SessionRequest(hub="z", session="z:1", metric=BalancedMetric.INPUT)
     assert head.receive(1.0, local) == []

@@ -1,4 +1,4 @@
-"""What is overloaded, what differs, who is asked first; settings that contradict themselves are refused."""
+"""Detection of overload and of differences, the order of requests; contradictory settings are rejected."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_between_the_thresholds_an_edge_takes_nothing_and_is_not_overloaded() ->
     assert not found.requests
 
 
-def test_those_that_differ_most_are_asked_first() -> None:
+def test_the_hubs_that_differ_most_are_requested_first() -> None:
     own = load_of(input_ratio=0.6, output_ratio=0.5)
     assert asked(own, b=load_of(input_ratio=0.45, output_ratio=0.45), c=load_of(input_ratio=0.1)) == [
         ("c", BalancedMetric.INPUT),
@@ -68,7 +68,7 @@ def test_those_that_differ_most_are_asked_first() -> None:
     ]
 
 
-def test_only_the_more_loaded_of_two_asks() -> None:
+def test_only_the_more_loaded_of_two_sends_a_request() -> None:
     low, high = load_of(input_ratio=0.1), load_of(input_ratio=0.5)
     assert asked(low, b=high) == []
     assert asked(high, b=low) == [("b", BalancedMetric.INPUT)]
@@ -80,7 +80,7 @@ def test_delays_are_compared_by_equation_1() -> None:
     assert asked(own, b=load_of(delay_s=0.020)) == [("b", BalancedMetric.MATCH)]
 
 
-def test_a_neighbour_that_is_not_ok_is_compared_with_and_not_asked() -> None:
+def test_a_neighbour_that_is_not_ok_is_compared_and_gets_no_request() -> None:
     found = detect(
         load_of(input_ratio=0.5), {"b": load_of(), "c": load_of(input_ratio=0.5)}, [], SETTINGS, LOCAL
     )
@@ -125,12 +125,12 @@ def test_steady_is_a_small_change_of_every_metric() -> None:
         {"stabilise_s": 10.0},
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+def test_impossible_settings_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises((msgspec.ValidationError, ValueError)):
         msgspec.convert(wrong, BalancingSettings)
 
 
-def test_the_defaults_are_those_that_the_paper_prints() -> None:
+def test_the_defaults_are_those_of_the_paper() -> None:
     assert SETTINGS.input == OverloadThresholds(lower=0.9, higher=0.95)
     assert (SETTINGS.local_ratio_trigger, SETTINGS.local_delay_trigger) == (0.1, 0.1)
     assert (SETTINGS.global_ratio_trigger, SETTINGS.global_delay_trigger) == (0.15, 0.15)
@@ -150,7 +150,7 @@ MESSAGES: tuple[ControlMessage, ...] = (
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_messages_are_read_as_they_were_written(message: ControlMessage) -> None:
+def test_messages_survive_encoding(message: ControlMessage) -> None:
     assert decode(encode(message)) == message
 
 
@@ -167,5 +167,5 @@ def test_messages_are_read_as_they_were_written(message: ControlMessage) -> None
         b"[" * 100_000,
     ],
 )
-def test_nonsense_is_no_message(data: bytes) -> None:
+def test_invalid_bytes_are_rejected(data: bytes) -> None:
     assert decode(data) is None

@@ -1,4 +1,4 @@
-"""Every row of an edge's table is taken once; what no row names changes nothing; sessions end whatever happens."""
+"""Every row of an edge's table is used; events without a row change nothing; sessions always end."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def staged(row: EdgeTransition) -> tuple[EdgeSession, EdgeEvent]:
 @pytest.mark.parametrize(
     "row", EDGE_TABLE, ids=lambda row: f"{row.phase}-{row.event.__name__}-{row.following}"
 )
-def test_every_row_is_taken(row: EdgeTransition) -> None:
+def test_every_row_is_used(row: EdgeTransition) -> None:
     edge, event = staged(row)
     rows = [each for each in EDGE_TABLE if (each.phase, each.event) == (row.phase, row.event)]
     assert next(each for each in rows if each.guard(edge, event)) is row
@@ -159,7 +159,7 @@ EVENTS: tuple[EdgeEvent, ...] = (
 
 
 @pytest.mark.parametrize(("phase", "event"), list(product(P, EVENTS)), ids=lambda value: str(value)[:40])
-def test_what_no_row_names_changes_nothing(phase: EdgePhase, event: EdgeEvent) -> None:
+def test_events_without_a_row_change_nothing(phase: EdgePhase, event: EdgeEvent) -> None:
     edge = edge_in(phase)
     known = [
         row
@@ -225,7 +225,7 @@ def test_a_session_from_the_request_to_stabilizing() -> None:
     assert sorted((effect.is_offloader, effect.subscribers) for effect in ended) == [(False, 2), (True, 2)]
 
 
-def test_two_edges_that_ask_each_other_at_once_agree_on_one_session() -> None:
+def test_two_edges_that_send_requests_to_each_other_at_once_agree_on_one_session() -> None:
     m, b = pair()
     asked_m = apply_edge(m, detected(requests=(REQUEST,)))
     asked_b = apply_edge(b, detected(requests=(REQUEST._replace(hub="m"),)))
@@ -252,7 +252,7 @@ def test_an_acceptor_waits_for_each_subscriber_and_no_longer() -> None:
     assert acceptor.phase is P.STABILIZING
 
 
-def test_a_pair_that_found_nothing_to_move_is_left_alone_for_a_while() -> None:
+def test_a_pair_that_found_nothing_to_move_waits_for_a_while() -> None:
     edge = edge_in(P.SAMPLING)
     apply_edge(edge, SamplingOver(NOTHING))
     assert edge.phase is P.OK

@@ -1,4 +1,4 @@
-"""Every row of a head's table is taken once; what no row names changes nothing."""
+"""Every row of a head's table is used; events without a row change nothing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def staged(row: HeadTransition) -> tuple[HeadSession, HeadEvent]:
 @pytest.mark.parametrize(
     "row", HEAD_TABLE, ids=lambda row: f"{row.phase}-{row.event.__name__}-{row.following}"
 )
-def test_every_row_is_taken(row: HeadTransition) -> None:
+def test_every_row_is_used(row: HeadTransition) -> None:
     head, event = staged(row)
     rows = [each for each in HEAD_TABLE if (each.phase, each.event) == (row.phase, row.event)]
     assert next(each for each in rows if each.guard(head, event)) is row
@@ -121,7 +121,7 @@ EVENTS: tuple[HeadEvent, ...] = (
 
 
 @pytest.mark.parametrize(("phase", "event"), list(product(P, EVENTS)), ids=lambda value: str(value)[:40])
-def test_what_no_row_names_changes_nothing(phase: HeadPhase, event: HeadEvent) -> None:
+def test_events_without_a_row_change_nothing(phase: HeadPhase, event: HeadEvent) -> None:
     head = head_in(phase)
     known = [
         row

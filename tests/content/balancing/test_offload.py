@@ -1,4 +1,4 @@
-"""Which subscribers move: each algorithm by its own rule, within what the acceptor can carry."""
+"""Which subscribers move: each algorithm by its own rule, within the capacity of the acceptor."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_input_offload_takes_from_the_covering_set_alone() -> None:
     assert found.acceptor.input_ratio > 0.1
 
 
-def test_input_offload_moves_silent_ones_where_a_cover_would_take_too_much_along() -> None:
+def test_input_offload_moves_silent_filters_where_a_cover_would_add_too_much_load() -> None:
     """The only cover takes all messages along: hubs that differ by 0.15 would differ by as much the other way."""
     found = chosen(
         BalancedMetric.INPUT,
@@ -83,7 +83,7 @@ def test_input_offload_moves_silent_ones_where_a_cover_would_take_too_much_along
     assert 0 <= found.offloader.input_ratio - found.acceptor.input_ratio < 0.15
 
 
-def test_equation_4_is_what_linear_estimates() -> None:
+def test_linear_estimates_follow_equation_4() -> None:
     found = chosen(
         BalancedMetric.MATCH,
         [OffloadedSubscription(SILENT, 10)],
@@ -112,7 +112,7 @@ def test_fitted_estimates_by_what_a_subscription_and_a_match_cost() -> None:
     assert found.acceptor.delay_s == pytest.approx(0.02 + 4 * 2e-4 + 4 * (4.0 / rate) * 2e-3)
 
 
-def test_what_changes_nothing_is_passed_over() -> None:
+def test_moves_without_an_effect_are_skipped() -> None:
     """A hub whose subscriptions cost nothing but matches is not relieved of one that never matches."""
     found = chosen(
         BalancedMetric.MATCH,
@@ -187,7 +187,7 @@ def test_a_subscriber_that_would_be_sent_back_stays() -> None:
     assert counts(unbounded) == {SILENT: 1}
 
 
-def test_an_empty_acceptor_is_as_slow_as_its_profile_says() -> None:
+def test_an_empty_acceptor_is_as_slow_as_its_profile() -> None:
     found = chosen(
         BalancedMetric.MATCH,
         [OffloadedSubscription(SILENT, 200)],
@@ -210,7 +210,7 @@ def test_match_offload_takes_the_least_traffic_first() -> None:
     assert counts(found) == {SILENT: 4}
 
 
-def test_match_offload_goes_on_while_the_hub_is_overloaded() -> None:
+def test_match_offload_continues_while_the_hub_is_overloaded() -> None:
     found = chosen(
         BalancedMetric.MATCH,
         [OffloadedSubscription(SILENT, 100)],
@@ -224,7 +224,7 @@ def test_match_offload_goes_on_while_the_hub_is_overloaded() -> None:
     assert found.subscribers == 25
 
 
-def test_output_offload_takes_what_is_covered_before_the_rest() -> None:
+def test_output_offload_moves_covered_filters_first() -> None:
     found = chosen(
         BalancedMetric.OUTPUT,
         [OffloadedSubscription(NARROW, 1), OffloadedSubscription(APART, 1)],
@@ -237,7 +237,7 @@ def test_output_offload_takes_what_is_covered_before_the_rest() -> None:
     assert counts(found) == {NARROW: 1}
 
 
-def test_phase_two_ends_where_the_inputs_are_balanced() -> None:
+def test_phase_two_ends_when_the_inputs_are_balanced() -> None:
     subscriptions = [OffloadedSubscription(APART, 10)]
     profile = profile_of(BITS)
     balanced = chosen(
@@ -258,7 +258,7 @@ def test_phase_two_ends_where_the_inputs_are_balanced() -> None:
     assert apart.chosen
 
 
-def test_phase_two_goes_on_at_an_overloaded_output_until_it_is_none() -> None:
+def test_phase_two_continues_until_the_output_is_no_longer_overloaded() -> None:
     found = chosen(
         BalancedMetric.OUTPUT,
         [OffloadedSubscription(APART, 20)],
@@ -271,7 +271,7 @@ def test_phase_two_goes_on_at_an_overloaded_output_until_it_is_none() -> None:
     assert found.offloader.output_ratio <= 0.9
 
 
-def test_phase_two_moves_a_cover_and_then_what_it_covers() -> None:
+def test_phase_two_moves_a_cover_and_then_the_filters_it_covers() -> None:
     found = chosen(
         BalancedMetric.OUTPUT,
         [OffloadedSubscription(NARROW, 2), OffloadedSubscription(WIDE, 4), OffloadedSubscription(APART, 1)],
@@ -316,7 +316,7 @@ def test_the_three_types_of_phase_one() -> None:
     assert phase_one_type(pair, pair.card(metric, fixed, 2)) == 3
 
 
-def test_a_report_card_tells_what_the_paper_lists() -> None:
+def test_a_report_card_has_the_fields_of_the_paper() -> None:
     pair = pair_of({WIDE: (1, 0), APART: (1, 0)}, covers=(WIDE,))
     narrow = OffloadCandidate(NARROW, movable=3, fixed=0, bits=BITS[NARROW])
     card = pair.card(BalancedMetric.OUTPUT, narrow, 2)
@@ -372,7 +372,7 @@ def _difference(metric: BalancedMetric, one: EdgeLoad, other: EdgeLoad) -> float
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(offloads())
-def test_whatever_is_chosen_overloads_no_acceptor_and_brings_the_two_nearer(
+def test_every_choice_overloads_no_acceptor_and_reduces_the_difference(
     drawn: tuple[BalancedMetric, Offload, EdgeLoad, EdgeLoad, dict[Filter, int], bool],
 ) -> None:
     metric, found, offloader, acceptor, movable, is_overloaded = drawn

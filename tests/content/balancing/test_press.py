@@ -1,4 +1,4 @@
-"""PRESS gives the paper's own numbers, and what is sampled is what matched."""
+"""PRESS gives the paper's own numbers, and samples are the matched messages."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def metered(meter: LoadMeter, *, leaving: int = 0) -> None:
         )
 
 
-def test_a_meter_tells_the_ratios_of_what_arrives() -> None:
+def test_a_meter_measures_the_ratios_of_arriving_messages() -> None:
     meter = LoadMeter(window_s=10.0, bandwidth_bytes_per_s=25_000, subscription_s=2e-4)
     metered(meter)
     load = meter.load(19.95, subscriptions=100)
@@ -128,13 +128,13 @@ def test_subscribers_that_wait_to_leave_are_no_load() -> None:
     assert meter.load(19.95, subscriptions=50).delay_s == pytest.approx(0.01)
 
 
-def test_what_is_older_than_the_window_is_forgotten() -> None:
+def test_samples_older_than_the_window_are_dropped() -> None:
     meter = LoadMeter(window_s=10.0, bandwidth_bytes_per_s=25_000, subscription_s=2e-4)
     metered(meter)
     assert meter.load(60.0, subscriptions=100).input_rate == 0.0
 
 
-def test_a_fit_finds_what_a_match_and_a_subscription_cost() -> None:
+def test_a_fit_finds_the_cost_of_a_match_and_of_a_subscription() -> None:
     fit = DelayFit(subscription_s=1e-6)
     assert fit.costs() == (1e-6, 0.0)
     for step in range(4_000):
@@ -145,7 +145,7 @@ def test_a_fit_finds_what_a_match_and_a_subscription_cost() -> None:
     assert subscription_s == pytest.approx(2e-6, rel=0.1)
 
 
-def test_a_fit_keeps_to_the_profile_where_nothing_varies() -> None:
+def test_a_fit_keeps_the_profile_if_nothing_varies() -> None:
     fit = DelayFit(subscription_s=2e-4)
     for _ in range(1_000):
         fit.add(0.02, 5, 100)

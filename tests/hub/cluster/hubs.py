@@ -1,4 +1,4 @@
-"""Several hubs without sockets: frames go from hub to hub when the test says so, and can be held back on any link."""
+"""Several hubs without sockets: the test delivers frames from hub to hub, and can hold them back on any link."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Hubs:
         cluster: ClusterSettings | None = None,
     ) -> None:
         self.links: dict[Link, OutLink] = {}
-        # By link, the other end and what is on its way there.
+        # By link, the other end and the frames in flight.
         self.connections: dict[Link, tuple[FakeClient, list[bytes]]] = {}
         self.held: set[Link] = set()
-        # Those that greet as the release before capabilities had names.
+        # Hubs that greet like the release before capabilities had names.
         self._legacy = frozenset(legacy)
         self.nodes = {
             name: Node(self, name, users, (limits or {}).get(name, Limits()), cluster or ClusterSettings())
@@ -126,7 +126,7 @@ class Hubs:
         self.settle()
 
     def kill(self, name: str) -> None:
-        """The hub is dead, and everybody knows. What it had sent has come, where it was not held back."""
+        """The hub is declared dead at every hub. Its frames have arrived, unless they were held back."""
         self.alive.discard(name)
         self.tell(*self.nodes)
 
@@ -163,7 +163,7 @@ class Hubs:
                         self.connections.pop(link, None)
 
     def _connect(self) -> bool:
-        """Greet on links without a connection; whether one has to begin anew."""
+        """Greet on links without a connection; return whether one has to restart."""
         has_fallen = False
         for key, link in list(self.links.items()):
             source, target = key[:2]

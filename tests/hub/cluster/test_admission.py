@@ -1,4 +1,4 @@
-"""Messages on their way to their positions among hubs: bounds, reasons, losses that are numbered, links that end."""
+"""Messages in flight to their home: bounds, reasons for waiting, numbered losses, links that end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINK = "0123456789abcdef"
 
 
 def moving() -> Hubs:
-    """The topic t is to live at h2, which does not hear from h3, so it does not open it."""
+    """The next home of topic t is h2, which receives nothing from h3, so it does not open the topic."""
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h1")
     hubs.held.add(("h3", "h2"))
@@ -55,7 +55,7 @@ def test_empty_messages_count_against_the_bound() -> None:
     assert len(answers) - len(refused) == waiting
 
 
-def test_why_messages_wait_is_told_per_topic_and_they_arrive_in_the_end() -> None:
+def test_the_reason_why_messages_wait_is_shown_per_topic_and_they_arrive_in_the_end() -> None:
     hubs = moving()
     client = hubs["h2"].client()
     client.send("PUBLISH", "t", "a")
@@ -81,11 +81,11 @@ def positions(client: FakeClient) -> list[int]:
     return [push[3] for push in client.read() if push[0] == b"eq.message"]
 
 
-def test_messages_of_other_hubs_without_room_are_a_gap_that_subscribers_see() -> None:
+def test_messages_of_other_hubs_without_room_are_a_gap_for_subscribers() -> None:
     """
     1. messages of h3's clients wait at h2, where t lives; their publishers have had their answers, since h2 knows h3;
     2. there is room for some of them;
-    3. the others are numbered as a loss, in their place. (They used to vanish without a number.)
+    3. the others are numbered as a loss, in their place. Without a number their loss would be unnoticed.
     """
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h2")
@@ -108,9 +108,9 @@ def test_messages_of_other_hubs_without_room_are_a_gap_that_subscribers_see() ->
     assert positions(subscriber) == [1, 2, 3, 9], "4 to 8 are missing, by number"
 
 
-def test_messages_that_a_link_lost_are_a_gap_that_subscribers_see() -> None:
+def test_messages_that_a_link_lost_are_a_gap_for_subscribers() -> None:
     """
-    1. messages go from h3 to h2; some of them are executed there, then the link begins anew;
+    1. messages go from h3 to h2; some of them are executed there, then the link restarts;
     2. how many are missing is found out by counting, and they are numbered as a loss before what follows.
     """
     hubs = Hubs("h1", "h2", "h3")
@@ -134,7 +134,7 @@ def test_messages_that_a_link_lost_are_a_gap_that_subscribers_see() -> None:
     assert cluster_counters(hubs["h3"].cluster)["messages_lost"] == 9 - len(got)
 
 
-def test_a_message_that_waits_at_a_gate_is_answered_when_it_has_passed() -> None:
+def test_a_message_that_waits_at_a_gate_is_acknowledged_once_it_has_passed() -> None:
     """What a rate envelope, or a quorum, will do to a plain PUBLISH."""
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -182,8 +182,8 @@ def under_way(hubs: Hubs, topics: int) -> FakeClient:
     return client
 
 
-def test_ending_links_costs_nothing_for_messages_of_others() -> None:
-    """Before, 1,500 messages under way and 400 EQ.SEVER made 600,000 objects."""
+def test_severing_a_link_costs_nothing_per_message_of_other_publishers() -> None:
+    """One wait per message and command would be 600,000 objects for 1,500 messages and 400 EQ.SEVER."""
     hubs = Hubs("h1", "h2")
     under_way(hubs, 50)
     asker = hubs["h2"].client(3)
@@ -200,7 +200,7 @@ def test_ending_links_costs_nothing_for_messages_of_others() -> None:
     assert after - before < 200 * 1_000
 
 
-def test_a_link_with_messages_under_way_is_waited_for_once_however_often_its_end_is_asked_for() -> None:
+def test_many_requests_to_sever_one_link_are_one_wait_for_its_messages_in_flight() -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     hubs.publish_first("h2", "t")

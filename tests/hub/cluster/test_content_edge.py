@@ -1,4 +1,4 @@
-"""Edges of content topics: who is one, what they tell each other, and how subscribers go from one to another."""
+"""Edges of content topics: which hubs are edges, what they exchange, and how subscribers migrate between them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def listener(hubs: Hubs, hub: str, topic: str) -> FakeClient:
     return client
 
 
-def test_a_topic_at_a_hub_lives_there_and_nowhere_once_that_is_dead() -> None:
+def test_a_topic_placed_at_a_hub_has_no_home_once_that_hub_is_dead() -> None:
     hubs = begun()
     heard = listener(hubs, "h3", "$at/h2/x")
     assert hubs["h2"].core.index.topics[b"$at/h2/x"].is_home
@@ -65,7 +65,7 @@ def test_a_topic_at_a_hub_lives_there_and_nowhere_once_that_is_dead() -> None:
     assert heard.read() == []
 
 
-def test_only_operators_may_talk_to_a_hub_or_listen() -> None:
+def test_only_operators_may_publish_and_subscribe_to_hub_topics() -> None:
     hubs = Hubs(
         "h1",
         users=users(
@@ -82,7 +82,7 @@ def test_only_operators_may_talk_to_a_hub_or_listen() -> None:
             assert str(client.read()[0]).startswith("NOPERM") is not is_allowed
 
 
-def test_hubs_that_carry_subscribers_of_one_topic_tell_each_other_their_load() -> None:
+def test_hubs_with_subscribers_of_one_topic_exchange_their_load() -> None:
     hubs = begun()
     assert edge(hubs, "h1").balancer is None, "the head carries none"
     heard = listener(hubs, "h1", "$at/h2/content")
@@ -93,7 +93,7 @@ def test_hubs_that_carry_subscribers_of_one_topic_tell_each_other_their_load() -
     assert balancer is not None and set(balancer.neighbours(hubs["h2"].core.now())) == {"h3"}
 
 
-def test_nonsense_is_counted_and_changes_nothing() -> None:
+def test_invalid_messages_are_counted_and_change_nothing() -> None:
     hubs = begun()
     stranger = Pie(hub="h9", cluster="content", status=HubStatus.OK, load=EdgeLoad())
     for payload in (b"x", b"{}", b'{"type": "pie"}', encode(stranger)):
@@ -103,14 +103,14 @@ def test_nonsense_is_counted_and_changes_nothing() -> None:
     assert balancer is not None and balancer.neighbours(hubs["h2"].core.now()) == {}
 
 
-def test_a_hub_is_an_edge_as_long_as_the_plan_says_so() -> None:
+def test_a_hub_is_an_edge_as_long_as_the_plan_names_it() -> None:
     hubs = begun()
     pass_time(hubs, 8)
     request = SessionRequest(hub="h3", session="h3:1", metric=BalancedMetric.MATCH)
     publish(hubs, "h1", "$at/h2/content", encode(request))
     balancer = edge(hubs, "h2").balancer
     assert balancer is not None and str(balancer.phase) == EdgePhase.ACCEPTING
-    # The other one is an edge no more: the session is over.
+    # The other hub is no longer an edge: the session has ended.
     hubs.replicate("t", Mode.CONTENT, "h1", "h2")
     assert str(balancer.phase) == EdgePhase.STABILIZING
     assert edge(hubs, "h2").balancer is None and edge(hubs, "h3").balancer is None
@@ -145,7 +145,7 @@ def test_only_topics_that_the_hub_is_an_edge_of_are_measured() -> None:
     assert topics[b"other"].content is not None and topics[b"other"].content.probe is None
 
 
-def test_filters_of_several_topics_are_told_apart_by_one_more_constraint() -> None:
+def test_filters_of_several_topics_are_distinguished_by_one_more_constraint() -> None:
     one, other = (tagged(topic, parse_filter(b"a > 1")) for topic in (b"one", b"t\xff\0"))
     assert one is not None and other is not None
     assert parse_filter(str(other).encode()) == other
@@ -155,7 +155,7 @@ def test_filters_of_several_topics_are_told_apart_by_one_more_constraint() -> No
     assert set(covers_of([one, other, narrow, one])) == {str(one), str(other)}
 
 
-def test_a_subscriber_that_comes_to_a_full_edge_is_sent_to_one_with_room() -> None:
+def test_a_subscriber_that_connects_to_a_full_edge_is_redirected_to_one_with_room() -> None:
     hubs = begun()
     pass_time(hubs, 8)
     full = edge(hubs, "h2")
@@ -172,7 +172,7 @@ def test_a_subscriber_that_comes_to_a_full_edge_is_sent_to_one_with_room() -> No
         assert len([words for words in client.read() if words[0] == b"eq.edge"]) == told
 
 
-def test_info_tells_what_an_edge_does_and_what_it_measures() -> None:
+def test_info_shows_the_state_and_the_measurements_of_an_edge() -> None:
     hubs = begun()
     client = hubs["h2"].client(3)
     client.send("EQ.FSUBSCRIBE", "1", "t", "even = true")
@@ -190,11 +190,11 @@ def test_info_tells_what_an_edge_does_and_what_it_measures() -> None:
     assert facts_of.content_output_ratio > 0.0 and edge(hubs, "h1").facts.content_output_ratio == 0.0
 
 
-def test_states_have_the_numbers_that_records_have_of_them() -> None:
+def test_the_numbers_of_states_agree_with_those_in_records() -> None:
     assert ("", *(phase.value for phase in EdgePhase)) == EDGE_STATES
 
 
-def test_an_acceptor_compares_what_was_estimated_with_its_load_a_window_later() -> None:
+def test_an_acceptor_compares_the_estimate_with_its_load_a_window_later() -> None:
     hubs = begun()
     pass_time(hubs, 8)
     node, shell = edge(hubs, "h2"), hubs["h2"].shell

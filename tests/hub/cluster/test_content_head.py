@@ -1,4 +1,4 @@
-"""Heads of clusters: which are neighbours, what they tell each other, and how two clusters share subscribers."""
+"""Heads of clusters: which are neighbours, what they exchange, and how two clusters share subscribers."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_a_cluster_is_a_head_with_its_edges() -> None:
     assert clusters_of(Placement(("a", "b", "c"), Mode.CONTENT)).neighbours == {"a": frozenset()}
 
 
-def test_a_head_without_edges_stands_between_clusters_as_if_it_were_not_there() -> None:
+def test_clusters_with_a_head_without_edges_between_them_are_neighbours() -> None:
     # a numbers; b and c follow it and have one edge each; d follows c and has one, too.
     placement = Placement(("a", "b", "c", "d", "eb", "ec", "ed"), Mode.CONTENT, (0, 0, 0, 2, 1, 2, 3))
     assert clusters_of(placement).neighbours == {"b": {"c"}, "c": {"b", "d"}, "d": {"c"}}
 
 
-def test_heads_tell_each_other_the_mean_of_their_edges() -> None:
+def test_heads_exchange_the_mean_load_of_their_edges() -> None:
     hubs = begun()
     heard = listener(hubs, "h3", "$at/h2/content")
     pass_time(hubs, 12)
@@ -69,7 +69,7 @@ def test_heads_tell_each_other_the_mean_of_their_edges() -> None:
     assert head(hubs, "h3").balancer is None and head(hubs, "h3").state == ""
 
 
-def test_clusters_that_differ_join_and_their_edges_balance_with_each_other() -> None:
+def test_clusters_of_different_load_join_and_their_edges_balance_with_each_other() -> None:
     hubs = joined()
     assert (head(hubs, "h1").state, head(hubs, "h2").state) == (HeadPhase.JOINED, HeadPhase.JOINED)
     assert edge(hubs, "h3").topics == {b"t": {"h4", "h5", "h6"}}
@@ -83,7 +83,7 @@ def test_clusters_part_and_a_session_between_them_ends() -> None:
     hubs = joined()
     publish(hubs, "h1", "$at/h6/content", encode(ClusterParted(hub="h2", cluster="h1")))
     assert edge(hubs, "h6").topics == {b"t": {"h5"}}
-    # A head that says nothing any more: the edge leaves by itself.
+    # The head has become silent: the edge leaves by itself.
     known = edge(hubs, "h3").group.joined
     assert known is not None
     edge(hubs, "h3").group.joined = known._replace(until_s=0.0)
@@ -103,7 +103,7 @@ def test_two_heads_end_their_session_in_time() -> None:
 
 
 @pytest.mark.parametrize("dead", ["h1", "h2", "h5"])
-def test_the_death_of_a_hub_ends_what_concerned_it(dead: str) -> None:
+def test_the_death_of_a_hub_removes_it_from_the_joined_clusters(dead: str) -> None:
     hubs = joined()
     hubs.kill(dead)
     if dead == "h5":
@@ -122,7 +122,7 @@ def test_only_its_own_head_joins_an_edge_and_only_with_a_neighbour() -> None:
 
 
 def seated(hubs: Hubs, is_busy: bool) -> list[list[object]]:
-    """Three smart publishers at h1, whose processor is busy or not, for a minute: what they are told."""
+    """Three smart publishers at h1, whose processor is busy or not, for a minute: the redirects they receive."""
     node = hubs["h1"]
     node.shell.cpu_s = lambda: (0.8 if is_busy else 0.1) * node.shell.now()  # type: ignore[method-assign]
     clients = [node.client(3) for _ in range(3)]
@@ -156,7 +156,7 @@ def test_heads_that_are_balanced_keep_their_publishers() -> None:
     assert head(hubs, "h1").publishers.use.rate == pytest.approx(9.0, rel=0.1)
 
 
-def test_a_hub_that_is_no_head_with_a_neighbour_counts_no_publishers() -> None:
+def test_only_a_head_with_a_neighbour_counts_publishers() -> None:
     hubs = begun()
     hubs.replicate("t", Mode.CONTENT, *HUBS)
     seated(hubs, is_busy=True)

@@ -1,4 +1,4 @@
-"""Control links: messages of edges pass those that wait on the ordinary link, and are lost by no reset."""
+"""Control links: messages of edges overtake those that wait on the ordinary link, and no reset loses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hub.cluster.hubs import HUB_USER, Hubs
 
 
 def begun() -> Hubs:
-    """Edges that have told each other their load, so that their control links are connected."""
+    """Edges that have exchanged their load, so that their control links are connected."""
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.CONTENT, "h1", "h2", "h3")
     for _ in range(8):
@@ -29,7 +29,7 @@ def heard(hubs: Hubs, hub: str) -> int:
     return hubs[hub].cluster.edge.control.received
 
 
-def test_edges_talk_while_the_link_between_them_brings_nothing() -> None:
+def test_edges_exchange_messages_while_the_ordinary_link_between_them_is_blocked() -> None:
     hubs = begun()
     assert hubs.links["h2", "h3", "control"].connections == 1
     before = heard(hubs, "h3")
@@ -39,7 +39,7 @@ def test_edges_talk_while_the_link_between_them_brings_nothing() -> None:
     assert heard(hubs, "h3") == before + 1
 
 
-def test_a_hub_without_the_capability_hears_edges_on_the_ordinary_link() -> None:
+def test_a_hub_without_the_capability_receives_edge_messages_on_the_ordinary_link() -> None:
     hubs = Hubs("h1", "h2", "h3")
     for node in hubs.nodes.values():
         for link in node.cluster.out.values():
@@ -52,7 +52,7 @@ def test_a_hub_without_the_capability_hears_edges_on_the_ordinary_link() -> None
     assert heard(hubs, "h3") >= 1
 
 
-def test_what_a_reset_of_a_control_link_has_lost_is_sent_again_once() -> None:
+def test_messages_lost_in_a_reset_of_a_control_link_are_resent_once() -> None:
     hubs = begun()
     link, before = hubs.links["h2", "h3", "control"], heard(hubs, "h3")
     hubs.connections.pop(("h2", "h3", "control"))
@@ -70,7 +70,7 @@ def test_control_links_end_with_the_hub_and_with_the_last_content_topic() -> Non
     assert hubs["h2"].cluster.control.out == {}
 
 
-def test_a_control_link_that_is_full_begins_anew_and_says_what_comes_later() -> None:
+def test_a_full_control_link_restarts_and_sends_later_messages() -> None:
     hubs = begun()
     link, before = hubs.links["h2", "h3", "control"], heard(hubs, "h3")
     hubs.held.add(("h2", "h3", "control"))
@@ -96,7 +96,7 @@ def test_only_topics_of_the_hub_itself_are_published_on_a_control_link() -> None
     assert control.invalid == nonsense + 2
 
 
-def test_a_greeting_ends_with_nothing_else_than_the_word_control() -> None:
+def test_a_greeting_may_end_with_the_word_control_only() -> None:
     hubs = begun()
     end = hubs["h3"].client(user=HUB_USER)
     lives = ("h2", hubs["h2"].core.incarnation), ("h3", hubs["h3"].core.incarnation)
@@ -106,11 +106,11 @@ def test_a_greeting_ends_with_nothing_else_than_the_word_control() -> None:
 
 
 class TestTurns:
-    """Frames of one chunk that take long give way."""
+    """Frames of one chunk that take long are executed in several turns."""
 
     @staticmethod
     def slow_chunk(hubs: Hubs) -> bytes:
-        """Forty messages for t, which lives at h2. Between two looks at the clock pass two thirds of a turn."""
+        """Forty messages for t, whose home is h2. Two thirds of a turn pass between two readings of the clock."""
         session = hubs["h2"].cluster.incoming["h1"].latest
         assert isinstance(session, LinkSession)
         session._clock = count(0.0, LINK_TURN_S / 1.5).__next__
@@ -131,7 +131,7 @@ class TestTurns:
         end.send_raw(chunk)
         assert first < topic.n < first + 40 and incoming.offset == before
         assert (incoming.is_busy, end.wire.is_reading) == (True, False)
-        # What comes now waits for its turn, too.
+        # Messages that arrive now wait for their turn, too.
         end.send_raw(spelled(RunFrame(b"t", 1, 0, [b"last"])))
         for _ in range(30):
             hubs["h2"].shell.advance()
@@ -157,7 +157,7 @@ class TestTurns:
         assert topic.n == first + 40
         assert link.connections == 3 and link.base <= link.end
 
-    def test_while_a_chunk_is_executed_the_sender_hears_that_the_hub_is_alive(self) -> None:
+    def test_while_a_chunk_is_executed_the_sender_gets_heartbeats(self) -> None:
         hubs, chunk = self.begun()
         end, _ = hubs.connections["h1", "h2"]
         end.send_raw(chunk)

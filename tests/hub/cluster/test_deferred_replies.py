@@ -1,4 +1,4 @@
-"""EQ.DEFER: replies to publishes that wait for tokens come apart from the others."""
+"""EQ.DEFER: replies to publishes that wait for tokens are sent separately from other replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def deferring(node: Node) -> FakeClient:
     return client
 
 
-def test_a_topic_that_waits_does_not_hold_up_replies_to_others() -> None:
+def test_a_topic_that_waits_for_tokens_does_not_delay_replies_for_other_topics() -> None:
     hubs, node = home(rate=10.0, burst=2)
     client = deferring(node)
     client.send_raw(
@@ -29,7 +29,7 @@ def test_a_topic_that_waits_does_not_hold_up_replies_to_others() -> None:
     assert published(hubs, "h1") == 4
 
 
-def test_a_command_with_a_position_is_deferred_too_and_refusals_come_at_once() -> None:
+def test_a_command_with_a_position_is_deferred_too_and_rejections_are_immediate() -> None:
     hubs, node = home(rate=10.0, burst=2, wait_ms=300.0)
     client = deferring(node)
     assert client.do("EQ.PUBLISH", "x", "1", "2")[2] == 2
@@ -41,7 +41,7 @@ def test_a_command_with_a_position_is_deferred_too_and_refusals_come_at_once() -
     assert (kind, number, receipt[2]) == (b"eq.reply", 1, 4)
 
 
-def test_a_refusal_of_what_was_deferred_is_its_reply() -> None:
+def test_the_rejection_of_a_deferred_publish_is_its_reply() -> None:
     hubs, node = home(rate=1.0, burst=1, wait_ms=1_500.0)
     client = deferring(node)
     client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(2)))
@@ -55,7 +55,7 @@ def test_a_refusal_of_what_was_deferred_is_its_reply() -> None:
     assert all(reply[2] == 0 or isinstance(reply[2], Error) for reply in replies)
 
 
-def test_eq_settle_counts_what_is_deferred() -> None:
+def test_eq_settle_waits_for_deferred_publishes() -> None:
     hubs, node = home(rate=10.0, burst=1)
     client = deferring(node)
     client.send_raw(pipeline([["PUBLISH", "x", "1"], ["PUBLISH", "x", "2"], ["EQ.SETTLE", "x"]]))
@@ -67,7 +67,7 @@ def test_eq_settle_counts_what_is_deferred() -> None:
     assert [one[4] for one in told if one[0] == b"eq.settled"] == [2]
 
 
-def test_transactions_and_muted_clients_are_answered_as_ever() -> None:
+def test_replies_to_transactions_and_muted_clients_are_not_deferred() -> None:
     hubs, node = home()
     client = deferring(node)
     for words in (["MULTI"], *(["PUBLISH", "x", str(n)] for n in range(3))):
@@ -83,7 +83,7 @@ def test_transactions_and_muted_clients_are_answered_as_ever() -> None:
     assert published(hubs, "h1") == 4
 
 
-def test_what_a_client_that_has_gone_or_begins_anew_was_not_answered_is_not_published() -> None:
+def test_deferred_publishes_of_a_client_that_disconnects_or_resets_are_not_published() -> None:
     hubs, node = home()
     for end in (lambda client: node.core.lost(client.session), lambda client: client.send("RESET")):
         client = deferring(node)
@@ -103,7 +103,7 @@ def test_deferring_needs_resp3() -> None:
     assert "EQ.DEFER" in str(client.do("HELLO", "2"))
 
 
-def test_beyond_a_thousand_replies_come_in_order() -> None:
+def test_beyond_a_thousand_deferred_replies_further_replies_come_in_order() -> None:
     hubs, node = home(rate=1_000.0, burst=1, wait_ms=60_000.0)
     client = deferring(node)
     client.send_raw(pipeline([*(["PUBLISH", "x", str(n)] for n in range(1_100)), ["PING"]]))
@@ -118,7 +118,7 @@ def test_beyond_a_thousand_replies_come_in_order() -> None:
     assert published(hubs, "h1") == 1_100
 
 
-def test_behind_a_relay_replies_are_deferred_where_the_client_is() -> None:
+def test_a_relay_defers_the_replies_of_its_own_clients() -> None:
     hubs = placed("h1", "h2", rate=10.0, burst=2)
     client = deferring(hubs["h2"])
     client.send_raw(pipeline([*(["PUBLISH", "x", str(n)] for n in range(5)), ["PING"]]))

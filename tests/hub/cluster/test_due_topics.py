@@ -1,4 +1,4 @@
-"""The timer of rate-limited topics, without a hub: when it rings, and what it serves."""
+"""The timer of rate-limited topics, without a hub: when it fires, and which topics it serves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Loop:
 
 
 class LimitedTopic:
-    """Stands for the topic, and for its limit."""
+    """A stand-in for the topic and for its limit."""
 
     def __init__(self) -> None:
         self.limit = self
@@ -77,7 +77,7 @@ def test_topics_are_served_in_a_turn_of_their_own_behind_the_timer() -> None:
     assert loop.calls == []
 
 
-def test_a_topic_that_is_due_earlier_than_the_others_sets_the_timer_anew() -> None:
+def test_a_topic_that_is_due_earlier_than_all_others_resets_the_timer() -> None:
     loop, _, served, add = timer()
     later, sooner = add(50 * MS), add(5 * MS)
     loop.now = 6 * MS

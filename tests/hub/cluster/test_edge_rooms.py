@@ -1,4 +1,4 @@
-"""Subscribers by filter that come to a hub that is no edge: they are sent to the edge with most room."""
+"""Subscribers by filter that connect to a hub that is no edge: they are redirected to the edge with most room."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def to_edge(hub: str) -> list[tuple[bytes, bytes]]:
 
 
 def load(hubs: Hubs, hub: str, load: EdgeLoad) -> None:
-    """What the hub measures for as long as the clock stands still."""
+    """The hub's measurements while the clock does not advance."""
     hubs[hub].cluster.edge._load = hubs[hub].core.now(), load
 
 
-def test_a_head_and_a_stranger_send_newcomers_to_the_least_full_edge() -> None:
+def test_a_head_and_a_hub_without_the_topic_redirect_newcomers_to_the_least_full_edge() -> None:
     for hub in ("h1", "h5"):
         hubs = begun()
         load(hubs, "h2", HALF_FULL)
@@ -57,7 +57,7 @@ def test_a_head_and_a_stranger_send_newcomers_to_the_least_full_edge() -> None:
         assert hubs[hub].cluster.edge.facts.content_placed == 1
 
 
-def test_newcomers_between_two_pies_are_counted_where_they_were_sent() -> None:
+def test_newcomers_between_two_pies_count_for_the_edge_they_were_redirected_to() -> None:
     hubs = begun()
     # Full after 8 more, and after 2 more.
     load(hubs, "h2", HALF_FULL)
@@ -72,7 +72,7 @@ def test_an_edge_keeps_its_own_newcomers() -> None:
     assert pushes(comer(hubs, "h2")) == [(b"eq.home", b"content")]
 
 
-def test_a_newcomer_waits_for_edges_that_do_not_answer_no_longer_than_the_time_for_replies() -> None:
+def test_a_newcomer_waits_for_edges_that_do_not_reply_no_longer_than_the_reply_timeout() -> None:
     hubs = begun()
     hubs.held.add(("h3", "h5"))
     client = comer(hubs, "h5")
@@ -83,7 +83,7 @@ def test_a_newcomer_waits_for_edges_that_do_not_answer_no_longer_than_the_time_f
     assert pushes(client) == to_edge("h2")
 
 
-def test_a_newcomer_is_redirected_though_no_edge_answers() -> None:
+def test_a_newcomer_is_redirected_though_no_edge_replies() -> None:
     hubs = begun()
     hubs.held |= {("h2", "h5"), ("h3", "h5")}
     client = comer(hubs, "h5")
@@ -91,7 +91,7 @@ def test_a_newcomer_is_redirected_though_no_edge_answers() -> None:
     assert pushes(client) == [(b"eq.home", b"content")]
 
 
-def test_a_newcomer_that_has_gone_meanwhile_is_left_out() -> None:
+def test_a_newcomer_that_has_disconnected_meanwhile_is_left_out() -> None:
     hubs = begun()
     hubs.held.add(("h3", "h5"))
     client = comer(hubs, "h5")
@@ -112,7 +112,7 @@ def test_a_head_prefers_its_own_edges_as_long_as_one_has_room() -> None:
     assert pushes(comer(hubs, "h3")) == to_edge("h2")
 
 
-def test_edges_tell_a_hub_that_has_asked_for_a_while_and_then_no_more() -> None:
+def test_edges_send_pies_to_a_hub_that_has_asked_for_a_while_and_then_stop() -> None:
     hubs = begun()
     comer(hubs, "h5")
     group = hubs["h2"].cluster.edge.group
@@ -122,7 +122,7 @@ def test_edges_tell_a_hub_that_has_asked_for_a_while_and_then_no_more() -> None:
     assert group.load_receivers(hubs["h2"].core.now() + 3 * settings.pie_s_max) == frozenset()
 
 
-def test_what_was_known_of_a_dead_edge_is_void() -> None:
+def test_the_pies_of_a_dead_edge_are_void() -> None:
     hubs = begun("h1", "h2", "h3", "h4")
     load(hubs, "h2", HALF_FULL)
     assert pushes(comer(hubs, "h5")) == to_edge("h3")
@@ -131,7 +131,7 @@ def test_what_was_known_of_a_dead_edge_is_void() -> None:
     assert pushes(comer(hubs, "h5")) == to_edge("h4")
 
 
-def test_only_hubs_may_ask_and_strangers_are_not_believed() -> None:
+def test_only_hubs_may_ask_and_pies_of_other_users_are_ignored() -> None:
     hubs = begun()
     control = hubs["h2"].cluster.edge.control
     client = hubs["h1"].client()

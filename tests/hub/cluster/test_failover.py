@@ -1,4 +1,4 @@
-"""What was sent into a home that died goes to the next one: once, unless another hub has seen it."""
+"""Messages that were sent to a home that died are resent to the next one, unless another hub has seen them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hub.world import FakeClient
 
 
 def at_h2() -> Hubs:
-    """t lives at h2, which knows h1 as a hub that clients publish through."""
+    """The home of t is h2, which knows that clients publish through h1."""
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h2")
     hubs.publish_first("h1", "t")
@@ -30,7 +30,7 @@ def payloads(client: FakeClient) -> list[bytes]:
     return [payload for push in client.read() if push[0] == b"eq.message" for payload in push[4:]]
 
 
-def test_what_the_dead_home_had_not_executed_goes_to_the_next_one_in_order() -> None:
+def test_messages_that_the_dead_home_had_not_executed_go_to_the_next_one_in_order() -> None:
     hubs = at_h2()
     near, far = subscribed(hubs, "h1"), subscribed(hubs, "h3")
     publisher = hubs["h1"].client()
@@ -45,7 +45,7 @@ def test_what_the_dead_home_had_not_executed_goes_to_the_next_one_in_order() -> 
 
 
 def seen_by_h3() -> tuple[Hubs, list[bytes]]:
-    """h2 numbers a message of h1, tells h3, and dies before h1 hears of it; and what a subscriber at h3 gets."""
+    """h2 numbers a message of h1, sends it to h3, and dies before its acknowledgement; what a subscriber at h3 gets."""
     hubs = at_h2()
     far, publisher = subscribed(hubs, "h3"), hubs["h1"].client()
     hubs.held.add(("h2", "h1"))
@@ -57,19 +57,21 @@ def seen_by_h3() -> tuple[Hubs, list[bytes]]:
     return hubs, payloads(far)
 
 
-def test_what_another_hub_has_seen_is_not_sent_again() -> None:
+def test_messages_that_another_hub_has_seen_are_not_resent() -> None:
     _, got = seen_by_h3()
     assert got == [b"a", b"b"]
 
 
-def test_without_what_others_have_seen_it_would_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_reports_of_seen_messages_they_would_be_delivered_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Failover, "report", lambda self, stream, home=None: None)
     _, got = seen_by_h3()
     assert got == [b"a", b"a", b"b"]
 
 
 def trickle(hubs: Hubs, *links: tuple[str, str]) -> None:
-    """Let what is held back on these come frame by frame, with time for everything in between."""
+    """Release the frames that are held back on these links one by one, and run everything in between."""
     is_moving = True
     while is_moving:
         hubs.settle()
@@ -81,7 +83,7 @@ def trickle(hubs: Hubs, *links: tuple[str, str]) -> None:
 
 
 def newcomers(hub: str) -> tuple[list[bytes], list[bytes]]:
-    """A client of h2 gets a message that no other hub sees, and comes to another hub when h2 dies: what it gets there.
+    """A client of h2 gets a message that no other hub sees, and reconnects to another hub when h2 dies: what it gets.
 
     And what a client gets that was at that hub all the time.
     """
@@ -103,21 +105,21 @@ def newcomers(hub: str) -> tuple[list[bytes], list[bytes]]:
 
 
 @pytest.mark.parametrize("hub", ["h1", "h3"])
-def test_a_client_of_the_dead_home_does_not_get_again_what_it_had_from_it(hub: str) -> None:
+def test_a_client_of_the_dead_home_does_not_get_a_message_again(hub: str) -> None:
     assert newcomers(hub) == ([b"a", b"b"], [b"b"])
 
 
-def test_without_the_word_of_repetitions_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_announcement_of_repetitions_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Failover, "name_repeats", lambda self, topic, links: None)
     assert [b"a", b"b"] in (newcomers("h1")[1], newcomers("h3")[1])
 
 
-def test_without_waiting_for_what_is_sent_again_it_would_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_waiting_for_resent_messages_it_would_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Failover, "is_over", property(lambda self: True))
     assert [b"a", b"b"] in (newcomers("h1")[1], newcomers("h3")[1])
 
 
-def test_streams_that_others_depend_on_are_not_sent_again() -> None:
+def test_streams_that_other_streams_depend_on_are_not_resent() -> None:
     hubs = Hubs("h1", "h2", "h3")
     for topic, mode, homes in (("one", Mode.SINGLE, ("h2",)), ("t", Mode.ALL_SUBSCRIBERS, ("h2", "h3"))):
         hubs.replicate(topic, mode, *homes)
@@ -129,7 +131,7 @@ def test_streams_that_others_depend_on_are_not_sent_again() -> None:
 
 
 def through_h2() -> list[bytes]:
-    """A message of h1 comes to h2 when t lives at h3, which numbers it; t moves back; h2 dies before h1 hears of it."""
+    """A message of h1 reaches h2 when h3 is the home and numbers it; t moves back; h2 dies without acknowledging it."""
     hubs = at_h2()
     hubs.publish_first("h3", "t")
     far, publisher = subscribed(hubs, "h3"), hubs["h1"].client()
@@ -148,10 +150,10 @@ def through_h2() -> list[bytes]:
     return payloads(far)
 
 
-def test_what_a_dead_hub_had_passed_on_is_not_sent_again() -> None:
+def test_messages_that_a_dead_hub_had_forwarded_are_not_resent() -> None:
     assert through_h2() == [b"a", b"b"]
 
 
-def test_without_the_word_of_what_was_passed_on_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_reports_of_forwarded_messages_they_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Failover, "report_passed", lambda self, hub: None)
     assert through_h2() == [b"a", b"a", b"b"]

@@ -1,4 +1,4 @@
-"""What a hub cannot know about a home that died, and therefore does not send again."""
+"""Messages that a home that died may have delivered, and that are therefore not resent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hub.world import Error
 
 
 def four_hubs() -> Hubs:
-    """t lives at h2, which knows h1 as a hub that clients publish through."""
+    """The home of t is h2, which knows that clients publish through h1."""
     forgetful = {"h3": Limits(topic_idle_s=0.05)}
     settings = ClusterSettings(unsubscribe_delay_s=0.01)
     hubs = Hubs("h1", "h2", "h3", "h4", limits=forgetful, cluster=settings)
@@ -28,7 +28,8 @@ def four_hubs() -> Hubs:
 
 
 def after_a_follower_died() -> list[bytes]:
-    """A client gets a message at h3, which dies, and goes to h4, which has not got it; h2 dies: what it gets there.
+    """A client gets a message at h3, which dies, and connects to h4, which does not have it; h2 dies: what it gets
+    there.
 
     h1, which sent the message into h2, has no acknowledgement.
     """
@@ -47,11 +48,11 @@ def after_a_follower_died() -> list[bytes]:
     return payloads(client)
 
 
-def test_what_a_hub_that_died_may_have_seen_is_not_sent_again() -> None:
+def test_messages_that_a_dead_hub_may_have_seen_are_not_resent() -> None:
     assert after_a_follower_died() == [b"b"]
 
 
-def test_without_doubt_a_client_of_that_hub_gets_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_doubt_a_client_of_that_hub_gets_one_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Failover, "doubt", lambda self, hub: None)
     assert after_a_follower_died() == [b"a", b"b"]
 
@@ -72,17 +73,17 @@ def after_a_handover() -> list[bytes]:
     return payloads(client)
 
 
-def test_what_a_home_may_have_numbered_before_it_handed_the_topic_over_is_not_sent_again() -> None:
+def test_messages_that_a_home_may_have_numbered_before_its_handover_are_not_resent() -> None:
     assert after_a_handover() == [b"b"]
 
 
-def test_without_a_look_at_the_plan_it_would_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_look_at_the_plan_they_would_be_delivered_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Failover, "_was_home", lambda self, stream, hub: True)
     assert after_a_handover() == [b"a", b"b"]
 
 
 def after_leaving() -> list[bytes]:
-    """A client gets a message at h3 and goes to h4; h3 follows t no longer when h2 dies: what it gets at h4."""
+    """A client gets a message at h3 and reconnects to h4; h3 no longer follows t when h2 dies: what it gets at h4."""
     hubs = four_hubs()
     subscribed(hubs, "h4")
     client, publisher = subscribed(hubs, "h3"), hubs["h1"].client()
@@ -100,11 +101,11 @@ def after_leaving() -> list[bytes]:
     return payloads(client)
 
 
-def test_a_hub_that_stops_following_says_what_it_has_seen() -> None:
+def test_a_hub_that_stops_following_reports_what_it_has_seen() -> None:
     assert after_leaving() == [b"b"]
 
 
-def test_without_that_word_its_former_client_gets_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_that_report_its_former_client_gets_a_message_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     report = Failover.report
 
     def keep(failover: Failover, stream: Stream, home: str | None = None) -> None:
@@ -115,8 +116,8 @@ def test_without_that_word_its_former_client_gets_it_twice(monkeypatch: pytest.M
     assert after_leaving() == [b"a", b"b"]
 
 
-def test_what_was_seen_of_one_home_does_not_replace_what_was_seen_of_another() -> None:
-    """t goes from h2 to h3, and h4 hears the new home first: what a subscriber there gets when h3 dies."""
+def test_messages_seen_of_one_home_do_not_replace_those_seen_of_another() -> None:
+    """t moves from h2 to h3, and frames of the new home reach h4 first: what a subscriber there gets when h3 dies."""
     hubs = four_hubs()
     client, publisher = subscribed(hubs, "h4"), hubs["h1"].client()
     hubs.held.add(("h2", "h4"))
@@ -133,10 +134,10 @@ def test_what_was_seen_of_one_home_does_not_replace_what_was_seen_of_another() -
     assert payloads(client) == [b"a", b"b", b"c"]
 
 
-def test_a_home_that_was_replaced_and_does_not_know_takes_nothing_that_follows_the_next_home() -> None:
+def test_a_home_that_does_not_know_it_was_replaced_rejects_messages_that_depend_on_the_next_home() -> None:
     """
-    1. h2 is declared dead and does not hear of it; t is opened elsewhere;
-    2. a publisher, whose last message was numbered there, goes to h2, and says so;
+    1. h2 is declared dead and is not informed; t is opened elsewhere;
+    2. a publisher whose last message was numbered there connects to h2 and names its position;
     3. h2 would deliver its next message to subscribers that lack the ones before it: it refuses.
     """
     hubs = four_hubs()
@@ -157,8 +158,8 @@ def test_a_home_that_was_replaced_and_does_not_know_takes_nothing_that_follows_t
 
 def behind_a_hub_that_passed_on() -> tuple[int, int, int]:
     """
-    1. a message that h1 has acknowledged comes to h2 when t lives at h3; h2 passes it on;
-    2. h3 dies with it: h2 tells h1 in which epoch it is lost;
+    1. a message that h1 has acknowledged reaches h2 when the home of t is h3; h2 forwards it;
+    2. h3 dies with it: h2 sends h1 the epoch in which it is lost;
     3. h1 publishes to a lane of its own from then on.
     Returns that epoch, and the position in the trunk that the next message of h1 comes after.
     """
@@ -184,12 +185,14 @@ def behind_a_hub_that_passed_on() -> tuple[int, int, int]:
     return lost_in, after[4], after[5]
 
 
-def test_what_follows_a_loss_behind_a_hub_that_passed_it_on_comes_after_the_gap() -> None:
+def test_messages_after_a_loss_at_a_forwarding_hub_are_delivered_after_the_gap() -> None:
     lost_in, *after = behind_a_hub_that_passed_on()
     assert after == [lost_in + 1, 0]
 
 
-def test_without_the_epoch_of_the_loss_it_would_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_epoch_of_the_loss_they_would_be_delivered_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     acked = Ingress.acked
 
     def lost_anywhere(
@@ -207,7 +210,7 @@ def after_a_late_greeting() -> list[bytes]:
 
     1. A client of h2 gets a message of h1, which no other hub sees.
     2. The next home, h4, knows h1 from the store alone when h2 dies. The client subscribes there.
-    3. h1 greets h4, and hears last from h3, so that it sends the message again late.
+    3. h1 greets h4, and receives frames from h3 last, so that it resends the message late.
     """
     hubs = four_hubs()
     publisher = hubs["h1"].client()

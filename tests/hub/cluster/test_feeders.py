@@ -1,4 +1,4 @@
-"""A plain PUBLISH is answered once its loss would be told: its home knows the hub that it came through."""
+"""A plain PUBLISH is acknowledged once its loss would be reported: its home knows the hub that forwards it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def at(home: str) -> Hubs:
     return hubs
 
 
-def test_the_first_message_through_a_hub_is_answered_with_its_position_and_later_ones_at_once() -> None:
+def test_the_first_message_through_a_hub_is_acknowledged_with_its_position_and_later_ones_at_once() -> None:
     hubs = at("h1")
     listening(hubs, "h1")
     client = hubs["h2"].client()
@@ -42,7 +42,7 @@ def test_the_first_message_through_a_hub_is_answered_with_its_position_and_later
     assert isinstance(client.do("PUBLISH", "t", "b"), int)
 
 
-def test_a_new_home_has_to_know_the_hub_anew() -> None:
+def test_a_new_home_has_to_register_the_hub_again() -> None:
     hubs = at("h1")
     hubs.publish_first("h2", "t")
     hubs.held.add(("h2", "h3"))
@@ -55,7 +55,7 @@ def test_a_new_home_has_to_know_the_hub_anew() -> None:
     assert client.read() == [0]
 
 
-def test_a_message_to_a_next_home_that_dies_is_answered_when_it_has_its_position_at_another() -> None:
+def test_a_message_to_a_next_home_that_dies_is_acknowledged_once_another_home_has_numbered_it() -> None:
     """
     1. t is to move from h1 to h3, and h2 knows that first: it sends a message to h3;
     2. h3 dies before it has opened t, which stays at h1 without a gap;
@@ -73,7 +73,7 @@ def test_a_message_to_a_next_home_that_dies_is_answered_when_it_has_its_position
     assert client.read() == [0]
 
 
-def test_subscribers_are_told_when_a_hub_dies_that_messages_came_through() -> None:
+def test_subscribers_get_a_gap_when_a_hub_that_forwards_messages_dies() -> None:
     hubs = at("h1")
     subscriber = listening(hubs, "h3")
     hubs.publish_first("h2", "t")
@@ -86,7 +86,7 @@ def test_subscribers_are_told_when_a_hub_dies_that_messages_came_through() -> No
     assert n == 1
 
 
-def test_lanes_too_are_torn_when_a_feeder_dies() -> None:
+def test_subscribers_of_lanes_get_a_gap_when_a_feeder_dies() -> None:
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.ALL_SUBSCRIBERS, "h1", "h2")
     hubs.publish_first("h3", "t")
@@ -97,12 +97,12 @@ def test_lanes_too_are_torn_when_a_feeder_dies() -> None:
     assert lane.epoch > before
 
 
-def test_a_death_between_the_close_and_the_opening_is_told_by_the_new_home() -> None:
+def test_a_death_between_close_and_opening_is_reported_by_the_new_home() -> None:
     """
     1. h2 has acknowledged a message to t that has not come to h1, where t lives;
-    2. t moves to h3: h1 has closed, and h3 has not heard of that;
+    2. t moves to h3: h1 has sent CLOSE, and h3 has not received it;
     3. h2 dies. h1 numbers t no more, and h3 has never had a message through h2;
-    4. h3 opens t. It knows that h1 did not know of the death when it closed, and tells of a gap.
+    4. h3 opens t. It knows that h1 did not know of the death when it closed, and sends a gap.
     """
     hubs = at("h1")
     subscriber = listening(hubs, "h3")
@@ -123,7 +123,7 @@ def test_a_death_between_the_close_and_the_opening_is_told_by_the_new_home() -> 
     assert epoch > opened[0][2], "and then one that follows no end"
 
 
-def test_the_death_of_a_former_home_is_told_by_the_new_one() -> None:
+def test_the_death_of_a_former_home_is_reported_by_the_new_one() -> None:
     """What other hubs had sent to it may have died with it."""
     hubs = at("h1")
     subscriber = listening(hubs, "h3")
@@ -136,10 +136,10 @@ def test_the_death_of_a_former_home_is_told_by_the_new_one() -> None:
     assert messages(subscriber)[-1][0] > epoch
 
 
-def test_the_death_of_a_life_that_the_new_home_never_knew_is_a_gap() -> None:
+def test_the_death_of_an_incarnation_that_the_new_home_never_knew_is_a_gap() -> None:
     """
     1. t moves to h3, after messages came through a hub whose life h3 never knew.
-    2. h3 learns that this life is over. What it had acknowledged may be lost: subscribers of t get a gap.
+    2. h3 learns that this incarnation has ended. Messages that it acknowledged may be lost: subscribers of t get a gap.
     3. A topic that has always lived at h3 was never fed by that life.
     """
     hubs = at("h1")
@@ -158,7 +158,7 @@ def test_the_death_of_a_life_that_the_new_home_never_knew_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_plain_subscribers_are_disconnected_on_a_loss_if_that_is_set(is_on: bool) -> None:
+def test_plain_subscribers_are_disconnected_on_a_loss_if_the_setting_is_on(is_on: bool) -> None:
     hubs = Hubs("h1", "h2", "h3", cluster=ClusterSettings(disconnect_on_loss=is_on))
     hubs.replicate("t", Mode.SINGLE, "h1")
     by_name, by_pattern, by_filter, other, smart, spans = (

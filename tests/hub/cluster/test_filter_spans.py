@@ -1,4 +1,4 @@
-"""Filters with positions among hubs: spans go on without holes wherever the topic goes, and none holds a loss."""
+"""Filters with positions among hubs: spans have no holes while the topic moves, and none contains a loss."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_spans_have_no_holes_while_the_topic_moves() -> None:
         assert reader.holes == []
 
 
-def test_a_client_that_asks_learns_how_far_a_relay_is() -> None:
+def test_a_client_that_asks_gets_the_position_of_a_relay() -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     client, at = subscribed(hubs, "h2")
@@ -97,7 +97,7 @@ def test_a_client_that_asks_learns_how_far_a_relay_is() -> None:
     assert client.read() == [[b"eq.fmessage", b"1", at[0], 1, 3], b"OK"]
 
 
-def test_positions_that_never_came_are_in_no_span() -> None:
+def test_positions_that_never_arrived_are_in_no_span() -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     reader = Reader(*subscribed(hubs, "h2"))
@@ -107,7 +107,7 @@ def test_positions_that_never_came_are_in_no_span() -> None:
         node.shell.advance(0.5)
     hubs.settle()
     assert topic.n == 1
-    # As when a link has lost what was on its way.
+    # As when a link has lost the frames in flight.
     topic.jump(topic.epoch, 4)
     hubs["h1"].core.index.topics[b"t"].n = 4
     for link in hubs["h1"].core.index.topics[b"t"].relays or ():
@@ -118,7 +118,7 @@ def test_positions_that_never_came_are_in_no_span() -> None:
     assert reader.holes == [(topic.epoch, 2), (topic.epoch, 3), (topic.epoch, 4)]
 
 
-def test_lanes_come_by_filter_too_each_with_its_positions() -> None:
+def test_lanes_are_filtered_too_each_with_its_positions() -> None:
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.ALL_SUBSCRIBERS, "h1", "h2", "h3")
     client = hubs["h3"].client(3)
@@ -149,7 +149,7 @@ def test_messages_that_a_home_numbers_as_lost_are_in_no_span() -> None:
         assert reader.holes == [(topic.epoch, 4), (topic.epoch, 5)]
 
 
-def test_many_subscribers_learn_of_a_move_in_slices_each_before_what_comes_next(
+def test_many_subscribers_are_notified_of_a_move_in_slices_each_before_its_next_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spans, "SLICE", 2)
@@ -166,8 +166,10 @@ def test_many_subscribers_learn_of_a_move_in_slices_each_before_what_comes_next(
     assert content is not None and content.spans is not None
     content.spans.announce([topic], b"+first\r\n")
     content.spans.announce([topic], b"+second\r\n")
-    assert [client.read() for client in clients] == [[]] * 5, "nobody is told in the turn of the announcement"
-    # Filters that match are ahead of their turn; what was announced comes first all the same.
+    assert [client.read() for client in clients] == [[]] * 5, (
+        "no client is notified in the turn of the announcement"
+    )
+    # Filters that match are ahead of their turn; the announcement still comes first.
     hubs["h1"].core.publish(topic, [b'{"even": true, "number": 4}'])
     matched = [client.read() for client in clients]
     for words, is_hit in zip(matched, (True, True, True, False, True), strict=True):

@@ -1,4 +1,4 @@
-"""Filters at hubs where the topic does not live: what matches comes, once, in order, wherever the topic goes."""
+"""Filters at hubs that are not the topic's home: matching messages arrive once, in order, while the topic moves."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def test_many_filters_are_read_in_turns() -> None:
     assert after == b"after"
 
 
-def test_a_client_that_goes_while_its_filters_wait_for_the_home_leaves_nothing() -> None:
+def test_a_client_that_disconnects_while_its_filters_wait_for_the_home_leaves_no_state() -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     client = hubs["h2"].client()
     hubs["h2"].shell.tick_s = 0.001
     client.send("PSUBSCRIBE", *(f"$filter t number = {i}" for i in range(20)))
     hubs["h2"].shell.tick_s = 0.0
-    # All are read; the home has not confirmed that it sends what they match.
+    # All are read; the home has not confirmed that it sends the matching messages.
     hubs["h2"].advance(0)
     assert client.session.is_busy
     client.wire.abort()
@@ -118,7 +118,7 @@ def test_a_client_that_goes_while_its_filters_wait_for_the_home_leaves_nothing()
     assert hubs["h2"].core.filtering.filters == 0
 
 
-def test_filters_that_wait_for_a_home_in_vain_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_time_out_if_the_home_does_not_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     client = hubs["h2"].client()
@@ -160,11 +160,11 @@ def test_the_stream_is_followed_as_long_as_there_is_a_filter() -> None:
     for node in hubs.nodes.values():
         node.shell.advance(1_000)
     hubs.settle()
-    # Without relays and messages it is soon forgotten.
+    # Without relays and messages it is soon removed.
     assert b"t" not in hubs["h1"].core.index.topics
 
 
-def test_a_filter_hears_all_lanes_of_a_topic() -> None:
+def test_a_filter_receives_all_lanes_of_a_topic() -> None:
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.ALL_SUBSCRIBERS, "h1", "h2")
     clients = [subscribed(hubs, hub) for hub in ("h1", "h2", "h3")]
@@ -226,7 +226,7 @@ def narrow_to(hubs: Hubs, *hub_names: str, text: str = EVEN) -> list[FakeClient]
     return clients
 
 
-def test_a_hub_gets_what_matches_and_learns_of_the_rest() -> None:
+def test_a_hub_receives_matching_messages_and_the_positions_of_the_rest() -> None:
     hubs = Hubs("h1", "h2", "h3")
     (client,) = narrow_to(hubs, "h2")
     frames = taken(hubs, "h2")
@@ -256,7 +256,7 @@ def test_one_message_in_ten_that_matches_is_one_in_ten_on_the_link() -> None:
     assert len(about) <= 99
 
 
-def test_a_filter_whose_canonical_text_is_longer_than_a_filter_may_be_is_asked_for() -> None:
+def test_a_filter_with_a_canonical_text_longer_than_the_limit_is_requested() -> None:
     """A control character has six bytes there."""
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -266,7 +266,7 @@ def test_a_filter_whose_canonical_text_is_longer_than_a_filter_may_be_is_asked_f
     assert hubs["h1"].cluster.asked.kept_off == 2
 
 
-def test_a_subscriber_without_a_filter_is_answered_once_everything_comes() -> None:
+def test_a_subscriber_without_a_filter_is_confirmed_once_the_hub_receives_everything() -> None:
     hubs = Hubs("h1", "h2")
     (client,) = narrow_to(hubs, "h2")
     hubs.held.add(("h1", "h2"))
@@ -281,7 +281,7 @@ def test_a_subscriber_without_a_filter_is_answered_once_everything_comes() -> No
     assert heard(client) == [2]
 
 
-def test_a_filter_that_no_cover_stands_for_is_answered_once_the_home_has_it() -> None:
+def test_a_filter_without_a_cover_is_confirmed_once_the_home_has_it() -> None:
     hubs = Hubs("h1", "h2")
     (client,) = narrow_to(hubs, "h2")
     hubs.held.add(("h1", "h2"))
@@ -298,7 +298,7 @@ def test_a_filter_that_no_cover_stands_for_is_answered_once_the_home_has_it() ->
     assert [heard(other), heard(covered), heard(client)] == [[1, 3], [4], [2, 4]]
 
 
-def test_a_pattern_is_answered_once_everything_comes() -> None:
+def test_a_pattern_is_confirmed_once_the_hub_receives_everything() -> None:
     hubs = Hubs("h1", "h2")
     narrow_to(hubs, "h2")
     pattern = hubs["h2"].client()
@@ -309,7 +309,7 @@ def test_a_pattern_is_answered_once_everything_comes() -> None:
     assert len(pattern.read()) == 3
 
 
-def test_filters_are_taken_back_when_their_subscribers_have_gone() -> None:
+def test_filters_are_withdrawn_when_their_subscribers_have_left() -> None:
     hubs = Hubs("h1", "h2")
     (client,) = narrow_to(hubs, "h2")
     other = subscribed(hubs, "h2", "$filter t even = false")
@@ -327,7 +327,7 @@ def test_filters_are_taken_back_when_their_subscribers_have_gone() -> None:
     assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 1
 
 
-def test_a_cover_that_goes_is_asked_for_until_others_stand_for_what_it_covered(
+def test_a_removed_cover_stays_requested_until_others_replace_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(interests, "STEPS", 1)
@@ -349,14 +349,14 @@ def test_a_cover_that_goes_is_asked_for_until_others_stand_for_what_it_covered(
     assert len(held.index) == 12
 
 
-def test_a_home_that_has_filters_of_others_goes_and_asks_for_them() -> None:
+def test_a_former_home_requests_the_filters_that_other_hubs_requested_from_it() -> None:
     hubs = Hubs("h1", "h2", "h3")
     (client,) = narrow_to(hubs, "h2")
     publish(hubs, "h1", 1, 2)
     hubs.held.update({("h3", "h2"), ("h2", "h3")})
     hubs.replicate("t", Mode.SINGLE, "h3")
     wait(hubs, 0.2)
-    # h2 has not heard from the new home: the old one passes on what matches.
+    # No frame of the new home has reached h2: the old one forwards matching messages.
     frames = taken(hubs, "h1")
     publish(hubs, "h3", 3, 4, 5)
     assert heard(client) == [2, 4]
@@ -371,7 +371,7 @@ def test_a_home_that_has_filters_of_others_goes_and_asks_for_them() -> None:
     assert hubs["h2"].core.losses.gaps == 0
 
 
-def test_costly_filters_are_settled_a_few_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costly_filters_are_settled_a_few_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step takes up to a few milliseconds: a go ends by the clock, and others follow until all are settled."""
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -406,7 +406,7 @@ def test_costly_filters_are_settled_a_few_in_one_go(monkeypatch: pytest.MonkeyPa
     assert sum(goes) >= 50
 
 
-def test_a_hub_that_sends_whole_topics_is_not_asked_for_less() -> None:
+def test_a_hub_that_sends_whole_topics_gets_no_filter_requests() -> None:
     hubs = Hubs("h1", "h2", cluster=ClusterSettings(filtered_links=False))
     hubs.replicate("t", Mode.SINGLE, "h1")
     client = subscribed(hubs, "h2")
@@ -416,7 +416,7 @@ def test_a_hub_that_sends_whole_topics_is_not_asked_for_less() -> None:
     assert heard(client) == [2]
 
 
-def test_what_was_asked_for_is_asked_for_again_when_a_link_begins_anew() -> None:
+def test_requests_are_repeated_when_a_link_restarts() -> None:
     for voided in (("h1", "h2"), ("h2", "h1")):
         hubs = Hubs("h1", "h2")
         (client,) = narrow_to(hubs, "h2")
@@ -428,7 +428,7 @@ def test_what_was_asked_for_is_asked_for_again_when_a_link_begins_anew() -> None
         assert sum(len(frame.payloads) for frame in frames if isinstance(frame, FilteredFrame)) == 2
 
 
-def test_a_home_that_cannot_take_so_many_filters_sends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_has_no_room_for_the_filters_sends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     class SmallIndex(FilterIndex[Any]):
         def objection(self, filter: Filter) -> str | None:
             return "2 filters" if len(self) >= 2 else None
@@ -466,11 +466,11 @@ def numbers(client: FakeClient) -> list[int]:
     return [json.loads(message[2])["number"] for message in client.read() if message[0] == b"message"]
 
 
-def test_what_a_hub_was_not_sent_it_has_not_seen_when_the_home_dies() -> None:
+def test_filtered_out_messages_do_not_count_as_seen_when_the_home_dies() -> None:
     """
     1. h3 follows t by a filter at h2, which numbers two messages of h1: h3 gets the first of them;
-    2. h2 dies before h1 hears of either: the first one may not be sent again, since h3 has seen it;
-    3. the second one goes to the next home. (h3 used to say that it had seen that, too, and it was lost.)
+    2. h2 dies before it acknowledges either: the first one must not be resent, because h3 has seen it;
+    3. the second one goes to the next home. (If h3 reported it as seen, too, it would be lost.)
     """
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h2")
@@ -489,7 +489,7 @@ def test_what_a_hub_was_not_sent_it_has_not_seen_when_the_home_dies() -> None:
     assert numbers(whole) == [3, 4]
 
 
-def test_a_hub_learns_where_messages_come_from_with_those_that_it_gets() -> None:
+def test_a_hub_receives_the_origin_of_messages_with_the_messages() -> None:
     hubs = Hubs("h1", "h2", "h3")
     narrow_to(hubs, "h2")
     frames = taken(hubs, "h2")

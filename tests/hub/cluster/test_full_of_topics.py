@@ -1,4 +1,4 @@
-"""Messages of topics that a hub has no room for: publishers and subscribers by pattern learn of them."""
+"""Messages of topics that a hub has no room for are reported to publishers and to subscribers by pattern."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def at_home(home: str) -> Hubs:
 GAP = [b"eq.gap", b"t*", b"t"]
 
 
-def test_a_home_without_room_tells_subscribers_by_pattern_and_the_publisher_of_the_next_message() -> None:
+def test_a_home_without_room_sends_a_gap_to_subscribers_by_pattern_and_an_error_to_the_next_publisher() -> (
+    None
+):
     """
     1. h2 has published to t, whose home h1 knows it: PUBLISH at h2 is answered at once;
     2. h1 forgets t and is full of topics in use; the next message is answered, and h1 has no room for it;
-    3. subscribers by pattern at h1 and h3 get a gap (it was counted at h1, and nobody knew);
+    3. subscribers by pattern at h1 and h3 get a gap;
     4. the message after that is answered with an error, not with a number;
-    5. with room again, both get what is published.
+    5. with room again, both get new messages.
     """
     hubs = at_home("h1")
     near, far = listening(hubs, "h1"), listening(hubs, "h3")
@@ -74,7 +76,7 @@ def test_a_home_without_room_tells_subscribers_by_pattern_and_the_publisher_of_t
         assert [push[-1] for push in client.read()] == [b"back"]
 
 
-def test_plain_subscribers_by_pattern_have_it_counted() -> None:
+def test_the_loss_of_plain_subscribers_by_pattern_is_counted() -> None:
     hubs = at_home("h1")
     listening(hubs, "h3", "PSUBSCRIBE", "t*")
     hubs.publish_first("h2", "t")
@@ -85,8 +87,8 @@ def test_plain_subscribers_by_pattern_have_it_counted() -> None:
     assert hubs["h2"].core.losses.facts(b"t") == {"messages_missed": 0, "gaps_unknown": 0}
 
 
-def test_a_follower_without_room_tells_its_subscribers_by_pattern() -> None:
-    """It used to leave out what came for a topic that it could not make, without a count."""
+def test_a_follower_without_room_sends_a_gap_to_its_subscribers_by_pattern() -> None:
+    """Messages of a topic that it cannot create are counted as lost."""
     hubs = at_home("h1")
     far = listening(hubs, "h3")
     fill(hubs, "h3")
@@ -101,10 +103,10 @@ def test_a_follower_without_room_tells_its_subscribers_by_pattern() -> None:
     assert [push[-1] for push in far.read()] == [b"back"]
 
 
-def test_a_hub_on_the_way_without_room_has_the_home_number_the_loss() -> None:
+def test_a_forwarding_hub_without_room_has_the_home_number_the_loss() -> None:
     """
-    1. t moves from h1 to h3. h2 has not heard of it and sends its message to h1;
-    2. h1 has forgotten the topic and has no room: h3 numbers the loss before the next message.
+    1. t moves from h1 to h3. h2 has not received the plan and sends its message to h1;
+    2. h1 has removed the topic and has no room: h3 numbers the loss before the next message.
     """
     hubs = at_home("h1")
     hubs.publish_first("h2", "t")
@@ -121,7 +123,7 @@ def test_a_hub_on_the_way_without_room_has_the_home_number_the_loss() -> None:
     assert [(push[3], push[-1]) for push in pushes] == [(2, b"next")]
 
 
-def test_a_hub_that_was_offered_a_topic_has_the_one_that_keeps_it_number_the_loss() -> None:
+def test_a_hub_without_room_for_an_offered_topic_has_the_hub_that_keeps_it_number_the_loss() -> None:
     """
     1. t is to move from h1 to h3, which is full of topics: h1 keeps it, and its subscribers;
     2. h2 goes by the plan and sends its message to h3: h1 numbers the loss.
@@ -142,8 +144,8 @@ def test_a_hub_that_was_offered_a_topic_has_the_one_that_keeps_it_number_the_los
     assert [(push[3], push[-1]) for push in pushes] == [(3, b"next")]
 
 
-def test_a_hub_that_follows_a_topic_of_a_home_without_room_is_taken_in_once_there_is_room() -> None:
-    """The question was ignored, and subscribers at the other hub waited for ever."""
+def test_a_hub_that_follows_a_topic_of_a_home_without_room_is_accepted_once_there_is_room() -> None:
+    """If the request were ignored, subscribers at the other hub would wait for ever."""
     hubs = at_home("h1")
     fill(hubs, "h1")
     subscriber = hubs["h2"].client()
@@ -158,7 +160,7 @@ def test_a_hub_that_follows_a_topic_of_a_home_without_room_is_taken_in_once_ther
     assert subscriber.read() == [[b"message", b"t", b"first"]]
 
 
-def test_a_hub_that_follows_no_longer_or_is_dead_is_not_taken_in_later() -> None:
+def test_a_hub_that_no_longer_follows_or_is_dead_is_not_accepted_later() -> None:
     hubs = at_home("h1")
     fill(hubs, "h1")
     for hub in ("h2", "h3"):

@@ -1,4 +1,4 @@
-"""Topics with lanes, hub by hub: what subscribers get, in which order, and what they are told."""
+"""Topics with lanes, hub by hub: which messages subscribers get, in which order, and the announcements."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_subscriber_at_any_hub_gets_all_streams() -> None:
         assert sorted(push[-1] for push in client.read()) == [b"a", b"b", b"c"]
 
 
-def test_a_positioned_subscriber_is_told_of_each_lane_from_its_beginning_to_its_end() -> None:
+def test_a_positioned_subscriber_gets_announcements_of_the_begin_and_end_of_each_lane() -> None:
     hubs = spread()
     publish(hubs, "h2", "before")
     client, pushes = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
@@ -96,7 +96,7 @@ def test_a_positioned_subscriber_is_told_of_each_lane_from_its_beginning_to_its_
     assert sorted(ends) == [[b"eq.ended", b"t", b"h2", epoch, 3], [b"eq.ended", b"t", b"h3", begun[3], 0]]
 
 
-def test_lanes_are_told_by_pattern_too() -> None:
+def test_lanes_are_announced_to_subscribers_by_pattern_too() -> None:
     hubs = spread()
     client, _ = subscribed(hubs, "h3", "EQ.PSUBSCRIBE", "t*")
     publish(hubs, "h2", "x")
@@ -105,7 +105,7 @@ def test_lanes_are_told_by_pattern_too() -> None:
     assert push[5:] == [1, b"x"]
 
 
-def test_what_comes_behind_a_mark_waits_for_the_other_stream() -> None:
+def test_messages_behind_a_mark_wait_for_the_other_stream() -> None:
     """
     1. A client of h2 publishes to the lane there; the link from h2 to h3 is slow.
     2. The plan ends the lane: the client's next message goes to the trunk at h1, and from there to h3.
@@ -128,7 +128,7 @@ def test_what_comes_behind_a_mark_waits_for_the_other_stream() -> None:
     assert words(clients[2].read()) == [b"eq.lpmessage", b"eq.pmessage"]
 
 
-def test_nobody_waits_for_a_hub_that_is_dead() -> None:
+def test_no_stream_waits_for_a_hub_that_is_dead() -> None:
     hubs = spread("h1", "h2", "h3", "h4")
     client, _ = subscribed(hubs, "h3", "EQ.SUBSCRIBE", "t")
     hubs.held.add(("h2", "h3"))
@@ -142,9 +142,9 @@ def test_nobody_waits_for_a_hub_that_is_dead() -> None:
     assert payloads(pushes) == [b"second"]
 
 
-def test_a_hub_that_begins_to_follow_hears_the_marks_of_before() -> None:
+def test_a_hub_that_begins_to_follow_receives_the_earlier_marks() -> None:
     """
-    1. A client of h2 goes from the lane to the trunk while nobody listens at h3.
+    1. A client of h2 switches from the lane to the trunk while h3 has no subscriber.
     2. A subscriber comes to h3. The lane's end is slow to get there, what the trunk brings is not.
     """
     hubs = spread()
@@ -159,7 +159,7 @@ def test_a_hub_that_begins_to_follow_hears_the_marks_of_before() -> None:
     assert b"eq.subscribe" in words(client.read())
 
 
-def test_own_gives_what_the_hub_numbers_and_what_is_not_had_elsewhere() -> None:
+def test_own_gives_the_streams_that_the_hub_numbers_and_those_not_received_elsewhere() -> None:
     hubs = spread()
     at_h1, (answer,) = subscribed(hubs, "h1", "EQ.OWN", "t")
     assert answer[:4] == [b"eq.own", b"t", 1, b""]
@@ -181,7 +181,7 @@ def test_own_gives_what_the_hub_numbers_and_what_is_not_had_elsewhere() -> None:
     assert payloads(at_h2.read()) == [b"newer"]
 
 
-def test_a_trunk_is_opened_though_those_who_wait_for_it_get_a_marked_lane_elsewhere() -> None:
+def test_a_trunk_is_opened_though_waiting_subscribers_get_a_marked_lane_elsewhere() -> None:
     """
     1. The trunk comes after a message of the lane at h2, and moves to h3.
     2. A client asks h3 for its own stream, the trunk, and waits until that is opened.
@@ -217,14 +217,14 @@ def test_own_names_the_streams_that_it_leaves_out() -> None:
         assert answer[6:] == left_out, "of a lane that does not exist it would give the beginning"
 
 
-def test_who_got_a_lane_elsewhere_is_told_that_its_hub_is_dead() -> None:
+def test_a_subscriber_that_gets_a_lane_elsewhere_is_notified_that_its_hub_is_dead() -> None:
     hubs = spread("h1", "h2", "h3", "h4")
     client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
     hubs.kill("h2")
     assert client.read() == [[b"eq.ended", b"t", b"h2", 0, 0]]
 
 
-def test_what_was_left_out_is_given_when_it_begins_anew() -> None:
+def test_a_stream_that_was_left_out_is_given_when_it_begins_again() -> None:
     hubs = spread()
     client, _ = subscribed(hubs, "h1", "EQ.OWN", "t", "ELSEWHERE", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -234,7 +234,7 @@ def test_what_was_left_out_is_given_when_it_begins_anew() -> None:
     assert words(pushes) == [b"eq.opened", b"eq.lane", b"eq.lmessage"]
 
 
-def test_a_trunk_that_moves_away_is_relayed_to_those_who_had_it_as_the_hubs_own() -> None:
+def test_a_trunk_that_moves_away_is_relayed_to_subscribers_of_own_streams() -> None:
     hubs = spread()
     client, (answer,) = subscribed(hubs, "h1", "EQ.OWN", "t")
     epoch, n = answer[4:6]
@@ -266,7 +266,7 @@ def test_a_hub_alone_numbers_everything_itself() -> None:
     assert payloads(client.read()) == [b"x"]
 
 
-def test_a_publisher_says_what_its_next_message_comes_after() -> None:
+def test_a_publisher_names_the_position_that_its_next_message_depends_on() -> None:
     """The link from h2 to h3 is slow; the publisher goes from h2 to h1."""
     hubs = spread()
     client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
@@ -285,7 +285,7 @@ def test_a_publisher_says_what_its_next_message_comes_after() -> None:
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_publisher_that_lost_its_hub_comes_after_all_streams(*, is_over: bool) -> None:
+def test_the_next_message_of_a_publisher_that_lost_its_hub_depends_on_all_streams(*, is_over: bool) -> None:
     """The link from h2 to h3 is slow; the publisher goes from h2 to h1, where it knows no position in the lane of h2.
 
     Nor does it if the lane is over at h1 by then, and not at h3.
@@ -308,9 +308,7 @@ def test_a_publisher_that_lost_its_hub_comes_after_all_streams(*, is_over: bool)
     assert payloads(client.read()) == [b"first", b"second"]
 
 
-def test_a_publisher_that_comes_after_all_streams_does_so_if_its_hub_changes_streams_before_the_message() -> (
-    None
-):
+def test_a_message_depends_on_all_streams_even_if_its_hub_changes_streams_before_it() -> None:
     """The link from h1 to h3 is slow, and the publisher goes from h1 to h2, which is given a lane."""
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -343,14 +341,14 @@ def test_a_hub_knows_which_lanes_have_been_over_for_a_while() -> None:
     assert asking.streams_of(topic) == [b""]
 
 
-def test_a_publisher_at_a_hub_alone_comes_after_all_that_it_has() -> None:
+def test_at_a_hub_alone_a_message_depends_on_all_streams_of_the_hub() -> None:
     client = Hubs("h1")["h1"].client()
     assert client.do("EQ.AFTER", "t") == b"OK"
     assert str(client.do("EQ.AFTER", "t", "h2")).startswith("ERR syntax error: EQ.AFTER")
 
 
 @pytest.mark.parametrize("stream", ["h2", "", "nowhere"])
-def test_nobody_waits_for_a_position_that_was_never_given(stream: str) -> None:
+def test_no_stream_waits_for_a_position_that_was_never_given(stream: str) -> None:
     hubs = spread()
     client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
     publisher = hubs["h2" if stream == "" else "h1"].client()
@@ -396,7 +394,7 @@ def test_access_is_judged_on_the_topic() -> None:
     assert words(ann.read()) == [b"eq.unsubscribe"]
 
 
-def test_what_lanes_do_counts_for_their_topic() -> None:
+def test_activity_of_lanes_counts_for_their_topic() -> None:
     hubs = spread()
     subscribed(hubs, "h2", "SUBSCRIBE", "t")
     publish(hubs, "h2", "x", "y")
@@ -411,11 +409,11 @@ def test_keys_are_read_as_they_were_spelled() -> None:
     assert parse_lane_key(b"$lanes") is None
 
 
-def test_a_lane_that_begins_anew_while_the_end_of_the_last_one_waits_is_followed_in_time() -> None:
+def test_a_lane_that_begins_again_while_the_end_of_the_last_one_is_pending_is_followed_in_time() -> None:
     """
     1. The link from h1 to h3 is slow, so what the lane at h2 brings waits at h3 for the trunk, and so does its end.
     2. The plan takes the lane away, and gives it back.
-    3. What is published to the new lane reaches h3, after all the rest.
+    3. Messages in the new lane reach h3, after all others.
     """
     hubs = Hubs("h1", "h2", "h3")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -435,7 +433,7 @@ def test_a_lane_that_begins_anew_while_the_end_of_the_last_one_waits_is_followed
 def test_a_position_that_a_publisher_names_counts_in_the_stream_that_its_hub_changes_to() -> None:
     """
     1. A publisher's message gets its position in the trunk at h1; the link from h1 to h3 is slow.
-    2. The publisher goes on at h2 and names that position. Messages of h2's clients go to the trunk as well.
+    2. The publisher continues at h2 and names that position. Messages of h2's clients go to the trunk as well.
     3. Before the publisher's next message h2 gets a lane, and its clients change to that.
     4. The subscriber at h3 gets the next message only after the first.
     """
@@ -477,7 +475,7 @@ def test_a_position_in_a_lane_that_is_over_here_still_counts_where_it_is_not() -
     """
     1. A publisher's message gets its position in the lane at h2; the link from h2 to h3 is slow.
     2. The plan ends the lane, and h1 has taken the end; h3 has not.
-    3. The publisher goes on at h1 and names the position: the subscriber at h3 gets the next message after the first.
+    3. The publisher continues at h1 and names the position: the subscriber at h3 gets the next message after the first.
     """
     hubs = spread()
     client, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")
@@ -497,7 +495,7 @@ def test_a_position_in_a_lane_that_is_over_here_still_counts_where_it_is_not() -
     assert payloads(client.read()) == [b"first", b"second"]
 
 
-def test_the_ends_of_lanes_are_forgotten_after_a_while() -> None:
+def test_the_ends_of_lanes_are_removed_after_a_while() -> None:
     hubs = spread()
     hubs["h2"].client().do("EQ.PUBLISH", "t", "first")
     hubs.replicate("t", Mode.SINGLE, "h1")
@@ -528,7 +526,7 @@ def test_between_a_lane_and_the_next_one_of_its_hub_nothing_is_lost() -> None:
     assert (losses.messages, losses.gaps) == (0, 0)
 
 
-def test_what_waits_of_a_lane_that_is_over_keeps_the_trunk_for_subscribers_by_pattern() -> None:
+def test_pending_messages_of_an_ended_lane_keep_the_trunk_for_subscribers_by_pattern() -> None:
     """
     1. A client of h2 publishes to the trunk at h1, which is slow to get to h3, and then to its lane.
     2. The plan ends the lane. At h3, where a client has a pattern alone, the lane waits for the trunk, end and all.
@@ -555,7 +553,7 @@ def test_what_waits_of_a_lane_that_is_over_keeps_the_trunk_for_subscribers_by_pa
     assert stream is None or not stream.is_kept
 
 
-def test_a_lane_that_is_named_again_and_whose_hub_dies_has_ended_for_all_who_know_it() -> None:
+def test_a_lane_that_is_named_again_and_whose_hub_dies_has_ended_at_every_hub() -> None:
     """
     1. h3 has a subscriber that gets the lane of h2 here, and one that gets it at h2. A plan ends the lane, and the next
        one names it again; the link from h2 to h3 is cut.
@@ -572,7 +570,7 @@ def test_a_lane_that_is_named_again_and_whose_hub_dies_has_ended_for_all_who_kno
     assert (told.read().count(ended), elsewhere.read().count(ended)) == (1, 1)
 
 
-def test_a_lane_that_never_began_at_a_hub_ends_there_for_those_who_had_it_elsewhere() -> None:
+def test_a_lane_that_never_began_at_a_hub_ends_there_for_subscribers_that_had_it_elsewhere() -> None:
     """
     1. Subscribers of h3 get the lane of h2 at h2, so h3 does not follow it. A plan ends the lane, the next names it.
     2. h2 dies before h3 follows the lane: the subscribers receive the end from h3.
@@ -587,11 +585,11 @@ def test_a_lane_that_never_began_at_a_hub_ends_there_for_those_who_had_it_elsewh
 
 
 @pytest.mark.parametrize("command", ["SUBSCRIBE", "EQ.SUBSCRIBE"])
-def test_a_newcomer_is_answered_behind_the_positions_that_streams_come_after(command: str) -> None:
+def test_a_newcomer_is_confirmed_after_the_positions_that_streams_depend_on(command: str) -> None:
     """
     1. h3 follows t, and has no subscriber any more. The link from h2 to h3 is slow: a message of the lane is on it.
-    2. Its publisher goes on at h1. The trunk, which comes after that message, is up to date at h3: nobody waits there.
-    3. A newcomer at h3 is answered when the lane has come to the message as well.
+    2. Its publisher continues at h1. The trunk, which depends on that message, is up to date at h3: no stream waits
+    there. 3. A newcomer at h3 is answered when the lane has come to the message as well.
     """
     hubs = spread()
     former, _ = subscribed(hubs, "h3", "SUBSCRIBE", "t")

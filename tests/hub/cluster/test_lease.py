@@ -1,4 +1,4 @@
-"""The lease over times: what keeps it, what does not, and that it ends before a session can."""
+"""The lease over time: what renews it, what does not, and that it ends before a session can."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def always_awake() -> float:
         (None, None, None, False),
         (8.0, None, None, True),
         (7.0, None, None, False),
-        # Every other hub, not one of them; each counted from when it was asked.
+        # Every other hub, not only one; each reply counts from the time of its request.
         (None, 8.0, None, False),
         (None, 8.0, 7.0, False),
         (None, 8.0, 7.001, True),
@@ -47,7 +47,7 @@ def test_the_store_or_every_other_hub_has_answered_within_the_term(
     assert times.is_valid(10.0, [ANN, BOB]) is is_valid
 
 
-def test_answers_that_come_late_or_twice_take_nothing_back() -> None:
+def test_late_and_repeated_replies_do_not_shorten_the_lease() -> None:
     times = LeaseTimes(TERM_S)
     times.store_answered(8.0)
     times.store_answered(2.0)
@@ -72,7 +72,7 @@ def test_a_hub_without_others_holds_it_without_the_store_but_may_not_be_the_only
     assert not lease.is_sole(now)
 
 
-def test_an_answer_counts_for_the_incarnation_that_gave_it() -> None:
+def test_a_reply_counts_for_the_incarnation_that_sent_it() -> None:
     times = LeaseTimes(TERM_S)
     times.peer_answered(("ann", 1), 9.0)
     assert not times.is_valid(10.0, [("ann", 2)])
@@ -103,7 +103,7 @@ def test_a_successor_waits_for_the_term() -> None:
         (TopicSpec(pattern=b"a", durability=Durability()), True),
     ],
 )
-def test_it_is_needed_where_a_spec_asks_for_a_single_writer(spec: TopicSpec, is_needed: bool) -> None:
+def test_the_lease_is_needed_if_a_spec_requires_a_single_writer(spec: TopicSpec, is_needed: bool) -> None:
     specs = TopicSpecs()
     specs.follow(Specs([spec]), 1)
     assert specs.need_single_writer is is_needed
@@ -129,7 +129,7 @@ class LeasedHubs(Hubs):
         return [name for name in sorted(self.alive) if self[name].core.lease.is_valid(self[name].core.now())]
 
 
-def test_without_the_store_hubs_that_hear_each_other_hold_it() -> None:
+def test_without_the_store_hubs_that_reach_each_other_hold_the_lease() -> None:
     hubs = LeasedHubs("a", "b", "c")
     hubs.begin()
     assert hubs.holders() == []
@@ -139,33 +139,33 @@ def test_without_the_store_hubs_that_hear_each_other_hold_it() -> None:
     assert hubs.holders() == ["a", "b", "c"]
 
 
-def test_a_hub_that_one_other_does_not_hear_loses_it_within_a_term() -> None:
+def test_a_hub_that_one_other_hub_does_not_reach_loses_the_lease_within_a_term() -> None:
     hubs = LeasedHubs("a", "b", "c")
     hubs.begin()
     hubs.pass_time(1)
     hubs.held |= {("c", "a")}
     hubs.pass_time(1)
-    # b hears both; a and c hear each other one way only, and the answer to c's question is on the other.
+    # b receives from both; between a and c frames pass one way only, and the reply to c's request is on the other.
     assert hubs.holders() == ["b"]
     hubs.release("c", "a")
     hubs.pass_time(1)
     assert hubs.holders() == ["a", "b", "c"]
 
 
-def test_answers_that_were_held_back_for_a_term_count_for_nothing() -> None:
+def test_replies_that_were_held_back_for_a_term_do_not_count() -> None:
     hubs = LeasedHubs("a", "b")
     hubs.begin()
     hubs.held |= {("b", "a")}
     hubs.pass_time(1.4)
     hubs.release("b", "a")
-    # What a hears now is the answer to questions of which the latest was asked just before.
+    # a receives replies to requests, the latest of which was sent just before.
     assert hubs.holders() == ["a", "b"]
     hubs.held |= {("b", "a")}
     hubs.pass_time(1)
     assert hubs.holders() == []
 
 
-def test_a_hub_whose_death_is_known_keeps_nobody_waiting() -> None:
+def test_no_hub_waits_for_a_hub_that_is_known_to_be_dead() -> None:
     hubs = LeasedHubs("a", "b", "c")
     hubs.begin()
     hubs.pass_time(1)
@@ -174,7 +174,7 @@ def test_a_hub_whose_death_is_known_keeps_nobody_waiting() -> None:
     assert hubs.holders() == ["a", "b"]
 
 
-def test_nothing_is_asked_where_no_topic_needs_it() -> None:
+def test_no_request_is_sent_if_no_topic_needs_the_lease() -> None:
     hubs = LeasedHubs("a", "b")
     hubs.begin(Specs([TopicSpec(pattern=b"t", latency_ms=40.0)]))
     hubs.pass_time(3)
@@ -186,7 +186,7 @@ def test_nothing_is_asked_where_no_topic_needs_it() -> None:
 
 
 def after_a_pause(*names: str) -> tuple[LeasedHubs, Lease]:
-    """The first of the hubs has paused for a session; it held the lease by the word of the others before."""
+    """The first of the hubs has paused for a session; before, it held the lease by the replies of other hubs."""
     hubs = LeasedHubs(*names)
     hubs.begin()
     hubs.pass_time(1)
@@ -204,12 +204,12 @@ def test_a_hub_without_others_waits_for_the_store_for_a_term_after_a_pause() -> 
     hubs.pass_time(1)
     assert not lease.is_valid(hubs["a"].core.now())
     hubs.pass_time(1)
-    # The store is out of reach: the hub goes on.
+    # The store is unreachable: the hub continues.
     assert lease.is_valid(hubs["a"].core.now())
     assert lease.held_until() > hubs["a"].core.now()
 
 
-def test_after_a_pause_the_store_gives_the_lease_back_at_once() -> None:
+def test_after_a_pause_a_reply_of_the_store_renews_the_lease_at_once() -> None:
     hubs, lease = after_a_pause("a")
     now = hubs["a"].core.now()
     lease.store_answered(now)

@@ -9,6 +9,7 @@ import pytest
 
 from equipoise.hub.cluster.link.dialer import LinkConnection
 from equipoise.hub.cluster.link.link import OutLink
+from equipoise.hub.data.ports import UngatheredTurns
 
 GREETING = b"hello"
 
@@ -35,7 +36,12 @@ class Dialled:
         self.errors: list[str] = []
         self.link = OutLink("h1", 1, 1 << 20, lambda link: None)
         self.connection = LinkConnection(
-            self.link, loop, lambda announced: None, lambda link: None, self.errors.append
+            self.link,
+            loop,
+            lambda announced: None,
+            lambda link: None,
+            self.errors.append,
+            gathered=UngatheredTurns().gathered,
         )
         self.wire = RecordingTransport()
         self.connection.connection_made(self.wire)

@@ -59,7 +59,7 @@ def test_a_reset_at_any_byte_loses_and_repeats_nothing() -> None:
         assert received + connection == written, f"seed {seed}"
 
 
-def test_what_no_connection_was_given_is_returned_when_the_peer_dies() -> None:
+def test_bytes_that_no_connection_was_given_are_returned_when_the_peer_dies() -> None:
     link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
     assert link.resume(0, sent.extend)
     link.write(b"one")
@@ -71,7 +71,7 @@ def test_what_no_connection_was_given_is_returned_when_the_peer_dies() -> None:
     assert bytes(sent) == b"one"
 
 
-def test_a_link_that_keeps_too_much_begins_anew() -> None:
+def test_a_link_with_a_full_buffer_restarts() -> None:
     overflowed: list[OutLink] = []
     link = OutLink("peer", 1, 10, overflowed.append)
     link.write(b"123456")
@@ -80,20 +80,20 @@ def test_a_link_that_keeps_too_much_begins_anew() -> None:
     assert (link.generation, link.voided, link.kept_bytes) == (2, 1, 0)
 
 
-def test_a_receiver_that_claims_more_than_was_sent_is_not_believed() -> None:
+def test_an_offset_beyond_the_sent_bytes_is_rejected() -> None:
     link = OutLink("peer", 1, 1 << 20, _never)
     link.write(b"one")
     assert not link.resume(1, lambda data: None)
     assert not link.acknowledge(4)
 
 
-def test_a_receiver_that_met_an_error_says_so_by_an_offset_that_cannot_be() -> None:
+def test_a_receiver_reports_an_error_by_an_impossible_offset() -> None:
     link = OutLink("peer", 1, 1 << 20, _never)
     link.write(b"one")
     assert not link.resume(VOID_OFFSET, lambda data: None)
 
 
-def test_a_frame_is_sent_only_to_a_hub_that_announced_what_it_needs() -> None:
+def test_a_frame_is_sent_only_to_a_hub_that_announced_its_capability() -> None:
     link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
     assert link.resume(0, sent.extend)
     assert not link.send(ProbeFrame(1))
@@ -164,7 +164,7 @@ def test_an_error_names_the_verb_whose_words_are_too_few_or_too_many(frame_type:
         ([b"EQ.L.DEAD", b"\xff", b"1"], "EQ.L.DEAD hub: "),
     ],
 )
-def test_what_is_no_frame_is_refused_with_an_error_that_names_it(
+def test_an_invalid_frame_is_rejected_with_an_error_that_names_it(
     command: list[bytes], complaint: str
 ) -> None:
     with pytest.raises(ProtocolError) as caught:
@@ -194,7 +194,7 @@ def test_a_long_run_becomes_frames_that_their_receiver_may_buffer() -> None:
     assert [start for start, _ in runs([b"a"], 0)] == [0]
 
 
-def test_a_link_that_is_held_gives_a_peer_nothing_more_until_it_acknowledges() -> None:
+def test_a_held_link_sends_no_more_until_the_peer_acknowledges() -> None:
     link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
     link.resume(0, sent.extend)
     link.write(b"before")
@@ -205,7 +205,7 @@ def test_a_link_that_is_held_gives_a_peer_nothing_more_until_it_acknowledges() -
     assert sent == b"beforeheld"
 
 
-def test_what_is_held_when_a_peer_dies_has_never_been_sent() -> None:
+def test_frames_held_when_a_peer_dies_have_never_been_sent() -> None:
     link, sent = OutLink("peer", 1, 1 << 20, _never), bytearray()
     link.resume(0, sent.extend)
     link.write(b"before")
@@ -214,7 +214,7 @@ def test_what_is_held_when_a_peer_dies_has_never_been_sent() -> None:
     assert link.end_for_good() == [b"held"]
 
 
-def test_a_link_is_full_at_half_of_what_it_may_keep() -> None:
+def test_a_link_is_full_at_half_of_its_buffer_limit() -> None:
     link, sent, seen = OutLink("peer", 1, 10, _never), bytearray(), list[bool]()
     link.resume(0, sent.extend)
     for data in (b"12345", b"6"):

@@ -1,4 +1,4 @@
-"""Commands on logs among hubs that restart under their names: answers reach the life of the hub that asked."""
+"""Commands on logs among hubs that restart under their names: replies reach only the incarnation that asked."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TICKET = 5
 
 
 @pytest.mark.parametrize("has_restarted", [False, True])
-def test_a_late_answer_does_not_reach_the_next_life_of_the_hub(
+def test_a_late_reply_does_not_reach_the_next_incarnation_of_the_hub(
     monkeypatch: pytest.MonkeyPatch, *, has_restarted: bool
 ) -> None:
     """
     1. h2 asks h1, the owner of a log, to run a command. The command waits for its quorum.
-    2. h2 restarts. Its tickets begin anew, so it may have another command of that number under way, even at h1.
+    2. h2 restarts. Its tickets start again at 1, so it may have another command of that number in flight, even at h1.
     """
     hubs = Hubs("h1", "h2", "h3")
     cluster, running = hubs["h1"].cluster, list[WaitingCall]()
@@ -42,7 +42,7 @@ def test_a_late_answer_does_not_reach_the_next_life_of_the_hub(
     assert (link.end > before) is not has_restarted
 
 
-def test_an_answer_of_another_hub_than_was_asked_is_ignored() -> None:
+def test_a_reply_of_another_hub_than_the_requested_one_is_ignored() -> None:
     """A hub that this one asked in its former life has the number of another question."""
     calls = Hubs("h1", "h2", "h3")["h1"].cluster.calls
     queue = calls._queues[b"t"] = CallQueue()

@@ -1,4 +1,4 @@
-"""The owner of a log gives it away, to whichever hub asks for it."""
+"""The owner of a log releases it to any hub that requests it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class World:
 
 
 @pytest.mark.parametrize("peer", ["h2", "h3"])
-def test_a_log_is_given_away_though_another_hub_than_its_next_home_has_asked_for_it(peer: str) -> None:
+def test_a_log_is_released_though_another_hub_than_its_next_home_has_requested_it(peer: str) -> None:
     """
     1. The plan moves the log to h3, which asks for it; another plan moves it to h2.
     2. h2 does not ask for it: it has not applied that plan, or refuses to open the log.

@@ -1,4 +1,4 @@
-"""One plan moves many topics: the loop of a hub is not kept for longer than a turn."""
+"""One plan moves many topics: no step blocks the loop of a hub for longer than a turn."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def turns_of_a_move(hubs: Hubs, home: str) -> int:
     return hubs["h1"].core.turns.count - before
 
 
-def test_topics_that_leave_do_so_a_few_in_a_turn() -> None:
+def test_topics_leave_a_few_per_turn() -> None:
     hubs = Hubs("h1", "h2")
     hubs.move(TOPICS, "h1")
     subscribed(hubs, "h1")
     assert turns_of_a_move(hubs, "h2") >= len(TOPICS) * STREAM_EFFORT / EVALUATE_SLICE
 
 
-def test_topics_that_stay_are_asked_about_in_few_turns() -> None:
+def test_topics_that_stay_are_checked_in_few_turns() -> None:
     hubs = Hubs("h1", "h2")
     hubs.move(TOPICS, "h1")
     subscribed(hubs, "h1")

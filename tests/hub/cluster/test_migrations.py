@@ -1,4 +1,4 @@
-"""Sending subscribers to another edge: who is told what, in which order, and who counts as leaving."""
+"""Migrating subscribers to another edge: which are redirected, in which order, and which count as leaving."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def send(hubs: Hubs, *, session: str = "h1:1", until_s: float = 100.0) -> int:
     return len(moving)
 
 
-def test_smart_clients_with_routes_are_told_a_few_at_a_time_and_others_never() -> None:
+def test_smart_clients_with_routes_are_redirected_a_few_at_a_time_and_others_never() -> None:
     hubs = begun()
     clients = [smart(hubs) for _ in range(5)]
     others = [smart(hubs, has_routes=False), hubs["h1"].client(3)]
@@ -57,14 +57,14 @@ def test_smart_clients_with_routes_are_told_a_few_at_a_time_and_others_never() -
     assert [told(client) for client in others] == [[], []]
 
 
-def test_those_that_were_told_count_as_leaving_until_they_have_gone_or_are_given_up() -> None:
+def test_redirected_clients_count_as_leaving_until_they_have_left_or_are_given_up() -> None:
     hubs = begun()
     clients = [smart(hubs), smart(hubs)]
     migrations = hubs["h1"].cluster.edge.migrations
     send(hubs, until_s=50.0)
     members = filters(hubs)[0].smart
     assert members is not None and (members.count, members.leaving) == (2, 2)
-    # Who is on the way already is not told again.
+    # A client that is already migrating is not redirected again.
     send(hubs, session="h1:2")
     assert [len(told(client)) for client in clients] == [1, 1]
     clients[0].send("EQ.FUNSUBSCRIBE", "1")
@@ -75,7 +75,7 @@ def test_those_that_were_told_count_as_leaving_until_they_have_gone_or_are_given
     assert members.leaving == 0
 
 
-def test_the_push_comes_before_what_waits_for_the_client() -> None:
+def test_the_push_precedes_messages_that_wait_for_the_client() -> None:
     hubs = begun()
     client = smart(hubs)
     client.wire.is_stuck = True
@@ -93,7 +93,7 @@ def test_the_push_comes_before_what_waits_for_the_client() -> None:
     assert hubs["h1"].core.backlogs.bytes == 0
 
 
-def test_a_session_is_named_as_the_command_says_or_the_command_is_refused() -> None:
+def test_a_session_is_named_by_the_command_or_the_command_is_rejected() -> None:
     hubs = begun()
     client = hubs["h2"].client(3)
     client.send("EQ.LINK", f"link-{1:016}", "ROUTES")
@@ -113,7 +113,7 @@ def test_a_session_is_named_as_the_command_says_or_the_command_is_refused() -> N
     assert hubs["h2"].cluster.edge.came == 1
 
 
-def test_one_that_is_sent_back_before_it_has_left_is_there_again() -> None:
+def test_a_client_that_is_sent_back_before_it_has_left_counts_as_staying_again() -> None:
     hubs = begun()
     client = smart(hubs)
     send(hubs)

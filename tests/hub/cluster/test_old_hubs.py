@@ -17,7 +17,7 @@ def test_a_hub_that_announces_no_number_understands_only_the_first_frames() -> N
 
 
 def test_a_hub_that_does_not_announce_probes_gets_none() -> None:
-    """It would end the link over a verb that it does not know, and with it what is in flight."""
+    """It would end the link at an unknown verb, and lose the frames in flight."""
     hubs = Hubs("a", "old", "new", legacy=("old",))
     node = hubs["a"]
     probing = node.core.places.probing
@@ -29,7 +29,7 @@ def test_a_hub_that_does_not_announce_probes_gets_none() -> None:
     assert set(probing._in_flight) | set(probing._peers) == {"new"}
 
 
-def test_hubs_that_greet_know_each_others_capabilities_and_ignore_unknown_words() -> None:
+def test_hubs_exchange_capabilities_in_the_greeting_and_ignore_unknown_words() -> None:
     hubs = Hubs("a", "b", "old", legacy=("old",))
     assert hubs["a"].cluster.out["b"].can(PROBE)
     words = [*Announcement.of(hubs["a"].core.limits).words(), b"later", b"later_max=7", b"odd=x", b"\xff"]

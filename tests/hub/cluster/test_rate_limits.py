@@ -1,4 +1,4 @@
-"""Rate envelopes among hubs without sockets: who waits, who is refused, and what travels with a topic."""
+"""Rate envelopes among hubs without sockets: which messages wait or are rejected, and what moves with a topic."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def published(hubs: Hubs, hub: str, name: bytes = b"x") -> int:
     return 0 if topic is None else topic.published
 
 
-def test_a_burst_passes_at_once_and_the_next_is_answered_when_it_is_admitted() -> None:
+def test_a_burst_is_admitted_at_once_and_the_next_message_is_answered_when_it_is_admitted() -> None:
     hubs, node = home()
     client = node.client()
     assert client.do("PUBLISH", "x", "1") == 0
@@ -96,7 +96,7 @@ def test_a_burst_passes_at_once_and_the_next_is_answered_when_it_is_admitted() -
     assert published(hubs, "h1") == 3
 
 
-def test_a_message_that_cannot_have_its_turn_in_time_is_refused_with_the_time_to_retry() -> None:
+def test_a_message_that_cannot_be_admitted_in_time_is_rejected_with_the_time_to_retry() -> None:
     hubs, node = home(rate=1.0, burst=1, wait_ms=1_500.0)
     assert node.client().do("PUBLISH", "x", "1") == 0
     first, second = node.client(), node.client()
@@ -110,12 +110,12 @@ def test_a_message_that_cannot_have_its_turn_in_time_is_refused_with_the_time_to
 
 
 def _turns_of_two(hubs: Hubs, node: Node) -> list[tuple[bool, bool]]:
-    """One token in a second: one client comes some 0.1 s behind each that the other leaves, and that one just ahead."""
+    """One token per second: one client retries 0.1 s after each token, the other one just before it."""
     late, early = node.client(), node.client()
     admitted: list[bool] = []
     for _ in range(6):
         late.send("PUBLISH", "x", "late")
-        # What came just ahead of the token is answered a moment behind it.
+        # A message just before the token is answered a moment after it.
         pass_time(hubs, 0.5)
         admitted += [early.read() == [0], late.read() == [0]]
         pass_time(hubs, 0.38)
@@ -126,7 +126,7 @@ def _turns_of_two(hubs: Hubs, node: Node) -> list[tuple[bool, bool]]:
     return list(zip(admitted[1::2], admitted[2::2], strict=True))
 
 
-def test_a_client_that_is_refused_finds_a_token_when_it_comes_again() -> None:
+def test_a_client_that_was_rejected_finds_a_token_when_it_retries() -> None:
     """Else it would be refused for ever, by another that comes just ahead of each token (cluster-everything 1904)."""
     hubs, node = home(rate=1.0, burst=1, wait_ms=200.0)
     assert node.client().do("PUBLISH", "x", "0") == 0
@@ -139,7 +139,7 @@ def test_a_client_that_is_refused_finds_a_token_when_it_comes_again() -> None:
 
 @pytest.mark.parametrize("is_relay", [False, True])
 @pytest.mark.parametrize("period", [3, 5, 6, 7])
-def test_a_client_that_comes_back_too_early_keeps_its_token(period: int, is_relay: bool) -> None:
+def test_a_client_that_retries_too_early_keeps_its_token(period: int, is_relay: bool) -> None:
     """Else two clients that ignore the time to retry lose it to each other, and one never has a turn."""
     hubs = placed("h1", "h2", rate=1.0, burst=1, wait_ms=100.0)
     node = hubs["h2" if is_relay else "h1"]
@@ -154,7 +154,7 @@ def test_a_client_that_comes_back_too_early_keeps_its_token(period: int, is_rela
     assert sum(admitted) >= 8
 
 
-def test_a_token_is_not_kept_for_a_client_that_has_gone() -> None:
+def test_a_token_is_not_kept_for_a_client_that_has_disconnected() -> None:
     hubs, node = home(rate=1.0, burst=1, wait_ms=100.0)
     assert node.client().do("PUBLISH", "x", "0") == 0
     first, second = node.client(), node.client()
@@ -203,7 +203,7 @@ def test_connections_take_turns_one_message_each() -> None:
     assert heard[0] == b"hog 0"
 
 
-def test_a_filtered_topic_answers_what_has_waited_by_what_matched() -> None:
+def test_replies_of_a_filtered_topic_count_the_matches_when_messages_are_admitted() -> None:
     hubs, node = home()
     subscriber, client = node.client(), node.client()
     subscriber.do("PSUBSCRIBE", "$filter x a = 1")
@@ -214,7 +214,7 @@ def test_a_filtered_topic_answers_what_has_waited_by_what_matched() -> None:
     assert len(subscriber.read()) == 2
 
 
-def test_what_a_message_comes_after_is_kept_though_it_has_waited() -> None:
+def test_the_dependencies_of_a_message_are_kept_while_it_waits() -> None:
     """
     1. A client's message that names a position is refused: its next one comes after the same position.
     2. That one waits for a token, and has it while no other message is under way.
@@ -232,7 +232,7 @@ def test_what_a_message_comes_after_is_kept_though_it_has_waited() -> None:
     assert named in node.cluster.tags.marks_of(topic)
 
 
-def test_a_token_costs_no_more_steps_however_many_clients_wait() -> None:
+def test_the_cost_of_a_token_does_not_grow_with_the_number_of_waiting_clients() -> None:
     few, many = (steps_per_token(clients) for clients in (10, 1_000))
     assert many < 1.5 * few
 
@@ -265,7 +265,7 @@ def steps_per_token(clients: int) -> float:
     return steps / (topic.published - before)
 
 
-def test_other_commands_of_the_connection_wait_behind_and_others_topics_do_not() -> None:
+def test_other_commands_of_the_connection_wait_behind_and_other_topics_do_not() -> None:
     hubs, node = home()
     client, other = node.client(), node.client()
     client.send_raw(pipeline([["PUBLISH", "x", "1"], ["PUBLISH", "x", "2"], ["PUBLISH", "x", "3"], ["PING"]]))
@@ -286,7 +286,7 @@ def test_a_transaction_is_answered_when_its_last_message_is_admitted() -> None:
     assert client.read() == [[0, 0, 0, 0]]
 
 
-def test_without_replies_messages_are_admitted_all_the_same() -> None:
+def test_without_replies_messages_are_also_admitted() -> None:
     hubs, node = home()
     client = node.client()
     client.send("CLIENT", "REPLY", "OFF")
@@ -297,7 +297,7 @@ def test_without_replies_messages_are_admitted_all_the_same() -> None:
     assert published(hubs, "h1") == 4
 
 
-def test_what_a_client_that_has_gone_was_not_answered_is_not_published() -> None:
+def test_unanswered_messages_of_a_client_that_has_disconnected_are_not_published() -> None:
     hubs, node = home()
     client, other = node.client(), node.client()
     client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(6)))
@@ -309,7 +309,7 @@ def test_what_a_client_that_has_gone_was_not_answered_is_not_published() -> None
     assert other.do("PUBLISH", "x", "next") == 0
 
 
-def test_taking_the_limit_away_frees_what_waits() -> None:
+def test_removing_the_limit_admits_the_waiting_messages() -> None:
     hubs, node = home(wait_ms=60_000.0)
     client = node.client()
     client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(9)))
@@ -320,7 +320,7 @@ def test_taking_the_limit_away_frees_what_waits() -> None:
     assert node.cluster.limits.clients.budget.used == 0
 
 
-def test_a_command_of_several_messages_is_refused_whole_or_not_at_all() -> None:
+def test_a_command_of_several_messages_is_rejected_as_a_whole_or_not_at_all() -> None:
     hubs, node = home()
     client = node.client(3)
     stream, _, n, receivers = client.do("EQ.PUBLISH", "x", "1", "2")
@@ -345,7 +345,7 @@ def test_system_topics_and_shard_channels_have_no_limit() -> None:
         assert client.do("SPUBLISH", "shard", "1") == 1
 
 
-def test_more_than_may_wait_is_refused() -> None:
+def test_messages_beyond_the_waiting_limit_are_rejected() -> None:
     hubs = limited("h1", wait_ms=60_000.0, limits={"h1": Limits(waiting_bytes_max=2_000)})
     client = hubs["h1"].client()
     client.send_raw(pipeline(["PUBLISH", "x", "y" * 500] for _ in range(10)))
@@ -385,10 +385,10 @@ def test_messages_through_another_hub_are_charged_at_the_home() -> None:
     assert own.read() == [0]
 
 
-def test_a_relay_sends_no_more_ahead_than_the_envelope_lets_pass() -> None:
+def test_a_relay_sends_no_more_ahead_than_the_envelope_admits() -> None:
     hubs = placed("h1", "h2", rate=10.0, burst=4, wait_ms=60_000.0)
     client = hubs["h2"].client()
-    # From the first one on the home would tell if this hub died with messages that it has answered.
+    # From the first one on the home would report a loss if this hub died with acknowledged messages.
     client.send("PUBLISH", "x", "first")
     pass_time(hubs, 1.0)
     assert client.read() == [0]
@@ -404,7 +404,7 @@ def test_a_relay_sends_no_more_ahead_than_the_envelope_lets_pass() -> None:
     assert published(hubs, "h1") == 41
 
 
-def test_the_level_of_a_bucket_travels_with_its_topic_though_nobody_listens() -> None:
+def test_the_level_of_a_bucket_moves_with_its_topic_without_subscribers() -> None:
     hubs = placed("h1", "h2", rate=0.1, burst=10)
     fill(hubs["h1"])
     client = hubs["h1"].client()
@@ -444,7 +444,7 @@ def test_shares_of_the_homes_sum_up_to_the_envelope_all_the_while() -> None:
         return sum(share.rate for share in shares), sum(share.depth for share in shares)
 
     assert total() == (12_000_000, 6 * TOKEN)
-    # h3 does not say DONE, so nobody grows; h1 has shrunk.
+    # h3 does not send DONE, so no share grows; h1 has shrunk.
     hubs.held.add(("h3", "h2"))
     hubs.held.add(("h3", "h1"))
     hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2")
@@ -471,13 +471,13 @@ def test_a_relay_counts_as_many_as_wait_there() -> None:
     for client in clients:
         client.read()
     pass_time(hubs, 10.0)
-    # Of a hundred, a tenth each; what is on its way tips it a little.
+    # Of a hundred, a tenth each; messages in flight cause small deviations.
     counts = [len(hog.read()), *(len(client.read()) for client in clients)]
     assert counts[0] <= 25, counts
     assert min(counts) >= 6, counts
 
 
-def test_a_topic_is_not_forgotten_before_its_bucket_is_full() -> None:
+def test_a_topic_is_not_removed_before_its_bucket_is_full() -> None:
     hubs = limited("h1", rate=0.01, burst=3)
     core = hubs["h1"].core
     fill(hubs["h1"])
@@ -507,7 +507,7 @@ def test_without_the_lease_nothing_is_numbered() -> None:
     assert published(hubs, "h1") == 1
 
 
-def test_what_waits_at_a_hub_that_has_paused_is_numbered_once_the_hub_is_confirmed() -> None:
+def test_messages_that_wait_at_a_paused_hub_are_numbered_once_the_hub_is_confirmed() -> None:
     hubs, node = home(burst=1, wait_ms=60_000.0)
     core = node.core
     core.lease.start(node.cluster)
@@ -540,7 +540,7 @@ def test_one_home_orders_and_has_the_only_bucket(mode: Mode) -> None:
     assert published(hubs, "h1") == 6
 
 
-def test_what_a_limit_does_is_told_by_command_and_metrics() -> None:
+def test_a_command_and_metrics_report_the_effects_of_a_limit() -> None:
     hubs, node = home(rate=10.0, burst=2)
     client = node.client()
     client.send_raw(pipeline(["PUBLISH", "x", str(n)] for n in range(4)))
@@ -573,7 +573,7 @@ def test_what_a_limit_does_is_told_by_command_and_metrics() -> None:
     assert float(row[row.index(b"delay_s") + 1]) > 0.2
 
 
-def test_a_lane_that_has_to_end_before_it_got_a_share_ends_all_the_same(
+def test_a_lane_that_has_to_end_before_it_gets_a_share_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seed 103 of a world with everything, with hubs that take nothing back:
@@ -646,7 +646,7 @@ def test_rate_and_depth_have_shares_of_their_own() -> None:
     assert shares_at(hubs) == {"h1": (8.0, 3.0), "h2": (2.0, 7.0)}
 
 
-def test_a_change_of_shares_asks_about_its_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_shares_queries_its_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     hubs = placed("h1", "h2", rate=10.0, burst=10)
     hubs.replicate("x", Mode.ALL_SUBSCRIBERS, "h1", "h2")
     hubs.publish_first("h1", "x", *(f"other-{number}" for number in range(20)))
@@ -663,12 +663,12 @@ def test_a_change_of_shares_asks_about_its_topic_alone(monkeypatch: pytest.Monke
     pass_time(hubs, 1.0)
     assert set(asked) == {b"x"}
     assert shares_at(hubs) == {"h1": (9.0, 9.0), "h2": (1.0, 1.0)}
-    # Anything else is asked about all.
+    # Any other change queries all topics.
     hubs.replicate("other-1", Mode.SINGLE, "h2")
     assert b"other-2" in asked
 
 
-def test_telemetry_says_what_became_of_a_share() -> None:
+def test_telemetry_reports_the_use_of_a_share() -> None:
     hubs, node = home(rate=10.0, burst=5)
     fill(node)
     client = node.client()
@@ -683,11 +683,11 @@ def test_telemetry_says_what_became_of_a_share() -> None:
     assert (waiting.waiting, waiting.drained) == (3, 5 + 3)
     pass_time(hubs, 0.5)
     assert limit_window([node.core.index.topics[b"x"]]).throttle_us >= 300_000
-    # Each window begins anew.
+    # Each window starts at zero.
     assert limit_window([node.core.index.topics[b"x"]]).throttle_us == 0
 
 
-def test_telemetry_says_what_became_of_messages_of_a_hubs_clients() -> None:
+def test_telemetry_reports_admitted_and_rejected_messages_of_a_hubs_clients() -> None:
     """h1 numbers the topic; clients of h2 wait there, and are rejected there."""
     hubs = limited("h1", "h2", rate=1.0, burst=1, wait_ms=2_500.0)
     hubs.replicate("x", Mode.SINGLE, "h1")
@@ -710,7 +710,9 @@ def test_telemetry_says_what_became_of_messages_of_a_hubs_clients() -> None:
     assert (numbered.drained > 0, numbered.refused) == (True, 0)
 
 
-def test_a_token_that_comes_while_a_message_is_being_held_serves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_arrives_while_a_message_is_being_queued_admits_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """
     1. A message of another hub comes when there is no token, and is held.
     2. The next token comes before the message is queued for it: clocks go on within a turn of the loop.
@@ -743,7 +745,7 @@ def test_a_token_that_comes_while_a_message_is_being_held_serves_it(monkeypatch:
     assert published(hubs, "h1") == before + 3
 
 
-def test_what_waits_in_a_lane_that_ends_goes_back_to_its_publishers_and_on_to_the_trunk() -> None:
+def test_messages_that_wait_in_a_lane_that_ends_return_to_their_publishers_and_go_to_the_trunk() -> None:
     """
     1. Messages of other hubs' clients wait in a lane that admits one in fifty seconds.
     2. The plan drops the lane. It ends at once: a plan does not wait for tokens.
@@ -776,7 +778,7 @@ def test_what_waits_in_a_lane_that_ends_goes_back_to_its_publishers_and_on_to_th
         assert len(client.read()) == 2
 
 
-def test_a_link_that_ends_waits_for_messages_that_had_waited_for_tokens() -> None:
+def test_severing_a_link_waits_for_messages_that_had_waited_for_tokens() -> None:
     """They count for the connection that they came over, though another has published since."""
     hubs = limited("h1", "h2", rate=10.0, burst=1, wait_ms=5_000.0)
     hubs.replicate("x", Mode.SINGLE, "h2")

@@ -1,4 +1,4 @@
-"""Publishers of a limited topic change streams: what waits for tokens in the old one follows them, in order."""
+"""Publishers of a limited topic change streams: their messages that wait for tokens follow, in order."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def received(subscriber: FakeClient) -> list[int]:
 
 
 @pytest.mark.parametrize("trunk", ["h1", "h3"], ids=["the trunk stays", "the trunk moves as well"])
-def test_messages_do_not_wait_where_their_publisher_has_left(trunk: str) -> None:
+def test_messages_do_not_wait_in_a_stream_that_their_publisher_has_left(trunk: str) -> None:
     """
     1. Messages of h2's client wait at h1 for tokens.
-    2. The topic is split: h2 has nearly all of the rate. Where the trunk moves, h1 has passed on what waited there.
-    3. They come back to h2 and have its tokens. At the trunk, one would wait for a minute and a half.
+    2. The topic is split: h2 has nearly all of the rate. If the trunk moves, h1 has forwarded the messages waiting
+    there. 3. They come back to h2 and have its tokens. At the trunk, one would wait for a minute and a half.
     """
     hubs, subscriber, publisher = waiting_at_h1()
     before = received(subscriber)
@@ -52,7 +52,7 @@ def test_messages_do_not_wait_where_their_publisher_has_left(trunk: str) -> None
     assert hubs["h2"].cluster.lanes.returns.taken > 0
 
 
-def test_a_hub_that_returns_nothing_is_waited_for() -> None:
+def test_a_recall_waits_for_a_hub_that_has_not_replied() -> None:
     """One of an earlier release does not know the question."""
     hubs, subscriber, publisher = waiting_at_h1(rate=4.0)
     hubs["h2"].cluster.out["h1"].capabilities = CAPABILITIES - {RECALL}

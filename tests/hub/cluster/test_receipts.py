@@ -1,4 +1,4 @@
-"""Publishers that have to know: EQ.PUBLISH, EQ.SETTLE and EQ.SEVER among several hubs."""
+"""Receipts of publishers across hubs: EQ.PUBLISH, EQ.SETTLE and EQ.SEVER."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINK = "0123456789abcdef"
 
 
 def remote(*, given: Users | None = None) -> Hubs:
-    """The topic t lives at h1."""
+    """The home of topic t is h1."""
     hubs = Hubs("h1", "h2", "h3", users=given)
     hubs.replicate("t", Mode.SINGLE, "h1")
     return hubs
@@ -35,7 +35,7 @@ def pushes(client: FakeClient) -> list[Any]:
     return [item for item in client.read() if isinstance(item, list)]
 
 
-def test_a_hub_alone_answers_with_the_position_at_once() -> None:
+def test_a_hub_alone_replies_with_the_position_at_once() -> None:
     world = World()
     world.client().send("SUBSCRIBE", "t")
     client = world.client(3)
@@ -47,13 +47,13 @@ def test_a_hub_alone_answers_with_the_position_at_once() -> None:
     assert client.do_all("EQ.SEVER", LINK, "h9:1") == [[b"eq.severed", LINK.encode()], b"OK"]
 
 
-def test_where_the_topic_lives_the_answer_comes_at_once() -> None:
+def test_the_home_replies_at_once() -> None:
     hubs = remote()
     client = hubs["h1"].client(3)
     assert client.do("EQ.PUBLISH", "t", "a", "b") == [b"", *position(hubs), 0]
 
 
-def test_elsewhere_the_answer_comes_with_the_homes_word_and_what_follows_waits_behind_it() -> None:
+def test_another_hub_replies_once_the_home_has_acknowledged_and_later_replies_wait() -> None:
     hubs = remote()
     client = hubs["h2"].client(3)
     hubs.held.add(("h1", "h2"))
@@ -66,7 +66,7 @@ def test_elsewhere_the_answer_comes_with_the_homes_word_and_what_follows_waits_b
     assert client.read() == [[b"", *position(hubs), 0], b"PONG"]
 
 
-def test_a_message_of_which_only_some_hubs_know_the_position_is_answered_with_uncertainty() -> None:
+def test_a_message_with_an_unconfirmed_position_gets_an_uncertain_receipt() -> None:
     """Its home has died. One that no hub has seen is sent to the next home, and answered from there."""
     hubs = remote()
     client, far = hubs["h2"].client(3), hubs["h3"].client()
@@ -81,7 +81,7 @@ def test_a_message_of_which_only_some_hubs_know_the_position_is_answered_with_un
     assert str(answer).startswith("UNCERTAIN")
 
 
-def test_settled_says_how_far_the_messages_of_this_hubs_clients_have_come() -> None:
+def test_settle_returns_the_position_that_the_messages_of_this_hubs_clients_have_reached() -> None:
     hubs = remote()
     client = hubs["h2"].client(3)
     hubs.publish_first("h2", "t")
@@ -91,7 +91,7 @@ def test_settled_says_how_far_the_messages_of_this_hubs_clients_have_come() -> N
     client.send("EQ.SETTLE", "t")
     client.send("PUBLISH", "t", "behind the question")
     hubs.settle()
-    assert pushes(client) == [], "nobody knows yet"
+    assert pushes(client) == [], "not acknowledged yet"
     assert client.do("PING") == b"PONG", "and nothing else waits for it"
     hubs.release("h1", "h2")
     epoch, n = position(hubs)
@@ -100,7 +100,7 @@ def test_settled_says_how_far_the_messages_of_this_hubs_clients_have_come() -> N
     assert client.do_all("EQ.SETTLE", "t")[0] == [b"eq.settled", b"t", b"", epoch, 5], "and now at once"
 
 
-def test_several_questions_about_one_topic_are_answered_in_order() -> None:
+def test_several_requests_about_one_topic_are_answered_in_order() -> None:
     hubs = remote()
     client = hubs["h2"].client(3)
     hubs.publish_first("h2", "t")
@@ -115,7 +115,7 @@ def test_several_questions_about_one_topic_are_answered_in_order() -> None:
     assert [told[4] for told in pushes(client)] == [2, 3, 4, 4]
 
 
-def test_settled_waits_through_a_move() -> None:
+def test_settle_waits_during_a_move() -> None:
     hubs = remote()
     client = hubs["h1"].client(3)
     hubs.held.add(("h1", "h2"))
@@ -136,7 +136,7 @@ def test_settled_waits_through_a_move() -> None:
     assert (epoch, n) == position(hubs, "h2")
 
 
-def test_only_who_may_publish_to_a_topic_may_ask_how_far_it_is() -> None:
+def test_settle_needs_the_permission_to_publish() -> None:
     grants = {"ann": 'publish = ["mine"]\ncreate = ["mine"]', HUB_USER: 'link = ["*"]'}
     hubs = remote(given=users(**grants))
     client = hubs["h1"].client(user="ann")
@@ -146,7 +146,7 @@ def test_only_who_may_publish_to_a_topic_may_ask_how_far_it_is() -> None:
     assert "NOPERM" in str(client.do("EQ.PUBLISH", "t", "x"))
 
 
-def test_severing_ends_the_connection_at_the_other_hub_and_waits_for_what_came_over_it() -> None:
+def test_severing_ends_the_connection_at_the_other_hub_and_waits_for_its_messages() -> None:
     hubs = remote()
     old = hubs["h2"].client(3)
     old.send("EQ.LINK", LINK)
@@ -162,7 +162,7 @@ def test_severing_ends_the_connection_at_the_other_hub_and_waits_for_what_came_o
     assert new.read() == [[b"eq.severed", LINK.encode()]]
 
 
-def test_what_comes_late_over_a_severed_link_is_not_taken() -> None:
+def test_late_messages_of_a_severed_link_are_rejected() -> None:
     hubs = remote()
     new = hubs["h3"].client(3)
     new.send("EQ.SEVER", LINK, "h2:6399")
@@ -177,7 +177,7 @@ def test_what_comes_late_over_a_severed_link_is_not_taken() -> None:
     assert b"t" not in hubs["h1"].core.index.topics or position(hubs)[1] == 0
 
 
-def test_a_hub_that_is_dead_or_unknown_has_nothing_to_be_severed() -> None:
+def test_a_link_to_a_dead_or_unknown_hub_counts_as_severed() -> None:
     hubs = remote()
     new = hubs["h3"].client(3)
     assert new.do_all("EQ.SEVER", LINK, "nowhere:1") == [[b"eq.severed", LINK.encode()], b"OK"]
@@ -203,7 +203,7 @@ def test_a_hub_that_has_just_started_severs_a_link_once_it_knows_the_other_hubs(
     assert not old.is_connected()
 
 
-def test_a_link_to_the_very_hub_can_be_severed() -> None:
+def test_a_link_to_the_hub_itself_can_be_severed() -> None:
     hubs = remote()
     old, new = hubs["h1"].client(3), hubs["h1"].client(3)
     old.send("EQ.LINK", LINK)
@@ -211,7 +211,7 @@ def test_a_link_to_the_very_hub_can_be_severed() -> None:
     assert not old.is_connected()
 
 
-def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positioned, "ASKED_MAX", 3)
     monkeypatch.setattr(severing, "SEVERED_MAX", 3)
     hubs = remote()
@@ -231,13 +231,13 @@ def test_questions_and_severed_links_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert len(hubs["h2"].cluster.severing._severed) == 3
 
 
-def test_a_flood_of_severs_does_not_make_a_hub_forget_those_of_others(
+def test_a_flood_of_severs_does_not_remove_severed_links_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
     1. A client has its link to h2 ended, which h2 remembers. 2. Another address has more links ended than h2 remembers
     in all: most are refused. 3. A connection that names the first link comes late: it is not served. 4. A minute later
-    the other address may go on.
+    the other address may continue.
     """
     monkeypatch.setattr(severing, "SEVERED_MAX", 30)
     monkeypatch.setattr(quotas, "SEVERS_PER_MINUTE_MAX", 10)
@@ -259,7 +259,7 @@ def test_a_flood_of_severs_does_not_make_a_hub_forget_those_of_others(
     assert not any(isinstance(answer, Error) for answer in flood.read())
 
 
-def test_accounts_are_closed_when_all_is_settled() -> None:
+def test_accounts_are_closed_when_all_messages_are_acknowledged() -> None:
     hubs = remote()
     client = hubs["h2"].client(3)
     for _ in range(20):

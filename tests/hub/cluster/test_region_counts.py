@@ -1,4 +1,4 @@
-"""Subscribers of the whole region: what PUBSUB and PUBLISH answer at every hub, as of a second ago at most."""
+"""Subscriber counts of the whole region in PUBSUB and PUBLISH at every hub, at most a second old."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(hubs: Hubs, hub: str, *words: str) -> Any:
     return reply
 
 
-def test_every_hub_answers_for_all() -> None:
+def test_every_hub_counts_the_subscribers_of_all_hubs() -> None:
     hubs = Hubs("h1", "h2", "h3")
     first, second, by_pattern, shard = (hubs[name].client() for name in ("h1", "h2", "h2", "h3"))
     first.send("SUBSCRIBE", "news", "only.h1")
@@ -53,7 +53,7 @@ def test_every_hub_answers_for_all() -> None:
         hubs.settle()
 
 
-def test_subscribers_that_leave_are_counted_no_more() -> None:
+def test_subscribers_that_leave_are_no_longer_counted() -> None:
     hubs = Hubs("h1", "h2")
     client, other = hubs["h1"].client(), hubs["h1"].client()
     client.send("SUBSCRIBE", "a", "b")
@@ -89,7 +89,7 @@ def test_counts_follow_a_topic_that_moves() -> None:
             hubs.settle()
 
 
-def test_the_subscribers_of_a_dead_hub_are_counted_no_more() -> None:
+def test_the_subscribers_of_a_dead_hub_are_no_longer_counted() -> None:
     hubs = Hubs("h1", "h2", "h3")
     hubs["h1"].client().send("SUBSCRIBE", "t")
     hubs["h3"].client().send("SUBSCRIBE", "t")
@@ -100,7 +100,7 @@ def test_the_subscribers_of_a_dead_hub_are_counted_no_more() -> None:
     assert asked(hubs, "h2", "PUBSUB", "NUMSUB", "t") == [b"t", 1]
 
 
-def test_a_hub_of_an_earlier_release_is_told_nothing_and_counts_its_own() -> None:
+def test_a_hub_of_an_earlier_release_gets_no_counts_and_counts_its_own() -> None:
     hubs = Hubs("h1", "h2", legacy=["h2"])
     hubs["h1"].client().send("SUBSCRIBE", "t")
     hubs["h2"].client().send("SUBSCRIBE", "t")
@@ -110,7 +110,7 @@ def test_a_hub_of_an_earlier_release_is_told_nothing_and_counts_its_own() -> Non
         assert asked(hubs, hub, "PUBSUB", "NUMSUB", "t") == [b"t", 1]
 
 
-def test_a_hub_without_changes_has_nothing_to_tell() -> None:
+def test_a_hub_without_changes_sends_nothing() -> None:
     hubs = Hubs("h1", "h2")
     hubs["h1"].client().send("SUBSCRIBE", "t")
     hubs.settle()
@@ -160,6 +160,6 @@ def test_the_counts_of_others_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("word", [b"", b"t", b"t1", b"x1 a", b"t-1 a", b"tx a", b"t9999999999 a"])
-def test_what_is_no_count_is_refused(word: bytes) -> None:
+def test_an_invalid_count_is_rejected(word: bytes) -> None:
     with pytest.raises(ValueError, match="not a count"):
         parse_count(word)

@@ -1,4 +1,4 @@
-"""Relayed messages: the compiled part does what the way in Python does, whatever happens between the hubs."""
+"""Relayed messages: the compiled part has the same effects as the Python code, in every state of the hubs."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ LINK = ("h2", "h1")
 @example(
     [("SUBSCRIBE", "h3", "t"), RUN, ("settle",), RUN, ("fall", LINK), RUN, RUN, ("move", "t", "h3"), RUN]
 )
-def test_both_ways_leave_the_same(script: list[tuple[Any, ...]]) -> None:
+def test_both_ways_leave_the_same_state(script: list[tuple[Any, ...]]) -> None:
     assert outcomes(script, is_compiled=True) == outcomes(script, is_compiled=False)
 
 
 class Counted:
-    """The compiled part, and what it has done."""
+    """The compiled part, and its results."""
 
     def __init__(self, part: relays.Relays) -> None:
         self.part, self.bytes = part, 0
@@ -172,7 +172,7 @@ def counted(hubs: Hubs) -> dict[str, Counted]:
 
 
 @needs_relays
-def test_messages_of_a_plain_client_elsewhere_take_the_compiled_way_there_and_back(
+def test_messages_of_a_plain_client_at_another_hub_are_relayed_by_the_compiled_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hubs = Hubs("h1", "h2")
@@ -207,7 +207,7 @@ def test_messages_of_a_plain_client_elsewhere_take_the_compiled_way_there_and_ba
         b"*5\r\n$8\r\nEQ.L.RUN\r\n$1\r\nt\r\n$1\r\n1\r\n$19\r\n9999999999999999999\r\n$1\r\nx\r\n",
     ],
 )
-def test_what_is_not_a_plain_frame_is_left_to_the_way_in_python(frame: bytes) -> None:
+def test_frames_that_are_not_plain_are_left_to_python(frame: bytes) -> None:
     hubs = Hubs("h1", "h2")
     hubs.replicate("t", Mode.SINGLE, "h1")
     hubs.publish_first("h2", "t")

@@ -1,4 +1,4 @@
-"""Replies whose outcome comes later: many at once, in order, none for ever, and a client that leaves is noticed."""
+"""Pending replies: many at once, in order, with a timeout, and noticing that their client disconnects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hub.world import Error, FakeClient, FakeTimer, pipeline, request
 
 
 def remote(*topics: str) -> Hubs:
-    """The topics live at h1, which h2 hears nothing from."""
+    """The home of the topics is h1, from which h2 receives nothing."""
     hubs = Hubs("h1", "h2", "h3")
     for topic in topics:
         hubs.replicate(topic, Mode.SINGLE, "h1")
@@ -22,14 +22,14 @@ def remote(*topics: str) -> Hubs:
 
 
 def cut_off(hubs: Hubs) -> FakeClient:
-    """A client whose hub does not hear that its subscriptions stand."""
+    """A client whose hub gets no confirmation of its subscriptions."""
     return hubs["h2"].client(3)
 
 
 # --- the queue by itself
 
 
-def test_replies_leave_in_the_order_of_their_commands_whatever_the_order_of_their_outcomes() -> None:
+def test_replies_are_sent_in_the_order_of_their_commands() -> None:
     owed = OwedReplies(FakeTimer())
     first, third, fourth = Reply(), Reply(), Reply()
     for entry in (first, b"2", third, fourth):
@@ -60,7 +60,7 @@ def test_a_reply_is_completed_once_and_not_at_all_when_it_has_expired() -> None:
 # --- many at once
 
 
-def test_a_session_is_owed_many_receipts_at_once_and_its_messages_do_not_wait_for_them() -> None:
+def test_a_session_may_have_many_pending_receipts_and_its_messages_do_not_wait_for_them() -> None:
     """Before, each EQ.PUBLISH waited for the receipt of the one before it."""
     hubs = remote("t")
     client = hubs["h2"].client(3)
@@ -72,7 +72,7 @@ def test_a_session_is_owed_many_receipts_at_once_and_its_messages_do_not_wait_fo
     assert [receipt[2] for receipt in client.read()] == list(range(1, 101))
 
 
-def test_publishes_behind_a_receipt_are_published_and_answered_behind_it() -> None:
+def test_publishes_behind_a_pending_receipt_are_published_at_once_and_answered_after_it() -> None:
     hubs = remote("t")
     client = hubs["h2"].client(3)
     listener = hubs["h2"].client()
@@ -90,7 +90,7 @@ def test_publishes_behind_a_receipt_are_published_and_answered_behind_it() -> No
     assert others == [1, 1, 1, 0]
 
 
-def test_receipts_that_come_together_are_written_together() -> None:
+def test_receipts_that_complete_together_are_written_together() -> None:
     hubs = remote("t")
     client = hubs["h2"].client(3)
     client.send_raw(pipeline(["EQ.PUBLISH", "t", str(i)] for i in range(50)))
@@ -101,7 +101,7 @@ def test_receipts_that_come_together_are_written_together() -> None:
     assert len(writes) == 1
 
 
-def test_reply_off_and_skip_hold_for_the_command_that_they_were_said_of() -> None:
+def test_reply_off_and_skip_apply_to_their_own_command() -> None:
     hubs = remote("t")
     client = hubs["h2"].client(3)
     client.send_raw(
@@ -146,7 +146,7 @@ def test_a_subscription_behind_a_receipt_waits_for_it_so_that_its_confirmation_p
     assert count == 1
 
 
-def test_quit_and_an_error_of_the_protocol_come_behind_what_is_owed() -> None:
+def test_the_replies_to_quit_and_to_a_protocol_error_follow_pending_replies() -> None:
     for last, answer in (
         (request("QUIT"), b"OK"),
         (b"*1\r\n:5\r\n", Error("ERR Protocol error: expected '$', got ':'")),
@@ -167,7 +167,7 @@ def test_quit_and_an_error_of_the_protocol_come_behind_what_is_owed() -> None:
 # --- bounds, and who has gone
 
 
-def test_what_is_owed_is_bounded_and_what_follows_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_replies_are_bounded_and_further_commands_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "OWED_MAX", 10)
     hubs = remote("t")
     client = hubs["h2"].client(3)
@@ -187,8 +187,8 @@ def test_bytes_of_unanswered_commands_are_bounded_too(monkeypatch: pytest.Monkey
     assert hubs["h1"].core.index.topics[b"t"].n == 5
 
 
-def test_a_client_that_waits_is_read_from_until_it_sends_too_much_then_its_end_is_asked_for() -> None:
-    """1. A subscription waits. 2. Its client sends on. 3. Reading pauses. 4. The client hangs up: seen all the same."""
+def test_a_waiting_client_is_read_until_it_sends_too_much_and_then_polled_for_its_end() -> None:
+    """1. A subscription waits. 2. Its client sends more. 3. Reading pauses. 4. Its end is noticed."""
     hubs = remote("t")
     client = cut_off(hubs)
     client.send("SUBSCRIBE", "t")
@@ -207,7 +207,7 @@ def test_a_client_that_waits_is_read_from_until_it_sends_too_much_then_its_end_i
     assert topic.stream.waiters == []
 
 
-def test_what_a_client_sends_behind_a_subscription_that_waits_is_kept_and_answered() -> None:
+def test_commands_behind_a_waiting_subscription_are_kept_and_answered() -> None:
     hubs = remote("t")
     client = cut_off(hubs)
     client.send("SUBSCRIBE", "t")
@@ -222,7 +222,7 @@ def test_what_a_client_sends_behind_a_subscription_that_waits_is_kept_and_answer
 # --- no wait without an end
 
 
-def test_a_subscription_that_cannot_be_made_is_refused_in_time_and_leaves_nothing() -> None:
+def test_a_subscription_that_is_not_confirmed_is_rejected_in_time_and_leaves_no_state() -> None:
     """Before, it was never answered, and each retry left a session behind."""
     hubs = remote("t")
     client = cut_off(hubs)
@@ -245,7 +245,7 @@ def test_a_subscription_that_cannot_be_made_is_refused_in_time_and_leaves_nothin
     assert client.do("SUBSCRIBE", "t") == [b"subscribe", b"t", 1]
 
 
-def test_a_subscription_by_pattern_that_a_hub_does_not_confirm_is_refused_in_time() -> None:
+def test_a_subscription_by_pattern_that_a_hub_does_not_confirm_is_rejected_in_time() -> None:
     hubs = remote("t")
     client = cut_off(hubs)
     client.send("PSUBSCRIBE", "p*")
@@ -256,7 +256,7 @@ def test_a_subscription_by_pattern_that_a_hub_does_not_confirm_is_refused_in_tim
     assert client.read() == []
 
 
-def test_a_receipt_that_does_not_come_is_answered_with_uncertainty_in_time() -> None:
+def test_a_missing_receipt_is_answered_as_uncertain_in_time() -> None:
     hubs = remote("t")
     client = hubs["h2"].client(3)
     client.send("EQ.PUBLISH", "t", "a")
@@ -269,7 +269,7 @@ def test_a_receipt_that_does_not_come_is_answered_with_uncertainty_in_time() -> 
     assert client.read() == []
 
 
-def test_a_position_that_is_not_confirmed_in_time_holds_back_the_message_that_comes_after_it() -> None:
+def test_a_position_that_is_not_confirmed_in_time_holds_back_a_message_that_depends_on_it() -> None:
     hubs = Hubs("h1", "h2", "h3")
     node = hubs["h2"]
     for i in range(20):
@@ -295,7 +295,7 @@ def test_a_position_that_is_not_confirmed_in_time_holds_back_the_message_that_co
     assert receipt[2] == 1, "the one before was not published"
 
 
-def test_the_hub_stops_asking_for_a_client_that_has_gone() -> None:
+def test_the_hub_stops_asking_for_a_client_that_has_disconnected() -> None:
     hubs = remote("t")
     hubs.replicate("t", Mode.ALL_SUBSCRIBERS, "h1", "h3")
     node = hubs["h2"]
@@ -319,7 +319,7 @@ def test_the_hub_stops_asking_for_a_client_that_has_gone() -> None:
     assert not any(callback.__name__ == "_ask" for callback in callbacks)
 
 
-def test_a_client_with_a_link_hears_once_a_second_that_the_hub_is_alive() -> None:
+def test_a_client_with_a_link_gets_a_heartbeat_once_a_second() -> None:
     """Its pings are answered behind the replies that it is owed."""
     hubs = remote("t")
     client, other = hubs["h2"].client(3), hubs["h2"].client(3)

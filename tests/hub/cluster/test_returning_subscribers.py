@@ -1,4 +1,4 @@
-"""A plain subscriber that leaves a topic and comes back, there or at another hub, while hubs lag behind the home."""
+"""A plain subscriber that leaves a topic and returns, there or at another hub, while hubs lag behind the home."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def payloads(client: FakeClient) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_on_one_connection_no_message_comes_twice_and_none_before_an_earlier_one(seed: int) -> None:
+def test_on_one_connection_no_message_is_repeated_or_reordered(seed: int) -> None:
     """Links hold frames back, the topic moves, the subscriber leaves and returns, in any order."""
     random = Random(seed)
     hubs = Hubs(*NAMES, cluster=QUICK)
@@ -60,7 +60,7 @@ def test_on_one_connection_no_message_comes_twice_and_none_before_an_earlier_one
     assert got[-1] == b"last"
 
 
-def test_a_hub_that_is_to_be_the_home_answers_a_subscriber_once_it_is() -> None:
+def test_the_next_home_confirms_a_subscriber_once_it_is_the_home() -> None:
     """
     1. c follows the topic at a, which sends its last messages over a link that is cut.
     2. The topic moves to b and on to c. A subscriber of b gets everything.

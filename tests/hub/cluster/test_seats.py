@@ -1,4 +1,4 @@
-"""Seats of smart publishers among hubs without sockets: who is sent where, and who knows it after a crash."""
+"""Seats of smart publishers among hubs without sockets: how they are assigned, and kept after a crash."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Publishers:
         return Counter(self.at.values())
 
 
-def test_publishers_are_dealt_by_the_trunks_home_whichever_hub_they_came_to() -> None:
+def test_the_trunks_home_assigns_publishers_of_every_hub() -> None:
     for came_to in ("h1", "h2"):
         publishers = Publishers(split("h1", "h2", "h3"), 12, came_to)
         for _ in range(3):
@@ -71,7 +71,7 @@ def test_seats_follow_shares() -> None:
     assert abs(publishers.counts()["h2"] - 9) <= 1
 
 
-def test_members_of_a_group_are_sent_apart() -> None:
+def test_members_of_a_group_are_spread_over_hubs() -> None:
     hubs = split("h1", "h2")
     for number, group in enumerate(("red", "blue")):
         publishers = Publishers(hubs, 6, "h1", group)
@@ -82,7 +82,7 @@ def test_members_of_a_group_are_sent_apart() -> None:
         assert publishers.counts() == {"h1": 3, "h2": 3}
 
 
-def test_after_a_crash_the_next_home_of_the_trunk_leaves_publishers_where_they_sit() -> None:
+def test_after_a_crash_the_next_home_of_the_trunk_keeps_the_seats_of_publishers() -> None:
     hubs = split("h1", "h2", "h3")
     publishers = Publishers(hubs, 12, "h1")
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_after_a_crash_the_next_home_of_the_trunk_leaves_publishers_where_they_s
     assert {name: seat.home for name, seat in dealt.items()} == publishers.at
 
 
-def test_publishers_without_a_group_are_dealt_by_the_order_that_was_found() -> None:
+def test_publishers_without_a_group_are_assigned_by_the_fitted_order() -> None:
     hubs = split("h1", "h2", "h3")
     publishers = Publishers(hubs, 30, "h1")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Stalls of the loop are noticed while limited topics are used, and give no more than 20 ms of the rate."""
+"""Stalls of the loop are detected while limited topics are used, and credit at most 20 ms of the rate."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def now(shell: FakeShell) -> int:
 
 
 def stand_still(shell: FakeShell, seconds: float) -> None:
-    """Nothing runs meanwhile; then what has fallen due does, ahead of all that has come."""
+    """Nothing runs meanwhile; then due timers run, before all events that have arrived."""
     shell.stall(seconds)
     shell.advance()
 
 
-def test_a_timer_that_is_late_says_since_when_the_loop_stood_still() -> None:
+def test_a_late_timer_shows_since_when_the_loop_has_been_blocked() -> None:
     shell = FakeShell(1 << 30)
     watch = StallWatch(shell)
     watch.used()
@@ -31,7 +31,7 @@ def test_a_timer_that_is_late_says_since_when_the_loop_stood_still() -> None:
     assert watch.since(now(shell)) == 0
 
 
-def test_a_long_stall_gives_no_more_than_a_short_one() -> None:
+def test_a_long_stall_credits_no_more_than_a_short_one() -> None:
     shell = FakeShell(1 << 30)
     watch = StallWatch(shell)
     watch.used()
@@ -63,14 +63,14 @@ def burst_after(stall_s: float) -> int:
     return published(hubs, "h1") - before
 
 
-def test_what_came_during_a_stall_is_judged_as_having_come_then() -> None:
+def test_events_that_arrive_during_a_stall_are_timed_by_their_arrival() -> None:
     assert burst_after(0.001) == 3
     assert 3 + 19 <= burst_after(0.02) <= 3 + 20
     assert 3 + 19 <= burst_after(0.1) <= 3 + 20
 
 
 def admitted_beside(stalls: int, stall_s: float) -> int:
-    """Messages of a flood that a topic of 200/s in bursts of 1 admits while the loop does little but stand still."""
+    """Messages of a flood that a topic of 200/s in bursts of 1 admits while the loop is blocked most of the time."""
     hubs, node = home(rate=200.0, burst=1)
     node.client().send_raw(pipeline(["PUBLISH", "x", "1"] for _ in range(500)))
     before = published(hubs, "h1")
@@ -80,11 +80,11 @@ def admitted_beside(stalls: int, stall_s: float) -> int:
     return published(hubs, "h1") - before
 
 
-def test_tokens_that_come_while_the_hub_is_late_go_to_what_waits() -> None:
+def test_tokens_due_while_the_hub_is_late_go_to_waiting_messages() -> None:
     """A bucket of one token is full at once: all that a timer is late would be lost."""
     assert 62 <= admitted_beside(40, 0.008) <= 65
 
 
-def test_a_hub_that_is_very_late_gives_no_more_than_the_promise_to_subscribers_has() -> None:
+def test_a_hub_that_is_very_late_admits_no_more_than_the_envelope() -> None:
     tokens_of_20_ms = 4
     assert 1 <= admitted_beside(1, 3.0) <= 1 + tokens_of_20_ms

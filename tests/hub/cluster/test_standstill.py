@@ -1,4 +1,4 @@
-"""A hub that has stood still executes nothing for clients until its incarnation is confirmed."""
+"""A hub that has paused executes nothing for clients until its incarnation is confirmed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STILL_S = 2 * TERM_S
 
 
 class TimedHubs(Hubs):
-    """Hubs that watch their clocks. No store: the test says what it answers."""
+    """Hubs that watch their clocks. There is no store: the test gives its replies."""
 
     def begin(self) -> None:
         for name in self.alive:
@@ -20,7 +20,7 @@ class TimedHubs(Hubs):
             self[name].core.standstill.start()
 
     def stand_still(self, name: str, for_s: float = STILL_S) -> None:
-        """The others go on; what they say to the hub comes when it goes on."""
+        """The others continue; their frames reach the hub when it resumes."""
         self[name].shell.stall(for_s)
 
 
@@ -37,7 +37,7 @@ def confirm(node: Node) -> None:
     node.core.lease.store_answered(node.core.shell.fine_now())
 
 
-def test_what_comes_after_a_standstill_waits_for_the_store_and_is_answered_in_order() -> None:
+def test_commands_after_a_pause_wait_for_the_store_and_are_answered_in_order() -> None:
     hubs, node, client = two_hubs()
     hubs.stand_still("a")
     client.send("ECHO", "1")
@@ -65,7 +65,7 @@ def test_a_hub_that_is_merely_late_holds_nothing() -> None:
     assert node.core.standstill.count == 0
 
 
-def test_a_timer_notices_it_too_if_it_comes_first() -> None:
+def test_a_timer_detects_the_pause_too_if_it_runs_first() -> None:
     hubs, node, client = two_hubs()
     hubs.stand_still("a")
     node.advance(0.0)
@@ -73,7 +73,7 @@ def test_a_timer_notices_it_too_if_it_comes_first() -> None:
     assert client.read() == []
 
 
-def test_an_answer_to_what_was_asked_before_the_standstill_confirms_nothing() -> None:
+def test_a_reply_to_a_request_from_before_the_pause_confirms_nothing() -> None:
     hubs, node, client = two_hubs()
     asked_at = node.core.now()
     hubs.stand_still("a")
@@ -83,7 +83,7 @@ def test_an_answer_to_what_was_asked_before_the_standstill_confirms_nothing() ->
     assert client.read() == []
 
 
-def test_without_the_store_every_other_hub_confirms_it_but_not_at_once() -> None:
+def test_without_the_store_all_other_hubs_confirm_the_hub_but_not_at_once() -> None:
     hubs, node, client = two_hubs()
     lease = node.core.lease
     hubs.stand_still("a")
@@ -101,7 +101,7 @@ def test_without_the_store_every_other_hub_confirms_it_but_not_at_once() -> None
     assert client.read() == [b"PONG"]
 
 
-def test_a_client_is_disconnected_where_nothing_confirms_the_hub() -> None:
+def test_clients_are_disconnected_if_nothing_confirms_the_hub() -> None:
     hubs, node, client = two_hubs()
     silent = node.client()
     hubs.held.add(("a", "b"))
@@ -119,7 +119,7 @@ def test_a_client_is_disconnected_where_nothing_confirms_the_hub() -> None:
     assert silent.do("PING") == b"PONG"
 
 
-def test_commands_that_waited_for_their_turn_wait_on() -> None:
+def test_commands_that_waited_for_their_turn_keep_waiting() -> None:
     hubs, node, client = two_hubs()
     node.shell.tick_s = 0.002
     client.send_raw(b"*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n" * 200)
@@ -146,7 +146,7 @@ def test_links_between_hubs_are_not_held() -> None:
     assert client.read() == []
 
 
-def test_a_hub_that_connects_meanwhile_is_let_in_and_confirms_it() -> None:
+def test_a_hub_that_connects_meanwhile_is_accepted_and_confirms_it() -> None:
     hubs, node, client = two_hubs()
     hubs.stand_still("a")
     client.send("PING")
@@ -159,7 +159,7 @@ def test_a_hub_that_connects_meanwhile_is_let_in_and_confirms_it() -> None:
     assert client.read() == [b"PONG"]
 
 
-def test_a_login_is_let_in_and_what_follows_it_is_not() -> None:
+def test_a_login_is_executed_and_the_commands_after_it_wait() -> None:
     world = Hubs("a", users=users(ann='publish = ["*"]'))
     node = world["a"]
     node.core.lease.start(node.cluster)
@@ -174,7 +174,7 @@ def test_a_login_is_let_in_and_what_follows_it_is_not() -> None:
     assert client.read() == [b"PONG"]
 
 
-def test_an_incarnation_that_ends_lets_go_of_its_clients() -> None:
+def test_an_incarnation_that_ends_disconnects_its_clients() -> None:
     hubs, node, client = two_hubs()
     hubs.stand_still("a")
     client.send("PING")
@@ -185,7 +185,7 @@ def test_an_incarnation_that_ends_lets_go_of_its_clients() -> None:
     assert not node.core.standstill.is_holding
 
 
-def test_a_hub_that_stops_watches_its_clock_no_more() -> None:
+def test_a_hub_that_stops_no_longer_watches_its_clock() -> None:
     _, node, _ = two_hubs()
     node.core.close()
     assert node.core.awake_until == float("inf")

@@ -1,4 +1,4 @@
-"""Hubs among themselves and their clients over TLS: two addresses each, and every client is told its own kind."""
+"""Links and clients over TLS: each hub has two addresses, and a client is redirected to the kind that it uses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def settings_of(pki: Pki) -> ClientSettings:
 
 
 @pytest.mark.parametrize("is_tls", [True, False])
-def test_a_client_is_sent_to_the_kind_of_address_it_uses(tmp_path: Path, is_tls: bool) -> None:
+def test_a_client_is_redirected_to_the_kind_of_address_it_uses(tmp_path: Path, is_tls: bool) -> None:
     pki = Pki(tmp_path)
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def users_with(password: str) -> Users:
 
 
 def test_a_hub_logs_in_with_the_password_that_its_file_holds_now(tmp_path: Path) -> None:
-    """1. Two hubs log in at each other. 2. The password changes. 3. Links are dialled anew."""
+    """1. Two hubs log in at each other. 2. The password changes. 3. Links are dialled again."""
     pki, password = Pki(tmp_path), tmp_path / "hubs.password"
     password.write_text("first\n")
 
@@ -139,7 +139,7 @@ def test_links_between_hubs_are_encrypted(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_certificate_of_another_name_is_refused_and_named(tmp_path: Path) -> None:
+def test_a_certificate_of_another_name_is_rejected_and_named(tmp_path: Path) -> None:
     pki = Pki(tmp_path, name="elsewhere.example")
 
     async def main() -> None:

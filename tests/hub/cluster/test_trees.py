@@ -1,4 +1,4 @@
-"""Content topics are followed along a tree: whom hubs follow, under which plan, and when subscribers are answered."""
+"""Content topics are followed along a tree: the parent of each hub, by plan, and the confirmation of subscribers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def heard(client: FakeClient) -> list[int]:
     return [int(message[-1].partition(b": ")[2].partition(b",")[0]) for message in client.read()]
 
 
-def test_a_message_comes_to_each_home_from_the_one_above() -> None:
+def test_a_message_reaches_each_home_from_its_parent() -> None:
     hubs = Hubs("h1", "h2", "h3", "h4", "h5")
     tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN)
     clients = [subscribed(hubs, hub) for hub in ("h2", "h3", "h4", "h5")]
@@ -60,7 +60,7 @@ def test_a_message_comes_to_each_home_from_the_one_above() -> None:
     assert {link.hub for link in relays or ()} == {"h2", "h5"}
 
 
-def test_a_dead_parents_children_follow_the_next_above() -> None:
+def test_children_of_a_dead_parent_follow_its_parent() -> None:
     hubs = Hubs("h1", "h2", "h3", "h4")
     tree(hubs, "h1", "h2", "h3", "h4", parents=CHAIN)
     client = subscribed(hubs, "h4")
@@ -74,9 +74,9 @@ def test_a_dead_parents_children_follow_the_next_above() -> None:
     assert heard(client) == [1, 2, 3]
 
 
-def test_a_hub_that_could_not_be_asked_along_a_tree_is_asked_once_the_topic_is_in_none() -> None:
+def test_a_hub_that_could_not_be_requested_along_a_tree_is_requested_once_the_topic_has_no_tree() -> None:
     """
-    1. h2 has restarted and wants a topic of a tree; h1, its home, has not said yet that it knows trees;
+    1. h2 has restarted and needs a topic of a tree; h1, its home, has not announced yet that it supports trees;
     2. by the next plan the topic is in no tree: h2 asks h1 as any hub does.
     """
     hubs = Hubs("h1", "h2")
@@ -96,7 +96,7 @@ def test_a_hub_that_could_not_be_asked_along_a_tree_is_asked_once_the_topic_is_i
 def test_two_hubs_that_change_places_do_not_follow_each_other() -> None:
     """
     1. h2 follows h1, h3 follows h2;
-    2. by the next plan h3 follows h1, h2 follows h3; h2 hears of it first, and asks h3;
+    2. by the next plan h3 follows h1, h2 follows h3; h2 applies it first, and sends its request to h3;
     3. h3 still follows h2: it does not answer before it follows h1.
     """
     hubs = Hubs("h1", "h2", "h3")
@@ -116,10 +116,10 @@ def test_two_hubs_that_change_places_do_not_follow_each_other() -> None:
     assert [heard(client) for client in clients] == [[1, 2, 3, 4]] * 2
 
 
-def test_a_parent_that_stays_is_asked_again_under_each_plan() -> None:
+def test_a_request_to_a_parent_is_repeated_under_each_plan() -> None:
     """
     1. the chain is h1, h2, h3, h4, then for a while h1, h4, h2, h3, then as at first;
-    2. h3 does not hear of the second plan: its parent is h2 in all that it hears of;
+    2. h3 does not receive the second plan: its parent is h2 in every plan that it receives;
     3. h2 goes by the second plan, and follows h4; h4 goes by the third, and asks h3;
     4. if h3 answered, h4, h3 and h2 would follow each other, and none of them the home.
     """
@@ -137,7 +137,7 @@ def test_a_parent_that_stays_is_asked_again_under_each_plan() -> None:
     assert [heard(client) for client in clients] == [[1, 2, 3]] * 3
 
 
-def test_an_edge_answers_a_subscriber_once_it_is_as_far_as_the_home() -> None:
+def test_an_edge_confirms_a_subscriber_once_it_has_reached_the_position_of_the_home() -> None:
     hubs = Hubs("h1", "h2", "h3")
     tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
     first = subscribed(hubs, "h3")
@@ -153,7 +153,7 @@ def test_an_edge_answers_a_subscriber_once_it_is_as_far_as_the_home() -> None:
     assert heard(first) == [1, 2, 3]
 
 
-def test_what_those_below_ask_for_is_asked_of_the_parent() -> None:
+def test_requests_of_children_are_passed_to_the_parent() -> None:
     hubs = Hubs("h1", "h2", "h3")
     tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
     client = subscribed(hubs, "h3", "PSUBSCRIBE", "$filter t even = 1")
@@ -168,13 +168,13 @@ def test_what_those_below_ask_for_is_asked_of_the_parent() -> None:
     assert hubs["h1"].cluster.asked.kept_off > before
 
 
-def test_a_hub_that_gets_what_filters_match_sends_on_once_it_gets_all_that_is_asked() -> None:
+def test_a_hub_that_receives_by_filters_confirms_a_child_once_it_receives_all_that_it_requested() -> None:
     hubs = Hubs("h1", "h2", "h3")
     tree(hubs, "h1", "h2")
     filtered = subscribed(hubs, "h2", "PSUBSCRIBE", "$filter t even = 1")
     whole = subscribed(hubs, "h3")
     publish(hubs, "h1", 1, 2)
-    # h2 says that it needs everything, but not at once.
+    # h2 requests everything, but not at once.
     tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))
     publish(hubs, "h1", 3, 4)
     assert (sources(hubs, "h3"), stream(hubs, "h3").joining) == (["h1"], "h2")
@@ -184,10 +184,10 @@ def test_a_hub_that_gets_what_filters_match_sends_on_once_it_gets_all_that_is_as
     assert (heard(whole), heard(filtered)) == ([1, 2, 3, 4, 5, 6], [2, 4, 6])
 
 
-def test_what_the_home_sends_for_a_pattern_is_not_left_out_when_a_parent_is_followed() -> None:
+def test_messages_that_the_home_sends_for_a_pattern_are_not_lost_when_a_parent_is_followed() -> None:
     """Seed 254 of content-trees:
 
-    1. h3 has a client with a pattern, and hears the home, h1; messages are under way there;
+    1. h3 has a client with a pattern, and follows the home, h1; messages are in flight there;
     2. h3 becomes a home of the topic, and follows h2, which has those messages already.
     """
     hubs = Hubs("h1", "h2", "h3")
@@ -206,13 +206,15 @@ def test_what_the_home_sends_for_a_pattern_is_not_left_out_when_a_parent_is_foll
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_parent_that_is_left_before_it_is_followed_brings_nothing_ahead_of_the_home(is_late: bool) -> None:
+def test_no_message_of_a_parent_that_is_left_early_is_delivered_before_those_of_the_home(
+    is_late: bool,
+) -> None:
     """Seed 774 of content-trees:
 
     1. h3 has a client with a pattern and follows h1, the home; messages are on their way from there;
     2. h3 joins h2 in the tree, which has those messages and sends later ones; h3 holds them back;
-    3. by the next plan h3 is no home and nobody there wants the topic by name: it leaves h2 and h1;
-    4. h1 goes on to send for the pattern: what h2 had sent, and still sends, is not taken ahead of that.
+    3. by the next plan h3 is no home and no client there has subscribed to the topic by name: it leaves h2 and h1;
+    4. h1 keeps sending for the pattern: messages that h2 has sent, and still sends, are not delivered before those.
     """
     hubs = Hubs("h1", "h2", "h3")
     tree(hubs, "h1", "h2")
@@ -277,11 +279,11 @@ def test_the_next_home_waits_for_the_end_of_the_epoch_while_the_hubs_above_it_ha
     assert hubs["h4"].core.losses.messages == 0
 
 
-def test_a_hub_that_no_longer_wants_everything_does_not_wait_for_it() -> None:
+def test_a_hub_that_no_longer_needs_everything_does_not_wait_for_it() -> None:
     """Seeds 619 and 910 of content-trees-wanderers:
 
     1. h3 follows h2 by a filter, and asks it for everything; h2 asks h1, which is slow to answer;
-    2. the subscriber without a filter goes: h3 names its filter again, and then says that it needs nothing else;
+    2. the subscriber without a filter leaves: h3 requests its filter again, and then withdraws the rest;
     3. h2 does not get everything any more: it must not wait for that before it answers.
     """
     hubs = Hubs("h1", "h2", "h3")
@@ -306,10 +308,10 @@ def test_a_hub_that_no_longer_wants_everything_does_not_wait_for_it() -> None:
     assert not interest.waiters
 
 
-def test_a_hub_that_answers_a_later_question_first_has_not_answered_the_earlier_one() -> None:
+def test_a_reply_to_a_later_request_does_not_answer_the_earlier_one() -> None:
     """
     1. h3 follows h2 by filters; it asks for one that h2 has yet to ask h1 for, then for one that h2 has already;
-    2. h2 answers the second question: that says nothing about the first.
+    2. h2 replies to the second request: that does not answer the first.
     """
     hubs = Hubs("h1", "h2", "h3")
     tree(hubs, "h1", "h2", "h3", parents=(0, 0, 1))

@@ -1,4 +1,4 @@
-"""A link that meets an error begins anew: what it skipped is counted and told, what it executed is not repeated."""
+"""A link with an error restarts: skipped messages are counted and reported, executed ones are not repeated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POISON = spell((b"EQ.L.NEWER", b"word"))
 
 
 def pair(**options: Any) -> Hubs:
-    """The topics t and u live at h2, s lives at h1."""
+    """The home of the topics t and u is h2, of s h1."""
     hubs = Hubs("h1", "h2", **options)
     for topic, home in (("t", "h2"), ("u", "h2"), ("s", "h1")):
         hubs.replicate(topic, Mode.SINGLE, home)
@@ -33,7 +33,7 @@ def payloads(client: FakeClient) -> list[bytes]:
     return [item[2] for item in client.read() if item[0] == b"message"]
 
 
-def test_hubs_with_different_limits_lose_nothing_and_say_which_differ(
+def test_hubs_with_different_limits_lose_nothing_and_log_the_differences(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """
@@ -64,11 +64,11 @@ def test_hubs_with_different_limits_lose_nothing_and_say_which_differ(
     assert hubs["h1"].cluster.ingress.lost == hubs["h2"].cluster.ingress.dropped == 0
 
 
-def test_what_lies_behind_an_error_is_counted_as_lost_and_what_lies_before_it_is_not_repeated() -> None:
+def test_messages_behind_an_error_are_counted_as_lost_and_those_before_it_are_not_repeated() -> None:
     """
     1. three messages, something that h2 does not understand, and three more go to h2 in one piece;
-    2. h2 executes the first three, and says that the link is to begin anew;
-    3. the next messages arrive; the three between were not numbered, and their publisher is told so.
+    2. h2 executes the first three, and has the link restarted;
+    3. the next messages arrive; the three between were not numbered, which is reported to their publisher.
     """
     hubs = pair()
     listener, publisher = hubs["h2"].client(), hubs["h1"].client(3)
@@ -93,9 +93,9 @@ def test_what_lies_behind_an_error_is_counted_as_lost_and_what_lies_before_it_is
     assert not hubs["h1"].core.index.topics[b"t"].stream.admission.unresolved  # type: ignore[union-attr]  # it lives elsewhere
 
 
-def test_a_subscriber_learns_by_the_positions_what_a_link_that_began_anew_has_skipped() -> None:
+def test_positions_show_a_subscriber_the_messages_that_a_restarted_link_has_skipped() -> None:
     """
-    1. a client of h2 follows s, which lives at h1, with positions;
+    1. a client of h2 follows s, whose home is h1, with positions;
     2. two messages, something that h2 does not understand, and two more are sent to h2 in one piece;
     3. the next message comes with its position, so the client knows that two are missing.
     """
@@ -145,7 +145,7 @@ def test_a_fault_of_this_hub_is_raised_and_voids_the_link_instead_of_repeating_f
     assert payloads(listener) == [b"1", b"3"]
 
 
-def test_a_publish_command_is_no_frame() -> None:
+def test_a_publish_command_on_a_link_is_an_error() -> None:
     hubs = pair()
     hubs.links["h1", "h2"].write(spell((b"PUBLISH", b"t", b"x")))
     hubs.settle()
@@ -156,8 +156,8 @@ def test_a_publish_command_is_no_frame() -> None:
 def test_a_hub_that_is_declared_dead_gets_an_error_over_its_link_at_once() -> None:
     """
     1. h2 runs, but has lost its session: h1 learns that h2 is dead;
-    2. h1 ends the connection that h2 has dialled, with an error. (h2 used to learn of its death when it dialled again,
-       and acknowledged messages of its clients until then.)
+    2. h1 ends the connection that h2 has dialled, with an error. (If h2 learned of its death only when it dials again,
+       it would acknowledge messages of its clients until then.)
     """
     hubs = pair()
     end, _ = hubs.connections["h2", "h1"]

@@ -1,4 +1,4 @@
-"""Limited and durable topics are kept from hubs of a release that cannot carry them, whoever put them there."""
+"""Limited and durable topics are never placed at hubs of a release without support for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_hub_without_limits_gets_no_share_of_the_ring_and_no_limited_topic() -
     assert without_unable_hubs(after, hubs(new=True, old=False, two=True), LIMITED) is None
 
 
-def test_a_plan_is_left_alone_where_there_is_nothing_to_keep_or_no_hub_to_keep_it() -> None:
+def test_a_plan_without_such_topics_or_without_a_hub_for_them_is_not_changed() -> None:
     able, unable = hubs(new=True, old=True, two=True), hubs(new=True, old=False, two=True)
     assert without_unable_hubs(plan(), able, LIMITED) is None
     assert without_unable_hubs(plan(), unable, Specs()) is None
@@ -64,7 +64,7 @@ def test_a_hub_without_logs_gets_no_share_of_the_ring_and_no_durable_topic() -> 
     assert {view.name: view.is_draining for view in views} == {"new": False, "old": True}
 
 
-def test_the_planner_takes_such_a_hub_for_one_that_is_drained() -> None:
+def test_the_planner_treats_such_a_hub_as_drained() -> None:
     unable = hubs(new=True, old=False)
     draining = {view.name: view.is_draining for view in hub_views(unable, plan(), LIMITED, releasable=set())}
     assert draining == {"new": False, "old": True}

@@ -1,4 +1,4 @@
-"""Hubs that come in the round trip of a plan are used with that plan, and never over something newer."""
+"""The live hubs read with a plan are used with that plan, and never replace newer ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLD, NEW = Plan(1), Plan(2)
 
 
 class World(MemoryWorld):
-    """Two hubs, and somebody who glances at them from afar."""
+    """Two hubs, and an observer that reads them with a plan."""
 
     async def begin(self) -> HubLooks:
         self.reader = await self.store()
@@ -38,7 +38,7 @@ class World(MemoryWorld):
         return {name for name, seen in (await glances.see(plan)).items() if seen.alive is not None}
 
 
-def test_what_came_with_the_plan_is_used_without_asking_again() -> None:
+def test_hubs_read_with_the_plan_are_used_without_another_read() -> None:
     async def scenario() -> None:
         world = World()
         glances = await world.begin()
@@ -49,7 +49,7 @@ def test_what_came_with_the_plan_is_used_without_asking_again() -> None:
     run(scenario())
 
 
-def test_it_is_used_once() -> None:
+def test_they_are_used_once() -> None:
     async def scenario() -> None:
         world = World()
         glances = await world.begin()
@@ -61,7 +61,7 @@ def test_it_is_used_once() -> None:
     run(scenario())
 
 
-def test_it_is_used_with_its_own_plan_only() -> None:
+def test_they_are_used_with_their_own_plan_only() -> None:
     # 1 a plan comes with the hubs; 2 h2 dies; 3 a later plan comes by itself, committed after that.
     async def scenario() -> None:
         world = World()
@@ -76,8 +76,8 @@ def test_it_is_used_with_its_own_plan_only() -> None:
     run(scenario())
 
 
-def test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance() -> None:
-    # 1 the hubs are read with the plan; 2 h2 dies, and that is told; 3 to use what was read would lose the news.
+def test_a_hub_that_was_notified_of_a_change_ignores_an_older_read() -> None:
+    # 1 the hubs are read with the plan; 2 h2 dies, with a notification; 3 using the read hubs would undo that.
     async def scenario() -> None:
         world = World()
         glances = await world.begin()
@@ -95,15 +95,15 @@ def test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance() -
     run(scenario())
 
 
-def test_without_that_the_news_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_that_the_change_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HubLooks, "outdate", lambda self: None)
     with pytest.raises(AssertionError):
-        test_a_hub_that_has_been_told_of_a_change_does_not_go_by_an_older_glance()
+        test_a_hub_that_was_notified_of_a_change_ignores_an_older_read()
 
 
-def test_nobody_who_was_seen_to_be_dead_is_alive_by_an_older_glance() -> None:
+def test_an_older_read_does_not_bring_a_dead_hub_back() -> None:
     # 1 the hubs are read with the next plan; 2 h2 dies; 3 under the old plan they are read for another reason;
-    # 4 the next plan is here, with what was read before.
+    # 4 the next plan has arrived, with the hubs read before.
     async def scenario() -> None:
         world = World()
         glances = await world.begin()

@@ -1,4 +1,4 @@
-"""What a hub whose node was gone concludes from the hubs that it finds when it comes back."""
+"""What a hub whose node was deleted concludes from the hubs that it finds when it returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def seen_after(world: MemoryWorld, *lives: tuple[str, int]) -> dict[str, H
 @pytest.mark.parametrize(
     ("now", "is_witnessed"),
     [
-        # The other hub was away as well, and is the same: it declares no hub dead.
+        # The other hub was absent as well, and has the same incarnation: this hub declares no hub dead.
         ([("h2", 1)], False),
         # It has restarted, or another one has begun: it knows nothing of this hub, and serves.
         ([("h2", 2)], True),
@@ -30,7 +30,7 @@ async def seen_after(world: MemoryWorld, *lives: tuple[str, int]) -> dict[str, H
         ([], False),
     ],
 )
-def test_a_hub_that_has_begun_meanwhile_serves_in_place_of_this_one(
+def test_a_hub_that_has_started_meanwhile_replaces_this_one(
     now: list[tuple[str, int]], is_witnessed: bool
 ) -> None:
     async def scenario() -> None:
@@ -45,7 +45,7 @@ def test_a_hub_that_has_begun_meanwhile_serves_in_place_of_this_one(
     run(scenario())
 
 
-def test_a_hub_that_was_there_all_the_while_has_missed_this_one() -> None:
+def test_a_hub_that_was_present_all_the_time_has_missed_this_one() -> None:
     async def scenario() -> None:
         sight = FailureDetector("h1")
         seen = await seen_after(MemoryWorld(), ("h1", 1), ("h2", 1))

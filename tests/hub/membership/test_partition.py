@@ -1,4 +1,4 @@
-"""Who leaves when hubs cannot reach each other."""
+"""Which hub leaves when hubs cannot reach each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from equipoise.hub.membership.partition import outvoted
     ("accusations", "leaving"),
     [
         ({"a": [], "b": [], "c": []}, []),
-        # Nothing but the name tells them apart.
+        # They differ only in their names.
         ({"a": ["b"], "b": ["a"], "c": []}, ["b"]),
         # One of them has not noticed yet.
         ({"a": ["b"], "b": [], "c": []}, ["b"]),
@@ -31,7 +31,7 @@ def test_the_hub_with_most_broken_pairs_leaves(accusations: dict[str, list[str]]
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.frozensets(st.sampled_from("abcdefgh")), max_size=8))
-def test_those_that_stay_reach_each_other_and_one_always_stays(
+def test_the_remaining_hubs_reach_each_other_and_one_always_remains(
     accusations: dict[str, frozenset[str]],
 ) -> None:
     staying = accusations.keys() - set(outvoted(accusations))

@@ -1,4 +1,4 @@
-"""Which hub takes a log whose home is dead, and how many a busy hub gives away."""
+"""Which hub gets a topic whose home is dead, and how many topics a busy hub gives away."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ FOUL: dict[str, tuple[dict[tuple[str, str], list[PublishOutcome]], list[Event], 
     "a gap where nothing is missing": ({P: [ACK] * 2}, [LIVE, got(0), gap(1), got(1)], "more than can be"),
     "a failed one in a gap": ({P: [ACK, FAIL, ACK]}, [LIVE, got(0), gap(1), got(2)], "more than can be"),
     "a failed one received": ({P: [FAIL]}, [LIVE, got(0)], "whose publish was rejected"),
-    "one that nobody sent": ({P: [ACK]}, [LIVE, got(0), got(7)], "no publisher sent"),
+    "one that no publisher sent": ({P: [ACK]}, [LIVE, got(0), got(7)], "no publisher sent"),
     "two gaps that cannot share the loss": (
         {P: [ACK] * 4, Q: [ACK] * 3},
         # Both losses of p lie before its second message, so only the first gap can hold them.

@@ -41,7 +41,7 @@ class SitedHubs:
 
     @property
     def hubs(self) -> dict[str, Hub]:
-        """Those that serve."""
+        """The serving hubs."""
         return {name: node.hub for name, node in self.directory.hubs.items() if node.hub is not None}
 
     async def start(self, *names: str) -> None:
@@ -64,7 +64,7 @@ class SitedHubs:
         return self.hubs[name].core.places.probing
 
     def told(self, name: str) -> Coordinate:
-        """Where the hub says it is."""
+        """The hub's reported coordinate."""
         own = self.hubs[name].core.places.own
         assert own is not None, f"{name} does not know where it is"
         return own
@@ -75,7 +75,7 @@ class SitedHubs:
         return self.topology.link(*places).latency_s + self.topology.link(*reversed(places)).latency_s
 
     def errors_s(self, is_meant: Callable[[str, str], bool] = lambda one, other: True) -> list[float]:
-        """Of all pairs that are meant: how far the distance told is from the round trip."""
+        """For these pairs: the difference between the reported distance and the round trip."""
         return [
             self.told(one).distance_s(self.told(other)) - self.rtt_s(one, other)
             for one, other in combinations(sorted(self.hubs), 2)

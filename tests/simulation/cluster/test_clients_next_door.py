@@ -19,7 +19,7 @@ from equipoise.lab.simulation.topology import Matrix
 from simulation.cluster.sited import SitedHubs
 
 SITES = 3
-# Round trips: between sites, and from a site's hub to whoever is next door.
+# Round trips: between sites, and from a site's hub to clients nearby.
 BETWEEN_S, LOCAL_S = 0.030, 0.005
 HUBS = [f"hub-{number}" for number in range(SITES)]
 URL = "equipoise://" + ",".join(f"{hub}:{PORT}" for hub in HUBS)
@@ -72,7 +72,7 @@ class Scene:
         return [1_000 * at.coordinate.distance_s(self.hubs.told(hub)) for hub in HUBS]
 
     def knowing(self, topic: bytes) -> list[str]:
-        """Hubs whose records say where subscribers of the topic are."""
+        """Hubs whose records have the coordinates of the topic's subscribers."""
         return [
             name
             for name, hub in self.hubs.hubs.items()
@@ -101,7 +101,7 @@ def play(story: Callable[[Scene], Awaitable[None]], seed: int = 1) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_hubs_learn_from_clients_next_door_that_they_are_behind_no_access_line(seed: int) -> None:
+def test_hubs_learn_from_nearby_clients_that_they_have_no_access_line(seed: int) -> None:
     async def story(scene: Scene) -> None:
         for site in range(SITES):
             await scene.use(site, f"topic-{site}")
@@ -116,7 +116,7 @@ def test_hubs_learn_from_clients_next_door_that_they_are_behind_no_access_line(s
     play(story, seed)
 
 
-def test_hubs_without_clients_next_door_keep_their_height() -> None:
+def test_hubs_without_nearby_clients_keep_their_height() -> None:
     async def story(scene: Scene) -> None:
         await asyncio.sleep(120.0)
         assert not any(scene.hubs.probing(hub).is_flat for hub in HUBS)
@@ -126,7 +126,7 @@ def test_hubs_without_clients_next_door_keep_their_height() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_gateways_know_whose_door_they_are_next_to(seed: int) -> None:
+def test_gateways_learn_which_hub_they_are_near(seed: int) -> None:
     async def story(scene: Scene) -> None:
         gateways = [scene.gateway(site) for site in range(SITES)]
         await asyncio.sleep(180.0)
@@ -138,7 +138,7 @@ def test_gateways_know_whose_door_they_are_next_to(seed: int) -> None:
     play(story, seed)
 
 
-def test_the_hub_of_a_topic_knows_where_its_subscriber_is_and_that_it_has_moved() -> None:
+def test_the_hub_of_a_topic_has_the_coordinate_of_its_subscriber_and_its_changes() -> None:
     """1. A bus is behind the gateway of site 0. 2. It goes to that of site 2. 3. The topic's hub knows at once."""
 
     async def story(scene: Scene) -> None:

@@ -23,10 +23,10 @@ def _info(world: ClusterWorld, name: str, section: str) -> dict[str, int]:
 
 def test_info_counts_links_and_moves_and_only_what_was_numbered_here_as_published() -> None:
     """
-    1. a lives at h1, b and c at h2; everybody publishes and listens anywhere;
+    1. the home of a is h1, of b and c h2; clients publish and subscribe at any hub;
     2. a is moved to h3;
     3. h1 has begun and finished one move, and all hubs are settled under the last plan;
-    4. what the hubs count as published is together what was published, though most of it passed several.
+    4. the sum of the hubs' published counters is the number of messages, though most passed several hubs.
     """
     seen: dict[str, dict[str, int]] = {}
     published: list[int] = []

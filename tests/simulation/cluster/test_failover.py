@@ -14,7 +14,7 @@ from equipoise.lab.workload.endpoint import hurried
 
 from .test_smart_clients import Story, tell
 
-# Messages a second, published at h1 to a topic that lives at h2.
+# Messages a second, published at h1 to a topic whose home is h2.
 RATE = 100
 # How long h2 hangs before it is declared dead, in seconds: several times what a link needs to notice.
 HANGS_S = 4.0

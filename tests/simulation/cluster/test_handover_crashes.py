@@ -1,8 +1,8 @@
 """A move in which the old or the new home crashes at each of its steps, and restarts.
 
-The steps are frames: the crash comes before one leaves, just after it has left, or just after it was dealt with and
-before anything that was said to it has left. What was in the hub that died may be lost, and whoever listened is told;
-what is received is received once and in order, and everything goes on afterwards.
+The steps are frames: the hub crashes before it sends one, just after it has sent it, or just after the receiver has
+executed it and before any reply is sent. Messages in the hub that died may be lost, and subscribers get a gap; messages
+that arrive do so once and in order, and traffic continues afterwards.
 """
 
 from __future__ import annotations

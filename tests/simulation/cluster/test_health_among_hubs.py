@@ -22,7 +22,7 @@ def test_two_hubs_that_cannot_reach_each_other_are_named_within_seconds() -> Non
         await until(
             lambda: "link to h2" in health(world, "h1")[0] and "link to h1" in health(world, "h2")[0], 12.0
         )
-        # Both go on serving, and the third hub has nothing to tell.
+        # Both keep serving, and the third hub reports nothing.
         assert health(world, "h1")[1]
         assert health(world, "h3") == ("ok", True)
         world.sim.heal("h1", "h2")

@@ -1,6 +1,6 @@
 """Interleavings of moves with other events, as numbered steps, over seeds that determine latencies.
 
-Where nothing crashes nobody may be told of a gap. A change of mode between the two replications is in
+If no hub crashes, no subscriber may get a gap. A change of mode between the two replications is in
 `test_replication`; moves in which a hub crashes are in `test_handover_crashes`.
 """
 
@@ -37,7 +37,7 @@ THIRD = range(4)
 
 def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> None:
     """
-    1. a lives at h1; two publish it at h2; four listen at h3, by name and by pattern;
+    1. the home of a is h1; two clients publish at h2; four subscribe at h3, by name and by pattern;
     2. nothing moves;
     3. every message goes h2 → h1 → h3, and comes once, in order.
     """
@@ -64,10 +64,10 @@ def test_publisher_subscriber_and_home_on_three_hubs_with_no_move_at_all() -> No
 @pytest.mark.parametrize("late", STORY.hubs)
 def test_messages_sent_under_an_older_plan_arrive_like_others(late: str) -> None:
     """
-    1. a lives at h1, and publishers are at all hubs;
-    2. a is moved to h2; one hub hears of that half a second after the others;
+    1. the home of a is h1, and publishers are at all hubs;
+    2. a is moved to h2; one hub gets that plan half a second after the others;
     3. until then it passes messages to h1 (h3), keeps numbering them (h1) or is given the topic by surprise (h2);
-    4. h1 passes on to h2 what comes to it by the older plan.
+    4. h1 forwards to h2 the messages that reach it by the older plan.
     """
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
@@ -89,8 +89,8 @@ def test_messages_sent_under_an_older_plan_arrive_like_others(late: str) -> None
 def test_a_link_that_is_reset_between_a_message_and_the_close_loses_neither(moment: Moment) -> None:
     """
     1. a moves from h1 to h2; messages are on their way from h1 to both others;
-    2. when h1 is about to say CLOSE, or has just said it, all its links are reset;
-    3. what was under way is sent again, in its order, and no more than once.
+    2. when h1 is about to send CLOSE, or has just sent it, all its links are reset;
+    3. frames in flight are resent, in order, and executed once.
     """
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
@@ -121,7 +121,7 @@ def test_a_second_move_begins_while_the_first_is_unfinished(
 ) -> None:
     """
     1. a moves from h1 to h2;
-    2. at one step of that the plan says h3, and each hub hears of it at a time of its own;
+    2. at one step of that the plan names h3, and each hub gets it at a time of its own;
     3. a ends up at h3, after two moves or one, without a gap.
     """
 
@@ -162,9 +162,9 @@ def test_a_plain_subscriber_that_never_leaves_its_hub_misses_nothing() -> None:
 @pytest.mark.parametrize("name", ["h1", "h3"])
 def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> None:
     """
-    1. a lives at h1; h3 passes messages to it and follows it;
-    2. one of them crashes and is back within 50 ms, before anybody has missed it;
-    3. the others meet it as another life: nothing of the former one is taken for the present one's.
+    1. the home of a is h1; h3 forwards messages to it and follows it;
+    2. one of them crashes and returns within 50 ms, before any other hub has noticed;
+    3. the others treat it as another incarnation: no frame of the former one counts for it.
     """
     lives: set[tuple[int, int]] = set()
 
@@ -185,9 +185,9 @@ def test_a_hub_that_is_restarted_under_its_old_name_is_a_new_one(name: str) -> N
 
 def test_a_pattern_subscriber_receives_the_end_of_an_epoch_before_messages_of_the_next_home() -> None:
     """
-    1. a lives at h1; h3, far from h1 and near h2, hears it only by patterns, without attaching to anybody;
+    1. the home of a is h1; h3, far from h1 and near h2, receives it only by patterns, without following a hub;
     2. a moves to h2 and back again, twice;
-    3. h3 has the first messages of h2 before the last of h1: it asks h1 to say when all is on its way, and waits.
+    3. h3 has the first messages of h2 before the last of h1: it sends h1 a FLUSH, and waits.
     """
 
     async def story(world: ClusterWorld, wire: TappedWire) -> None:
@@ -208,8 +208,8 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
     """
     1. ann publishes a, without waiting for receipts, at its home h1;
     2. her connection is reset while h1 is out of her reach, or h1 stops hearing her, or she stops hearing h1;
-    3. she goes on at another hub; what h1 had taken has its position before anything that came later;
-    4. nothing that was acknowledged is there twice, or out of order, and nobody misses anything.
+    3. she continues at another hub; messages that h1 had accepted are numbered before any later one;
+    4. no acknowledged message is duplicated or out of order, and no subscriber misses one.
     """
     clients = (
         publisher_at("ann", "h1", interval_s=0.01),
@@ -225,7 +225,7 @@ def test_a_publisher_that_reconnects_elsewhere_is_not_overtaken_by_itself(way: s
             world.sim.cut("ann", "h1")
             world.sim.reset_connections("ann", "h1")
         await asyncio.sleep(2.5)
-        # What was held up arrives after all, when she has long been elsewhere.
+        # The delayed message arrives when she has long been connected elsewhere.
         world.sim.heal("ann", "h1")
 
     scenario = replace(STORY, duration_s=4.0, is_routing=True)

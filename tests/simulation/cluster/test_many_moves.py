@@ -65,10 +65,10 @@ def _give_all_to(world: ClusterWorld, name: str) -> None:
 
 def test_a_hub_closes_a_limited_number_of_topics_at_once_and_all_move() -> None:
     """
-    1. a third of the topics live at h1, busily;
+    1. the home of a third of the topics is h1, with traffic;
     2. the plan gives h1 nothing more: all of them are offered to others at once;
     3. h1 closes three of them, and one more whenever one has been opened;
-    4. the others go on at h1, and what reaches their new homes is sent back there.
+    4. the others stay at h1, and messages that reach their new homes are sent back there.
     """
     closed: list[int] = []
     for seed in range(4):
@@ -94,8 +94,8 @@ def test_a_hub_closes_a_limited_number_of_topics_at_once_and_all_move() -> None:
 
 def test_a_topic_whose_new_home_is_full_stays_and_is_offered_again() -> None:
     """
-    1. all topics live at h1, where everybody is; h2 knows few, and has no room for others;
-    2. the plan gives it all topics: it cannot take them, and says nothing;
+    1. the home of all topics is h1, which has all clients; h2 has few topics, and no room for others;
+    2. the plan assigns all topics to it: it cannot create them, and does not reply;
     3. they go on at h1, which offers them again and again;
     4. h2 has room again, and takes them.
     """

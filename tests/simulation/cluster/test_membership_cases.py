@@ -91,14 +91,14 @@ def test_the_first_hub_makes_the_plan_and_a_new_one_gets_its_share() -> None:
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent: bool) -> None:
+def test_a_dead_hub_is_replaced_within_its_session_timeout(is_silent: bool) -> None:
     async def script(world: ClusterWorld) -> None:
         died_at = world.sim.now
         world.region.hubs["h2"].crash(silent=is_silent)
         left = [world.region.hubs[name] for name in ("h1", "h3")]
         await until(lambda: all(share(world, node.name, "h2") == 0.0 for node in left))
         assert world.sim.now - died_at < SESSION_S + NEWS_S
-        assert world.directory.plan.version == 3, "nobody had to change the plan"
+        assert world.directory.plan.version == 3, "no hub had to change the plan"
         # And it takes nothing until a plan gives it something: its own coming back is such a plan.
         world.region.hubs["h2"].start()
         await until(world.region.is_settled)
@@ -108,7 +108,7 @@ def test_a_dead_hub_is_passed_over_within_the_time_out_of_its_session(is_silent:
     play(script)
 
 
-def test_a_hub_whose_process_has_ended_on_the_same_machine_is_passed_over_at_once() -> None:
+def test_a_hub_whose_process_has_ended_on_the_same_machine_is_replaced_at_once() -> None:
     async def script(world: ClusterWorld) -> None:
         world.region.is_one_machine = True
         died_at = world.sim.now
@@ -135,7 +135,7 @@ def test_a_hub_of_the_same_machine_that_only_lost_its_connections_stays() -> Non
     play(script)
 
 
-def test_a_hub_that_leaves_in_good_order_is_passed_over_at_once() -> None:
+def test_a_hub_that_shuts_down_cleanly_is_replaced_at_once() -> None:
     async def script(world: ClusterWorld) -> None:
         node = world.region.hubs["h2"]
         assert node.store is not None
@@ -147,7 +147,7 @@ def test_a_hub_that_leaves_in_good_order_is_passed_over_at_once() -> None:
     play(script)
 
 
-def test_a_hub_that_thaws_after_its_session_begins_another_life() -> None:
+def test_a_hub_that_resumes_after_its_session_starts_a_new_incarnation() -> None:
     async def script(world: ClusterWorld) -> None:
         node = world.region.hubs["h3"]
         node.host.pause()
@@ -160,7 +160,7 @@ def test_a_hub_that_thaws_after_its_session_begins_another_life() -> None:
     play(script)
 
 
-def test_a_hub_whose_node_was_taken_away_announces_itself_again() -> None:
+def test_a_hub_whose_node_was_deleted_announces_itself_again() -> None:
     async def script(world: ClusterWorld) -> None:
         store = await beside(world)
         await store.delete(TREE.alive("h2"))
@@ -186,7 +186,7 @@ def test_a_hub_is_registered_with_its_load_and_never_without(monkeypatch: pytest
     play(script)
 
 
-def test_a_hub_that_is_cut_off_from_the_store_goes_on_serving_under_the_last_plan() -> None:
+def test_a_hub_that_is_cut_off_from_the_store_keeps_serving_with_the_last_plan() -> None:
     async def script(world: ClusterWorld) -> None:
         for name in world.region.hubs:
             world.sim.cut(name, STORE)
@@ -203,7 +203,7 @@ def test_a_hub_that_is_cut_off_from_the_store_goes_on_serving_under_the_last_pla
     play(script)
 
 
-def test_a_reconnection_that_brings_no_news_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reconnection_without_changes_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     applied = 0
     apply = Cluster.apply
 
@@ -226,7 +226,7 @@ def test_a_reconnection_that_brings_no_news_is_not_applied(monkeypatch: pytest.M
     play(script)
 
 
-def test_a_second_hub_of_a_name_is_refused() -> None:
+def test_a_second_hub_of_a_name_is_rejected() -> None:
     async def script(world: ClusterWorld) -> None:
         first = world.region.hubs["h1"]
         other = world.region.add(first.settings, host=world.sim.host("elsewhere"))
@@ -239,7 +239,7 @@ def test_a_second_hub_of_a_name_is_refused() -> None:
     play(script)
 
 
-def test_a_drained_hub_that_comes_back_stays_drained() -> None:
+def test_a_drained_hub_that_restarts_stays_drained() -> None:
     async def script(world: ClusterWorld) -> None:
         await drain(PlanStore(await beside(world), TREE), "h2")
         await until(lambda: world.directory.plan.version == 4 and world.region.is_settled())
@@ -252,7 +252,7 @@ def test_a_drained_hub_that_comes_back_stays_drained() -> None:
     play(script)
 
 
-def test_where_a_controller_leads_a_hub_waits_and_is_ready() -> None:
+def test_if_a_controller_leads_a_new_hub_waits_until_it_is_admitted() -> None:
     async def script(world: ClusterWorld) -> None:
         controller = await beside(world)
         await LeaderStore(controller, TREE).claim(LeaderFacts(name="c1"))
@@ -285,7 +285,7 @@ def test_a_member_that_returns_unnoticed_by_the_controller_restores_its_share() 
     play(script)
 
 
-def test_a_controller_gives_a_hub_its_place() -> None:
+def test_a_controller_gives_a_hub_its_share() -> None:
     async def script(world: ClusterWorld) -> None:
         controller = await beside(world)
         await LeaderStore(controller, TREE).claim(LeaderFacts(name="c1"))

@@ -60,7 +60,7 @@ async def _commit(plans: PlanStore, *members: str) -> Plan:
 def _join_and_commit(seed: int) -> tuple[int, float]:
     """
     1. three hubs serve, 40 ms from their store;
-    2. a fourth comes alive, and somebody beside the store makes it a member in the same moment;
+    2. a fourth starts, and a writer at the store makes it a member at the same moment;
     3. when all have come to rest, one more plan is committed: its version, and when.
     """
     committed = (0, 0.0)

@@ -21,7 +21,7 @@ from .worlds import Outcomes, case, check_promises, check_seeds, run
 SEEDS = range(3)
 STILL = case("cluster-lanes", replications=(0, 0))
 HUBS = STILL.hubs
-# Subscribers that are told of what they miss.
+# Subscribers that get gaps.
 WITH_POSITIONS = ("dan", "gus")
 Story = Callable[[ClusterWorld], Coroutine[object, object, None]]
 
@@ -46,7 +46,7 @@ def test_subscribers_of_a_replicated_topic_get_every_message_once_and_in_order(n
 
 
 def play(seed: int, scenario: ClusterScenario, story: Story) -> Outcomes:
-    """One seed, with a story beside what is drawn."""
+    """One seed, with a story in addition to its drawn events."""
     return run(seed, scenario, prepare=lambda world: world.keep(story(world)))
 
 
@@ -82,7 +82,7 @@ def test_with_small_queues_publishers_are_slowed_down_and_no_message_is_lost() -
 
 
 def test_with_a_full_link_gaps_have_exact_counts() -> None:
-    """Plain clients cannot be told. Those with positions are told of exactly what they lack, and of nothing else."""
+    """Plain clients get no gaps. Clients with positions get gaps for exactly their missing messages."""
     missed = 0
     for seed in range(4):
         outcomes = run(seed, crowded(pending_bytes_max=65_536, link_bytes_max=65_536))
@@ -128,7 +128,7 @@ def test_a_mode_change_between_the_two_replications_is_not_noticed(seed: int) ->
     """
     1. a is replicated over three hubs, by turns in the one mode and the other, then in another order of homes;
     2. each change comes while publishers at all hubs go on, and while the change before may be unfinished;
-    3. everybody gets everything once, in order.
+    3. every subscriber gets every message once, in order.
     """
     used: list[int] = []
 

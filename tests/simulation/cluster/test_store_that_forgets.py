@@ -26,7 +26,7 @@ USERS = '[users.default]\nnopass = true\npublish = ["*"]\nsubscribe = ["*"]\n'
 
 
 async def lose(world: ClusterWorld, tree: MemoryTree) -> None:
-    """The store's machine is replaced: what was in it is gone, or as old as this copy."""
+    """The store's machine is replaced: its content is lost, or as old as this copy."""
     world.region.go_away()
     await asyncio.sleep(0.2)
     world.region.tree = tree
@@ -88,7 +88,7 @@ def test_an_emptied_store_gets_plan_users_and_specs_back() -> None:
         # As the plan counts them, or hubs would wait for specs that never come.
         assert specs.version == plan.specs_version == 1
         assert problems(world) == ["ok"] * 3
-        # Nobody began anew, and a hub that comes now joins them.
+        # No hub restarted, and a new hub joins them.
         assert epochs(world) == [1, 1, 1]
         world.add_hub("h4").start()
         await until(

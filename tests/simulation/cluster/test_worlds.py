@@ -114,7 +114,7 @@ MENDED = [
     ("content-trees", 774),
     # The next home waited for the end of an epoch from its parent, which had lost its own and waited for the next home.
     ("content-trees-crashes", 972),
-    # A hub waited for everything before it confirmed filters, though nobody below it wanted everything any more.
+    # A hub waited for all messages before it confirmed filters, though no child needed all of them any more.
     *[("content-trees-wanderers", seed) for seed in (619, 910)],
     # What was to be sent again after a home's death and found no room in the link was given up without a gap.
     ("cluster-narrow", 32),
@@ -165,8 +165,14 @@ MENDED = [
     # A hub that had relayed messages of a durable topic became its home and sent them to pattern subscribers again.
     ("cluster-durable", 16),
     # The owner of a log acknowledged messages before it had the topic, which then moved on: the next home did not know
-    # that nobody had sent them.
+    # that no hub had sent them to subscribers.
     ("cluster-store-durable", 131),
+    # A hub was the home for a moment without its log, and relayed again what the next home sent again.
+    ("cluster-store-durable", 248),
+    # The controller ended when the store did not answer in time as it began to watch bookies or the leader.
+    *[("cluster-store-controlled", seed) for seed in (103, 128)],
+    # And a hub restarted under a controller that had not known its former life: no plan gave it topics.
+    ("cluster-store-controlled", 150),
     # The checker read a log while its next owner opened it.
     ("content-durable", 486),
     # The checker expected messages that had been sent before the filtered subscription was confirmed again.
@@ -183,6 +189,8 @@ MENDED = [
     ("cluster-everything", 4924),
     # A hub whose session had ended acknowledged messages between the end of its links and its next handshake.
     ("cluster-store-losses", 304),
+    # The end of one lane continued a stream that ended other lanes of the same hub, in the middle of the list of them.
+    ("cluster-routed-replication-everything", 215),
 ]
 
 

@@ -30,7 +30,7 @@ class Outcome:
 
 
 class Chat:
-    """A server that sends every line it gets to everybody connected."""
+    """A server that sends every line it gets to every connected client."""
 
     def __init__(self) -> None:
         self.writers: dict[asyncio.StreamWriter, None] = {}
@@ -56,7 +56,7 @@ class Chat:
 
 
 class Talker:
-    """A client that sends its share of the lines and reads everybody's, reconnecting when it must."""
+    """A client that sends its share of the lines and reads all lines, reconnecting after a loss."""
 
     def __init__(self, name: str, lines: int) -> None:
         self.name = name

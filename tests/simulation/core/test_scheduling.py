@@ -189,11 +189,11 @@ def test_what_main_raises_comes_out_of_run() -> None:
 
 def test_a_spawned_task_that_fails_unseen_fails_the_run() -> None:
     async def fail() -> None:
-        raise LookupError("nobody looks")
+        raise LookupError("unobserved")
 
     with Simulation() as sim:
         kept = sim.host("a").spawn(fail())
-        with pytest.raises(SimulationError, match="nobody looks"):
+        with pytest.raises(SimulationError, match="unobserved"):
             sim.run(_sleep(1))
         assert kept.done()
 

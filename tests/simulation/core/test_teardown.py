@@ -49,7 +49,7 @@ def test_many_seeds_do_not_grow_the_number_of_objects() -> None:
 
 
 def test_closing_finds_finally_blocks_nothing_to_act_on() -> None:
-    """A suspended coroutine can only be destroyed by running its `finally`: it must reach nobody."""
+    """A suspended coroutine can only be destroyed by running its `finally`: it must reach no other task."""
     outcomes: list[str] = []
 
     async def program(sim: Simulation) -> None:

@@ -16,7 +16,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_was_acknowledged_is_kept(name: str) -> None:
+def test_acknowledged_entries_are_kept(name: str) -> None:
     fired: Counter[str] = Counter()
     for seed in range(3):
         run = run_seed(scenario_by_name(name), seed)

@@ -82,14 +82,14 @@ def test_a_seed_that_once_failed_stays_green(case: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_was_acknowledged_is_kept_and_shown(case: str) -> None:
+def test_acknowledged_entries_are_kept_and_delivered(case: str) -> None:
     run = run_seed(scenario_by_name(f"durable-{case}"), 1)
     assert run.is_green, run.violations[:3]
     assert run.faults
 
 
 class Story:
-    """Two hubs, a topic at the first, and clients that the test speaks for."""
+    """Two hubs, a topic at the first, and clients of the test."""
 
     def __init__(self, world: LogsWorld) -> None:
         self.world = world
@@ -255,7 +255,7 @@ def test_one_read_waits_for_topics_at_several_hubs() -> None:
     play(tell)
 
 
-def test_a_read_that_waits_survives_moves_of_its_topic() -> None:
+def test_a_blocked_read_survives_moves_of_its_topic() -> None:
     async def tell(story: Story) -> None:
         await story.ask("h1", "XGROUP", "CREATE", "t", "g", "$", "MKSTREAM")
         plain = story.later("h1", "XREAD", "BLOCK", 0, "STREAMS", "t", "$")
@@ -274,7 +274,7 @@ def test_a_read_that_waits_survives_moves_of_its_topic() -> None:
     play(tell)
 
 
-def test_the_former_home_answers_until_it_gives_the_log_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_former_home_answers_until_it_releases_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     async def tell(story: Story) -> None:
         hubs = ("h1", "h2", "h3")
         first = await story.ask("h3", "XADD", "t", "*", "n", "first")
@@ -291,7 +291,7 @@ def test_the_former_home_answers_until_it_gives_the_log_up(monkeypatch: pytest.M
             assert [at for at, _ in await story.ask(hub, "XRANGE", "t", "-", "+")] == ids
         replies = await story.many("h3", ("MULTI",), ("XADD", "t", "*", "n", "m"), ("XLEN", "t"), ("EXEC",))
         assert replies[-1][-1] == len(ids) + 1
-        # A crash of the former home: what was under way is uncertain, and the next home goes on.
+        # A crash of the former home: commands in flight are uncertain, and the next home continues.
         story.world.region.hubs["h1"].crash(silent=True)
         assert str(await story.ask("h3", "XADD", "t", "*", "n", "doubt")).startswith("UNCERTAIN")
         assert isinstance(await story.ask("h3", "XADD", "t", "*", "n", "last"), bytes)
@@ -301,7 +301,7 @@ def test_the_former_home_answers_until_it_gives_the_log_up(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_a_log_that_nobody_asks_for_follows_the_plan(is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_requests_follows_the_plan(is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is offered to its next home; a home that does not ask for the release has it all the same, a little later."""
 
     if not is_told:
@@ -325,7 +325,7 @@ def test_a_log_that_nobody_asks_for_follows_the_plan(is_told: bool, monkeypatch:
 
 
 @pytest.mark.parametrize("lost", ["requested", "released"])
-def test_a_move_goes_on_if_what_hubs_say_of_a_release_is_lost(
+def test_a_move_continues_if_messages_about_the_release_are_lost(
     lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = LogGiving if lost == "requested" else LogTaking
@@ -374,7 +374,7 @@ def test_many_logs_that_move_at_once_are_sealed_a_few_at_a_time() -> None:
     play(tell, hubs=3)
 
 
-def test_the_next_home_goes_on_after_a_crash() -> None:
+def test_the_next_home_continues_after_a_crash() -> None:
     async def tell(story: Story) -> None:
         first = await story.ask("h2", "XADD", "t", "*", "k", "1")
         story.world.region.hubs["h1"].crash(silent=True)
@@ -398,7 +398,7 @@ def test_without_bookies_nothing_is_acknowledged() -> None:
     play(tell)
 
 
-def test_what_is_published_to_a_durable_topic_is_in_its_log_and_reaches_subscribers_of_any_hub() -> None:
+def test_messages_to_a_durable_topic_are_in_its_log_and_reach_subscribers_of_any_hub() -> None:
     async def tell(story: Story) -> None:
         heard: dict[str, list[bytes]] = {}
         live = LiveSubscribers(story.sim, story.world.names, story.world.tracks[0], lambda: False)
@@ -429,7 +429,7 @@ def test_what_is_published_to_a_durable_topic_is_in_its_log_and_reaches_subscrib
     play(tell)
 
 
-def test_what_is_published_at_a_hub_without_logs_is_appended_by_the_home() -> None:
+def test_messages_published_at_a_hub_without_logs_are_appended_by_the_home() -> None:
     async def tell(story: Story) -> None:
         region = story.world.region
         assert await story.sim.until(lambda: region.plan.by_hub["o1"].weight == 0, 30.0)

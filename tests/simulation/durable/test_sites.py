@@ -64,7 +64,7 @@ async def members(ledgers: BookieLedgers, ledger: int) -> set[str]:
     return {name for segment in metadata.segments for name in segment.members}
 
 
-def test_a_closed_ledger_comes_to_the_site_of_its_owner_slowly_and_outlives_the_other_site() -> None:
+def test_a_closed_ledger_is_copied_to_the_site_of_its_owner_slowly_and_survives_the_other_site() -> None:
     async def tell(sim: Simulation) -> None:
         east, west = await ledgers_at(sim, "east"), await ledgers_at(sim, "west")
         ledger = await closed_ledger(east)

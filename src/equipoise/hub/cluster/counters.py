@@ -53,7 +53,7 @@ def cluster_counters(cluster: OtherHubs) -> dict[str, int]:
         "messages_lost": ingress.lost,
         "messages_dropped": ingress.dropped,
         # Messages of limited topics: numbered here, rejected, and waiting for tokens.
-        "limits_admitted": cluster.limits.admitted,
+        "limits_admitted": cluster.limits.tokens.admitted,
         "limits_refused": cluster.limits.clients.refused,
         "limits_waiting_messages": cluster.limits.clients.budget.messages,
         "limits_waiting_bytes": cluster.limits.clients.budget.used,

@@ -307,21 +307,19 @@ class Lanes:
     def receive_settled(self, hub: str, version: int) -> None:
         """SETTLED: a hub has ended its lanes that this version does not name, and opened those that it names."""
         self.settled[hub] = version
-        for name, known in list(self.known.items()):
-            facts = known.get(hub)
-            if facts is None:
-                continue
+        # First the state of all lanes: what follows may continue streams that settle lanes again.
+        affected = [name for name, known in self.known.items() if hub in known]
+        ended = {name for name in affected if 0 < self.known[name][hub].dropped <= version}
+        for name in ended:
+            self._forget(name, hub)
+        for name in affected:
             topic = self._cluster.core.index.topics.get(name)
-            if facts.dropped and facts.dropped <= version:
-                del known[hub]
-                facts.is_over = True
+            if name in ended:
                 self._cluster.position_queries.lane_over(name, hub)
                 lane = None if topic is None or topic.beside is None else topic.beside.lanes.get(hub)
                 # A followed lane with pending messages is removed when its end, which is behind them, is delivered.
                 if lane is not None and not (lane.stream is not None and lane.stream.will_end):
                     self._remove(lane, 0, 0)
-                if not known:
-                    del self.known[name]
             if topic is not None:
                 self._cluster.ways.retarget(topic)
         self._cluster.limits.routing_progressed()
@@ -358,15 +356,17 @@ class Lanes:
             if lane.hub == self._cluster.name:
                 link.send(LaneFrame(key))
 
+    def _forget(self, name: bytes, hub: str) -> None:
+        """The hub's lane of the topic is over."""
+        self.known[name].pop(hub).is_over = True
+        if not self.known[name]:
+            del self.known[name]
+
     def hub_died(self, hub: str) -> None:
         """The hub is dead: end its lanes, at an unknown position, after their pending messages."""
         self.settled.pop(hub, None)
-        for name, known in list(self.known.items()):
-            facts = known.pop(hub, None)
-            if facts is not None:
-                facts.is_over = True
-            if not known:
-                del self.known[name]
+        for name in [name for name, known in self.known.items() if hub in known]:
+            self._forget(name, hub)
         for lane in [lane for lane in self._cluster.core.index.lanes.values() if lane.hub == hub]:
             self._cluster.news.tell(lane)
             self.announcements.hub_died(lane)

@@ -1,12 +1,14 @@
 """Publishes of this hub's clients to rate-limited topics: admit at once, queue, or reject.
 
-A command that cannot be sent at once waits in the topic's `ClientQueue`. If this hub numbers the topic, its turn comes
-with a token. Otherwise it is sent ahead to the home, as many messages as the envelope would admit there at once
-(`TopicLimit.window`), so publishers are slowed down at whichever hub they are connected.
+A command that cannot be sent at once (`client_admission`) waits in the topic's `ClientQueue`. If this hub numbers the
+topic, its turn comes with a token. Otherwise it is sent ahead to the home as soon as that has room, so publishers are
+slowed down at whichever hub they are connected.
 
 A command is rejected when it is the first of its connection and cannot have its turn within the spec's waiting time: a
 pipelining client cannot expect an earlier decision, and is slowed down. The next token is reserved for that connection
 (`TopicLimit.reserve`). A command of several messages is rejected as a whole, or not at all.
+
+Always true: a command in the queue has no reply yet: it is admitted, or rejected, or its client disconnects.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.client_admission import ClientAdmission
 from equipoise.hub.cluster.client_queue import ClientQueue, PendingPublish, PositionedReply
 from equipoise.hub.cluster.link.frames import Tag, WaitingFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
-from equipoise.hub.cluster.turn_estimate import TurnEstimate, unacked
+from equipoise.hub.cluster.topic_tokens import TopicTokens
+from equipoise.hub.cluster.turn_estimate import TurnEstimate
 from equipoise.hub.data.reply import NO_ROOM, REPLY_S, Reply, ReplyMode
 from equipoise.resp.replies import error
 from equipoise.stream.submission import Budget
@@ -47,14 +51,9 @@ class _Cluster(ClusterPort, Protocol):
     def ways(self) -> _Routes: ...
 
 
-class Tokens(Protocol):
-    """The interface of the rate limits to clients: available tokens, and turns of waiting commands."""
+class _Turns(Protocol):
+    """The interface of the rate limits to clients: turns of waiting commands."""
 
-    def now(self) -> int: ...
-    def room(self, topic: Topic) -> int: ...
-    def has_token(self, limit: TopicLimit) -> bool: ...
-    def take(self, topic: Topic, count: int) -> bool: ...
-    def spend(self, limit: TopicLimit, count: int) -> None: ...
     def serve(self, topic: Topic) -> None: ...
     def look_at(self, topic: Topic, limit: TopicLimit) -> None: ...
 
@@ -62,10 +61,13 @@ class Tokens(Protocol):
 class LimitedClients:
     """Owned by RateLimits."""
 
-    def __init__(self, cluster: _Cluster, tokens: Tokens) -> None:
+    def __init__(self, cluster: _Cluster, tokens: TopicTokens, turns: _Turns) -> None:
         self._cluster = cluster
         self._core = cluster.core
         self._tokens = tokens
+        self._turns = turns
+        self._admission = ClientAdmission(cluster, tokens)
+        self.acked = self._admission.acked
         self._estimate = TurnEstimate(cluster)
         self.budget = Budget(cluster.core.limits.waiting_bytes_max)
         # Number of rejected messages, of all topics.
@@ -79,7 +81,7 @@ class LimitedClients:
         if self._tokens.take(topic, count):
             return self.publish(topic, payloads)
         after = self._owed_after(topic, limit)
-        if (is_taken := self._try(topic, limit, payloads, after)) is not None:
+        if (is_taken := self._admission.admit_at_once(topic, limit, payloads, after)) is not None:
             return self._cluster.ways.answer(topic, count) if is_taken else error(NO_ROOM)
         reply = Reply(wait_s=None)
         return self._wait(topic, limit, reply, payloads, after)
@@ -101,7 +103,7 @@ class LimitedClients:
         assert limit is not None, "asked of limited topics"
         after = (*after, *self._owed_after(topic, limit))
         reply = PositionedReply(len(payloads), receipt)
-        if (is_taken := self._try(topic, limit, payloads, after)) is not None:
+        if (is_taken := self._admission.admit_at_once(topic, limit, payloads, after)) is not None:
             if not is_taken:
                 return error(NO_ROOM)
             reply.left = 1
@@ -110,77 +112,10 @@ class LimitedClients:
             return reply
         return self._wait(topic, limit, reply, payloads, after)
 
-    def charge(self, topic: Topic) -> bytes | None:
-        """Take the token of an entry of the topic's log; the rejection if there is none, or if messages wait for it."""
-        limit = topic.limit
-        if limit is None:
-            return None
-        if topic.is_home and self._tokens.room(topic):
-            self._tokens.spend(limit, 1)
-            return None
-        return self._refusal(topic, limit, None, 1)
-
     def ready(self, topic: Topic) -> int:
         """Number of messages that a pipelining client may publish at once, in one run."""
         is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None
         return self._tokens.room(topic) if is_simple else 0
-
-    def _try(
-        self, topic: Topic, limit: TopicLimit, payloads: Sequence[bytes], after: Sequence[Tag]
-    ) -> bool | None:
-        """Admit a command at once if it need not wait; False if there is no room for it, None if it has to wait."""
-        claimed = self._claim(topic, limit, len(payloads))
-        if claimed is not None:
-            claimed.granted = 1
-        elif limit.queue is not None or not self._passes(topic, limit, len(payloads)):
-            return None
-        try:
-            return self._cluster.ways.admit(topic, payloads, after)
-        finally:
-            if claimed is not None:
-                claimed.granted = 0
-
-    def _claim(self, topic: Topic, limit: TopicLimit, count: int) -> TopicLimit | None:
-        """The limit that has reserved a token for the publishing connection, if the token is available and suffices."""
-        target = self._cluster.ways.stream_now(topic)
-        found, session = target.limit or limit, topic.publisher or 0
-        if not self.kept(found) or found.reserve.party != session or count != 1:
-            return None
-        if session in limit.client_turns or not self._passes(topic, limit, 1, is_claim=True):
-            return None  # Too early: the token stays reserved.
-        found.reserve.end()
-        return found
-
-    def kept(self, limit: TopicLimit) -> int:
-        """Number of tokens reserved for a connection that was rejected."""
-        reserve = limit.reserve
-        if reserve.party is None:
-            return 0
-        if reserve.party not in self._core.sessions:
-            reserve.end()
-        return reserve.kept(self._tokens.now())
-
-    def _passes(self, topic: Topic, limit: TopicLimit, count: int, *, is_claim: bool = False) -> bool:
-        """Whether `count` messages may be numbered, or sent to the home, at once. `is_claim`: by a reserved token."""
-        target = self._cluster.ways.stream_now(topic)
-        if target.is_home and target.limit is not None:
-            if target.stream is not None and () in target.stream.admission.waiting:
-                return False
-            return self._tokens.has_token(target.limit) if is_claim else self._tokens.room(target) >= count
-        ahead, remote = unacked(topic, target), target.limit or limit
-        limit.note_acked(ahead)
-        now, has_room = self._tokens.now(), ahead + count <= limit.window(remote.remote_share)
-        if not has_room or remote.mirror.tokens(now) < count + (0 if is_claim else self.kept(remote)):
-            return False
-        remote.mirror.take(count, now)
-        remote.reserve.passed(count)
-        limit.note_sent(count)
-        return True
-
-    def acked(self, topic: Topic, limit: TopicLimit) -> None:
-        """The home has acknowledged messages: record how long that took."""
-        if limit.sent_at:
-            limit.note_acked(unacked(topic, self._cluster.ways.stream_now(topic)))
 
     def _wait(
         self,
@@ -193,7 +128,7 @@ class LimitedClients:
         one = PendingPublish(topic.publisher or 0, payloads, after, reply, self._tokens.now())
         if not self.budget.has_room(one.size):
             self._keep_order(limit, one, None)
-            return self._refusal(topic, limit, None, len(payloads))
+            return self.refusal(topic, limit, None, len(payloads))
         limit.take_back()
         queue = limit.queue = limit.queue or ClientQueue(limit.client_turns)
         self.budget.used += one.size
@@ -202,10 +137,10 @@ class LimitedClients:
         if queue.add(one):
             if (refusal := self._judge(topic, limit, one)) is not None:
                 self._keep_order(limit, one, self._dequeue(queue, one))
-                self._tokens.look_at(topic, limit)
+                self._turns.look_at(topic, limit)
                 return refusal
             # Only the first command of a connection can change what is served next.
-            self._tokens.serve(topic)
+            self._turns.serve(topic)
         return reply if reply.pieces is not None else self._defer(topic, limit, one)
 
     def _defer(self, topic: Topic, limit: TopicLimit, one: PendingPublish) -> bytes | Reply:
@@ -222,7 +157,7 @@ class LimitedClients:
         """The client has disconnected: its commands without a reply are not published."""
         if limit.queue is not None:
             self._promote(topic, limit, self._dequeue(limit.queue, one))
-            self._tokens.look_at(topic, limit)
+            self._turns.look_at(topic, limit)
 
     def free(self, topic: Topic, limit: TopicLimit) -> None:
         """The limit was removed: send all waiting messages."""
@@ -273,9 +208,9 @@ class LimitedClients:
             return None
         if len(one.payloads) == 1:
             self._estimate.reserve(topic, limit, one.session, now)
-        return self._refusal(topic, limit, wait_ns, one.left)
+        return self.refusal(topic, limit, wait_ns, one.left)
 
-    def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
+    def refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
         limit.refused += count
         self.refused += count
         self._core.metering.refused(topic)
@@ -289,7 +224,7 @@ class LimitedClients:
         while (one := queue.overdue(now - limit.wait_ns)) is not None:
             following = self._dequeue(queue, one)
             self._keep_order(limit, one, following)
-            one.complete(self._refusal(trunk, limit, None, one.left))
+            one.complete(self.refusal(trunk, limit, None, one.left))
             self._promote(trunk, limit, following)
         target = self._cluster.ways.stream_now(trunk)
         for stream in () if trunk.beside is None else (trunk, *trunk.beside.lanes.values()):
@@ -299,9 +234,9 @@ class LimitedClients:
             if count := len(queue):
                 target.limit.ring.join(CLIENTS, count)
                 if target is not trunk:
-                    self._tokens.serve(target)
+                    self._turns.serve(target)
         else:
-            while len(queue) and self._passes(trunk, limit, 1) and self.release(trunk, queue):
+            while len(queue) and self._admission.passes(trunk, limit, 1) and self.release(trunk, queue):
                 pass
         self._tell_waiting(target, queue)
         if not len(queue) and limit.queue is queue:

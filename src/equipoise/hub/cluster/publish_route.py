@@ -1,19 +1,12 @@
-"""Choose the stream of a client's publish, and track its acknowledgement.
+"""Publish for clients to the current stream of a topic, and track the acknowledgements.
 
-In mode `all-subscribers` a hub publishes to one stream: the one it numbers itself if it is a home, else one chosen by
-rendezvous hashing of its own name, so that publishers are spread over the homes, and adding or removing a home moves
-few. A lane is used once its hub has sent SETTLED; until then the trunk is.
-
-A hub that changes to another stream first waits until all its messages are acknowledged: the last acknowledgement has
-the position of the last message in the old stream. The first message in the new stream carries that position as a
-dependency, and with it those of the streams used before, so that the order survives the failure of a hub. Messages that
-wait for tokens in the old stream are recalled (`lane_returns`): the new stream's tokens would be lost meanwhile.
+`route_changes` chooses the stream and changes it. Messages that arrive during a change wait until it is complete.
 
 Acknowledgements arrive in the order in which messages of one hub's clients to one topic were accepted, whichever of its
 streams they are sent to, so two counters per topic suffice. Clients can wait for them (EQ.PUBLISH, EQ.SETTLE).
 
 Always true:
-    messages of this hub's clients to one topic are never in flight in two streams; further messages wait, in order;
+    messages that wait for a change of stream are sent in order, before later ones;
     a topic has an account exactly while messages of clients are not acknowledged, or a call waits for them.
 """
 
@@ -23,17 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from xxhash import xxh3_64_intdigest
-
-from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.frames import Tag
 from equipoise.hub.cluster.ports import ClusterPort
+from equipoise.hub.cluster.route_changes import RouteChanges
 from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
 from equipoise.hub.data.topic import own_replies
-from equipoise.model import Mode
 from equipoise.resp.replies import error
-from equipoise.stream.position import TRUNK
 from equipoise.stream.submission import NOWHERE, Ack, Submission
 
 if TYPE_CHECKING:
@@ -43,9 +32,6 @@ if TYPE_CHECKING:
     from equipoise.stream.parts import Dependency
 
 __all__ = ["AckWaiter", "Acked", "ClientAcks", "PublishRouting", "TopicAcks"]
-
-# Most streams whose positions are sent with a change of stream: only the latest can matter.
-TAGS_MAX = 8
 
 
 class _Handover(Protocol):
@@ -92,10 +78,13 @@ class _Cluster(ClusterPort, Protocol):
 
 
 class PublishRouting:
-    """Chooses the stream of each topic's publishes, and changes it. Owned by the cluster."""
+    """Sends the publishes of clients to the current stream of each topic. Owned by the cluster."""
 
     def __init__(self, cluster: _Cluster) -> None:
         self._cluster = cluster
+        changes = RouteChanges(cluster, self)
+        self._changes = changes
+        self.retarget, self.lane_gone, self.unsure = changes.retarget, changes.lane_gone, changes.unsure
 
     def publish(self, topic: Topic, payloads: Sequence[bytes]) -> bytes | Reply:
         """Publish for a client: the reply to each message, empty where `own_replies` has them; or a pending one to all.
@@ -159,61 +148,16 @@ class PublishRouting:
     def _choose(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
         """Send messages of clients to the current stream, or hold them during a change; False if there is no room."""
         if way.is_settled and not stream.admission.routing:
-            return self._send(stream, way, item)
+            return self.send(stream, way, item)
         if not stream.admission.has_room(item):
             return False
         stream.admission.put_routing(item)
         return True
 
-    def retarget(self, topic: Topic) -> None:
-        """The plan, or the set of open lanes, has changed: choose the topic's stream again."""
-        target = self._target(topic)
-        stream = topic.stream
-        if target == TRUNK and (stream is None or stream.way is None):
-            return
-        if stream is None:
-            stream = self._cluster.handover.new_stream(topic)
-        way = stream.way = stream.way or PublishRoute()
-        way.target = target
-        self._may_leave(topic, way)
-        self._cluster.lanes.returns.recall(stream, way, self._cluster.tags.find(topic, way.now))
-        self._cluster.handover.review(stream)
-
     def progressed(self, trunk: Topic) -> None:
         """Acknowledgements arrived, or the topic's state has changed: complete a pending change of stream."""
-        stream = trunk.stream
-        if stream is None or (way := stream.way) is None:
-            return
-        if not way.is_settled and self._is_settled(trunk, way.now) and self._may_leave(trunk, way):
-            if way.now != way.target:
-                self._note(trunk, way)
-                way.change()
-            way.is_recalled = False
-        while stream.admission.routing and way.is_settled:
-            self._send(stream, way, stream.admission.take_routing())
-
-    def lane_gone(self, lane: Lane) -> None:
-        """The lane was removed: send messages that its hub certainly has not received to the next stream, first."""
-        stream = lane.trunk.stream
-        way = None if stream is None else stream.way
-        waiting = [] if lane.stream is None else lane.stream.admission.drop_waiting(())
-        if stream is None or way is None or way.now != lane.lane:
-            return
-        stream.admission.put_routing_first(*waiting)
-        at = self._reached(lane)
-        if at[0]:
-            # A hub that still holds pending messages of the lane then delivers them first.
-            way.after[lane.lane] = at
-        way.target = self._target(lane.trunk)
-        way.change()
-        self.progressed(lane.trunk)
-
-    def unsure(self, topic: Topic) -> None:
-        """The hub that numbered the stream has died, perhaps with the dependencies it received: send them again."""
-        stream = topic.trunk.stream
-        way = None if stream is None else stream.way
-        if way is not None and way.now == topic.lane:
-            way.is_due = bool(way.after)
+        if (stream := trunk.stream) is not None and stream.way is not None:
+            self._changes.progressed(trunk, stream, stream.way)
 
     def stream_now(self, trunk: Topic) -> Topic:
         """The stream that this hub's clients publish to; the trunk if there is no other."""
@@ -227,7 +171,7 @@ class PublishRouting:
             name = next(reversed(way.after))
             return Tag(name, *way.after[name])
         found = self.stream_now(trunk)
-        return Tag(found.lane, *self._reached(found))
+        return Tag(found.lane, *self.reached(found))
 
     def after(self, trunk: Topic) -> tuple[Tag, ...]:
         """Dependencies of this hub's next messages on streams that it used before."""
@@ -236,55 +180,14 @@ class PublishRouting:
 
     # Inside.
 
-    def _send(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
+    def send(self, stream: Stream, way: PublishRoute, item: Submission) -> bool:
         if way.is_due:
             way.is_due = False
             item = item._replace(after=(*item.after, *self.after(stream.topic)))
         way.is_unused = False
         return self._cluster.ingress.submit(self.stream_now(stream.topic), item)
 
-    def _target(self, topic: Topic) -> bytes:
-        cluster = self._cluster
-        placement = cluster.router.placement(topic.name)
-        homes = placement.homes
-        if placement.mode is not Mode.ALL_SUBSCRIBERS or homes[0] == cluster.name:
-            return TRUNK
-        home = cluster.name if cluster.name in homes else max(homes, key=lambda hub: self._lot(topic, hub))
-        return home.encode() if cluster.lanes.is_open(topic, home) else TRUNK
-
-    def _lot(self, topic: Topic, home: str) -> tuple[int, str]:
-        """The rendezvous hash of this hub and a home: the greatest wins, so a change of homes moves few publishers."""
-        return xxh3_64_intdigest(b"%b %b " % (self._cluster.name.encode(), home.encode()) + topic.name), home
-
-    def _is_settled(self, trunk: Topic, name: bytes) -> bool:
-        """Whether all messages of this hub's clients in a stream are numbered, or known to be lost."""
-        found = self._cluster.tags.find(trunk, name)
-        stream = None if found is None else found.stream
-        if stream is None:
-            return True
-        return stream.admission.is_settled(())
-
-    def _may_leave(self, trunk: Topic, way: PublishRoute) -> bool:
-        """Whether the dependency on the stream that is left is confirmed."""
-        found = None if way.now == way.target else self._cluster.tags.find(trunk, way.now)
-        return found is None or self._cluster.named_positions.are_confirmed(found)
-
-    def _note(self, trunk: Topic, way: PublishRoute) -> None:
-        """Record the reached position of the stream that is left, as a dependency."""
-        found = self._cluster.tags.find(trunk, way.now)
-        if found is None:
-            return
-        at = self._reached(found)
-        is_here = found.is_home
-        for tag in self._cluster.tags.marks_of(found) if is_here else ():
-            way.after[tag.stream] = max(tag[1:], way.after.get(tag.stream, (0, 0)))
-        way.after.pop(way.now, None)
-        if at[0]:
-            way.after[way.now] = at
-        while len(way.after) > TAGS_MAX:
-            del way.after[next(iter(way.after))]
-
-    def _reached(self, topic: Topic) -> tuple[int, int]:
+    def reached(self, topic: Topic) -> tuple[int, int]:
         """The position that this hub's next message follows: the stream's last one if it is numbered here."""
         stream = topic.stream
         if stream is None or stream.state.is_home:

@@ -2,11 +2,8 @@
 
 A message is charged once, by the hub that numbers it. A hub that forwards messages sends the home only as many ahead of
 its acknowledgements as the envelope would admit at once (`TopicLimit.window`), and holds the rest per connection, so
-publishers are slowed down at whichever hub they are connected.
-
-Always true:
-    no message of a limited topic is numbered here without a token, nor without the lease;
-    a command in the queue of clients has no reply yet: it is admitted, or rejected, or its client disconnects.
+publishers are slowed down at whichever hub they are connected. `topic_tokens` decides which messages have a token here,
+`limited_clients` keeps the commands of clients that wait for one; this module gives the waiting ones their turns.
 """
 
 from __future__ import annotations
@@ -14,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.add_tokens import AddTokens
 from equipoise.hub.cluster.due_topics import DueTopics
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.link.frames import RemainderFrame, Tag, TokensFrame
 from equipoise.hub.cluster.ports import ClusterPort
 from equipoise.hub.cluster.share_keeper import ShareKeeper
-from equipoise.hub.cluster.stall_watch import CREDIT_NS, StallWatch
-from equipoise.hub.cluster.topic_limit import CLIENTS, Admissions, TopicLimit
+from equipoise.hub.cluster.stall_watch import CREDIT_NS
+from equipoise.hub.cluster.topic_limit import CLIENTS, TopicLimit
+from equipoise.hub.cluster.topic_tokens import LOOK_NS, TopicTokens
 from equipoise.hub.data.turns import LongWork
 from equipoise.limits import nanoseconds
 from equipoise.stream.submission import Budget, Gate, NextHop, Path, Submission, WaitReason
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RateLimits"]
 
-# Interval of the check of topics that wait for another hub, the lease or a share, in nanoseconds.
-LOOK_NS = 50_000_000
 # Topics processed in one step when specs have changed: about 5 ms.
 ADOPT_SLICE = 1_000
 
@@ -92,27 +89,21 @@ class RateLimits:
         self._cluster = cluster
         self._core = cluster.core
         self.shares = ShareKeeper(cluster)
-        self.clients = LimitedClients(cluster, self)
-        self.submit, self.ready, self.charge = self.clients.submit, self.clients.ready, self.clients.charge
+        self.tokens = tokens = TopicTokens(cluster.core)
+        self.now, self.room, self.spend = tokens.now, tokens.room, tokens.spend
+        self.take, self.give_back, self.lend = tokens.take, tokens.give_back, tokens.lend
+        self.clients = LimitedClients(cluster, tokens, self)
+        self.submit, self.ready = self.clients.submit, self.clients.ready
+        self.charge = AddTokens(tokens, self.clients).charge
         self.submit_positioned, self.publish = self.clients.submit_positioned, self.clients.publish
-        self._admissions = Admissions()
-        self.stalls = StallWatch(cluster.core.shell)
         self._work = LongWork(cluster.core.turns)
-        self._held_until = -1
-        # The time at which the current serving began; 0: none is in progress.
-        self._serving_at = 0
-        self._due = DueTopics(cluster.core.shell, self.now, self.serve)
+        self._due = DueTopics(cluster.core.shell, tokens.now, self.serve)
         # Streams whose share is less than the plan assigns.
         self._growing: dict[Topic, None] = {}
 
-    def now(self) -> int:
-        """Monotonic nanoseconds; constant while waiting commands are served, which counts as one moment."""
-        return self._serving_at or nanoseconds(self._core.shell.fine_now())
-
     def close(self) -> None:
         self._work.cancel()
-        self._admissions.take_back()
-        self.stalls.close()
+        self.tokens.close()
         self._due.close()
 
     # Topics with a limit.
@@ -126,7 +117,9 @@ class RateLimits:
                 self._free(topic, limit)
             return
         if limit is None:
-            limit = topic.limit = TopicLimit(envelope, nanoseconds(spec.wait_s), self.now, self._admissions)
+            limit = topic.limit = TopicLimit(
+                envelope, nanoseconds(spec.wait_s), self.now, self.tokens.admissions
+            )
             topic.gate()
             if topic.stream is not None:
                 limit.is_claimed = topic.stream.preparer is not None
@@ -193,71 +186,6 @@ class RateLimits:
             self._cluster.handover.review(stream)
         self.clients.free(topic, limit)
 
-    # Tokens.
-
-    def room(self, topic: Topic) -> int:
-        """Tokens for the next messages: those granted to the current turn, else those of a bucket without waiters."""
-        limit = topic.limit
-        assert limit is not None, "asked of limited topics"
-        if limit.granted:
-            return limit.granted
-        now = self.now()
-        if limit.ring or not self._holds_lease(now):
-            return 0
-        return max(0, limit.bucket.tokens(now, self.stalls.since(now)) - self.clients.kept(limit))
-
-    def has_token(self, limit: TopicLimit) -> bool:
-        """Whether this hub may number a message of the stream, regardless of waiting parties."""
-        now = self.now()
-        return self._holds_lease(now) and limit.bucket.tokens(now) > 0
-
-    def spend(self, limit: TopicLimit, count: int) -> None:
-        """Charge messages that are about to be numbered."""
-        now = self.now()
-        is_paid = limit.take(count, now, self.stalls.since(now))
-        assert is_paid, "the gate has counted the tokens"
-        limit.reserve.passed(count)
-        if limit.can_overflow:
-            self.stalls.used()
-
-    def take(self, topic: Topic, count: int) -> bool:
-        """Take the tokens of `count` messages that a client publishes now, if they may be numbered at once."""
-        limit = _direct_limit(topic)
-        if limit is None:
-            return False
-        now = self.now()
-        if not self._holds_lease(now) or not limit.take(count, now, self.stalls.since(now)):
-            return False
-        self.stalls.used()
-        return True
-
-    def give_back(self, topic: Topic, count: int) -> None:
-        """Return tokens that were just taken and not used."""
-        if topic.limit is not None:
-            topic.limit.give_back(count)
-
-    def lend(self, topic: Topic) -> None:
-        """Let the compiled part admit messages by itself for some milliseconds, if they need no other check."""
-        limit = _direct_limit(topic)
-        if limit is None:
-            return
-        now = self.now()
-        if self._holds_lease(now):
-            self.stalls.used()
-            limit.lend(now, self._held_until, self.stalls)
-
-    @property
-    def admitted(self) -> int:
-        """Number of messages of limited topics numbered here."""
-        return self._admissions.count
-
-    def _holds_lease(self, now: int) -> bool:
-        if now >= self._held_until:
-            seconds = self._core.now()
-            until = min(self._core.lease.held_until(), seconds + LOOK_NS / 1e9)
-            self._held_until = now + nanoseconds(until - seconds) if until > seconds else -1
-        return now < self._held_until
-
     # Serving waiting messages.
 
     def line_up(self, topic: Topic, path: Path) -> None:
@@ -323,15 +251,15 @@ class RateLimits:
         limit = topic.limit
         if limit is None or limit.is_served:
             return
-        before, self._serving_at = self._serving_at, self.now()
+        before, self.tokens.serving_at = self.tokens.serving_at, self.now()
         limit.is_served = True
         try:
             if due_at and limit.ring:
-                limit.bucket.level(self._serving_at, max(due_at, self._serving_at - CREDIT_NS))
+                limit.bucket.level(self.tokens.serving_at, max(due_at, self.tokens.serving_at - CREDIT_NS))
             self._let_go(topic, limit)
         finally:
             limit.is_served = False
-            self._serving_at = before
+            self.tokens.serving_at = before
         if topic.limit is limit:
             self.look_at(topic, limit)
 
@@ -343,7 +271,7 @@ class RateLimits:
         has_waited = bool(limit.ring)
         while limit.ring and topic.is_home and topic.limit is limit:
             now = self.now()
-            if not self._holds_lease(now) or limit.bucket.tokens(now) <= self.clients.kept(limit):
+            if not self.tokens.holds_lease(now) or limit.bucket.tokens(now) <= self.tokens.kept(limit):
                 break
             self._take_turn(topic, limit)
         stream = topic.stream
@@ -378,8 +306,8 @@ class RateLimits:
         """Schedule the next `serve` of the topic, if one is needed."""
         now = self.now()
         at: int | None = None
-        if limit.ring and self._holds_lease(now):
-            wait_ns = limit.bucket.wait(1 + self.clients.kept(limit), now)
+        if limit.ring and self.tokens.holds_lease(now):
+            wait_ns = limit.bucket.wait(1 + self.tokens.kept(limit), now)
             at = None if wait_ns is None else now + wait_ns
         if limit.wanted != limit.share:
             self._growing[topic] = None
@@ -389,9 +317,3 @@ class RateLimits:
             return
         limit.due_at = at
         self._due.add(topic, at, now)
-
-
-def _direct_limit(topic: Topic) -> TopicLimit | None:
-    """The topic's limit, if messages with tokens need not wait for anything else."""
-    limit = topic.limit
-    return limit if limit is not None and limit.is_direct and topic.stream is None else None

@@ -4,10 +4,10 @@ A client that has requested it (EQ.LINK name ROUTES) receives the push
     eq.home topic :version mode address [address …]
 when it publishes or subscribes at a hub that is not the topic's home, and when the placement of a topic that it
 subscribes to has changed: then at once (`redirect_mode = "eager"`, ePulsar), or at the topic's next message (`"lazy"`,
-Dynamoth). Subscribers are redirected one after another, `redirects_per_s` per second, because each reconnects and
-subscribes at the new home; a quarter of that rate while the loop of this hub is late, that is, while the machine has no
-idle core. A client may ignore a redirect: this hub relays for as long as the client stays. A client that uses a topic
-again after a while is redirected again, because clients forget routes, too.
+Dynamoth). Subscribers are redirected one after another, because each reconnects and subscribes at the new home: slowly
+at first, then up to `redirects_per_s` per second (`redirect_pace.py`); a quarter of that while the loop of this hub is
+late, that is, while the machine has no idle core. A client may ignore a redirect: this hub relays for as long as the
+client stays. A client that uses a topic again after a while is redirected again, because clients forget routes, too.
 
 Always true: the redirects remembered per session are bounded; forgetting one only means one more redirect.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
+from equipoise.hub.cluster.redirect_pace import RedirectPace
 from equipoise.hub.cluster.seats import Seats
 from equipoise.hub.data.other_hubs import SentRedirect
 from equipoise.hub.data.session import Session
@@ -38,10 +39,8 @@ REMEMBERED_MAX = 1_000
 AGAIN_S = 10.0
 # Interval in seconds at which waiting redirects are sent, and topics are checked for their next message.
 TURN_S = 0.01
-# A turn that begins more than this late, in seconds, shows a busy machine, where redirects delay messages: each costs
-# the client half a millisecond, and two hubs a tenth.
+# A turn that begins more than this late, in seconds, shows a busy machine, where redirects delay messages.
 LATE_S = 0.005
-LATE_RATIO = 0.25
 # Topics without subscribers that may be kept before a clean-up.
 STEP = 1_000
 
@@ -52,9 +51,9 @@ class TopicRedirects:
     def __init__(self, cluster: ClusterPort, settings: ClusterSettings) -> None:
         self._cluster = cluster
         self._is_lazy = settings.redirect_mode == "lazy"
-        # Redirects per turn; and the unused fraction of the last turn.
-        self._turn_max = settings.redirects_per_s * TURN_S
-        self._allowance = 0.0
+        self._pace = RedirectPace(settings.redirects_per_s)
+        # Redirects that this turn may send; then the unused rest. The first one may be sent at once.
+        self._allowance = 1.0
         # Topics with smart subscribers, and the placement of their last redirect.
         self._heard: dict[Topic, Placement | None] = {}
         # Their number after the last clean-up.
@@ -185,15 +184,19 @@ class TopicRedirects:
             if _delivered(topic) != delivered:
                 del self._quiet[topic]
                 self._due[topic] = None
-        is_late = self._cluster.core.now() - self._due_at > LATE_S
-        self._allowance += self._turn_max * (LATE_RATIO if is_late else 1.0)
+        if self._of is not None or self._due:
+            self._cluster.core.shell.turns.turn(self._send)
+        if self._of is not None or self._due or self._quiet:
+            self._schedule(TURN_S)
+
+    def _send(self) -> None:
+        now = self._cluster.core.now()
+        self._allowance += TURN_S * self._pace.per_s(now, is_late=now - self._due_at > LATE_S)
         while self._allowance >= 1 and (session := self._next()) is not None:
             assert self._of is not None, "a session is redirected for a topic"
             self._allowance -= self._tell(session, self._of, is_asked=False)
         # An unused allowance is not accumulated.
         self._allowance = min(self._allowance, 1.0)
-        if self._of is not None or self._due or self._quiet:
-            self._schedule(TURN_S)
 
     def _schedule(self, delay_s: float) -> None:
         self._due_at = self._cluster.core.now() + delay_s

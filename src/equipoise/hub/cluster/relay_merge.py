@@ -1,8 +1,9 @@
-"""Execute the merge of relayed streams at a hub: attach, deliver, forward, leave.
+"""Execute the merge of relayed streams at a hub: deliver and forward, in the order of positions.
 
-stream/relay.py decides at which hub a stream is followed, and when a part is due. This module sends frames, delivers to
-clients and to hubs behind this one, and bounds what waits. Lanes are followed in the same way, each at the hub that
-numbers it. What depends on another of the topic's streams waits for it (`dependencies`).
+`stream/relay.py` decides at which hub a stream is followed, and when a part is due. This module delivers due parts to
+clients and to the hubs that follow this one, counts missing messages, and bounds what waits; `relay_sources` follows
+and leaves hubs. Lanes are followed in the same way, each at the hub that numbers it. A part that depends on another of
+the topic's streams waits for it (`dependencies`).
 
 Always true:
     positions are passed on as the home gave them, each once, in rising order;
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.lane_state import Lane
 from equipoise.hub.cluster.link.codec import encode
-from equipoise.hub.cluster.link.frames import AgainFrame, DetachFrame, FlushFrame, OpenedFrame
-from equipoise.hub.cluster.pattern_gaps import send_hub_gap, send_topic_gap
+from equipoise.hub.cluster.link.frames import AgainFrame, FlushFrame, OpenedFrame
+from equipoise.hub.cluster.pattern_gaps import send_topic_gap
 from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.hub.cluster.streams import State, Stream
-from equipoise.hub.cluster.trees import FollowTarget, Trees
+from equipoise.hub.cluster.relay_sources import RelaySources
+from equipoise.hub.cluster.streams import Stream
+from equipoise.hub.cluster.trees import Trees
 from equipoise.stream.cursor import repeated
 from equipoise.stream.parts import Again, Begun, Dependency, Ended, FilteredRun, Messages, Opened, Part
 from equipoise.stream.relay import Arrival
@@ -78,16 +80,21 @@ class RelayedStreams:
         self._cluster = cluster
         self._pending_bytes_max = pending_bytes_max
         self.pending_bytes = 0
-        # Streams whose waiting parts had to be given up for want of room.
+        # Streams whose waiting parts were dropped for lack of room.
         self.overflows = 0
-        # Streams in which something waits; those in which it did when a hub was lost, until it has been taken.
-        self._waiting: dict[Stream, None] = {}
-        self._torn: set[Stream] = set()
+        # Streams with pending parts.
+        self.waiting: dict[Stream, None] = {}
+        # Streams with parts that were pending when a hub was lost, until these have been delivered.
+        self.torn_streams: set[Stream] = set()
+        sources = RelaySources(cluster, self)
+        self.follow, self.succeed, self.unfollow = sources.follow, sources.succeed, sources.unfollow
+        self.leave, self.leave_source, self.peer_gone = sources.leave, sources.leave_source, sources.peer_gone
+        self.hub_lost, self.lane_died, self.torn = sources.hub_lost, sources.lane_died, sources.torn
 
-    # What arrives.
+    # Frames.
 
     def egress(self, stream: Stream, origin: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
-        # This runs once per relayed frame: what is due is delivered without being made a part first.
+        # This runs once per relayed frame, so a run that is due is delivered without creating a part.
         is_stray = origin in stream.strays
         is_fed = stream.source in (None, origin) and not is_stray
         if not stream.pending and (is_fed or stream.continues(epoch, first)):
@@ -110,7 +117,7 @@ class RelayedStreams:
         self.arrive(stream, Arrival(origin, epoch, Opened(epoch, after_epoch, after_n, hub)))
 
     def depends(self, stream: Stream, origin: str, epoch: int, dependency: Dependency) -> None:
-        """What this hub sends of the epoch from here on comes after that position of another stream."""
+        """All further messages of the epoch from this hub depend on that position of another stream."""
         self.arrive(stream, Arrival(origin, epoch, dependency))
 
     def over(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
@@ -126,7 +133,7 @@ class RelayedStreams:
         self.advance(stream, has_moved=is_taken)
 
     def attached(self, stream: Stream, origin: str, epoch: int, n: int) -> None:
-        """A home, or a hub that follows it, sends us the stream after (epoch, n)."""
+        """A home, or a hub that follows it, sends this hub the stream after (epoch, n)."""
         if isinstance(stream.topic, Lane):
             self.arrive(stream, Arrival(origin, epoch, Begun(epoch, n)))
             return
@@ -134,63 +141,8 @@ class RelayedStreams:
             self._jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
-    # What changes.
-
-    def follow(self, stream: Stream) -> None:
-        """Attach to the stream's home, or to the hub above, if a subscriber here wants it and we have not."""
-        if stream.state is not State.REMOTE or stream.peer is None or not stream.is_wanted:
-            return
-        target = (trees := self._cluster.trees).target(stream, stream.peer)
-        left, must_attach = stream.follow(target.hub)
-        self._leave(stream, left)
-        (trees.ask if must_attach else trees.ask_again)(stream, target)
-
-    def succeed(self, stream: Stream) -> None:
-        """The home, which was here, is about to be another hub: what that sends continues what was numbered here."""
-        if stream.is_wanted and stream.peer is not None:
-            self._cluster.trees.ask(stream, FollowTarget(stream.peer))
-            stream.succeed(stream.peer)
-
-    def unfollow(self, stream: Stream) -> None:
-        """No subscriber is left, or the stream is numbered here."""
-        # An answer that is still on its way belongs to what was left.
-        stream.ticket = 0
-        for hub in stream.unfollow():
-            self._leave(stream, hub)
-
-    def leave_source(self, stream: Stream) -> None:
-        """What is missing of the stream never comes from there."""
-        self._leave(stream, stream.source)
-        stream.source = None
-
-    def peer_gone(self, stream: Stream, hub: str, *, is_gone: bool = True) -> None:
-        """The hub is dead, or its link began anew: what it had not sent never comes. Else it is asked again."""
-        stream.lost(hub, is_gone=is_gone)
-        self._cluster.flushes.peer_gone(stream, hub)
-        self._cluster.interests.left(stream, hub)
-        self.advance(stream)
-
-    def hub_lost(self) -> None:
-        """A hub is dead, or what it had sent is void: subscribers by pattern get a gap, since no position says so.
-
-        Where parts of a stream wait, they get it again between those and what follows.
-        """
-        send_hub_gap(self._cluster.core)
-        self._torn.update(self._waiting)
-
-    def lane_died(self, stream: Stream, hub: str) -> None:
-        """The hub of a lane is dead: its end, which is unknown, waits behind all that has come of the lane."""
-        epoch = max(arrival.epoch for arrival in stream.pending)
-        self.arrive(stream, Arrival(hub, epoch, Ended(0, 0)))
-
-    def torn(self, stream: Stream) -> None:
-        """All that came of a lane whose hub is dead has been taken: what follows it never comes."""
-        self.count_loss(stream.topic, stream.topic.epoch + 1, 0)
-        self._torn.discard(stream)
-        send_topic_gap(self._cluster.core, stream.topic)
-
     def is_behind(self, stream: Stream) -> bool:
-        """Whether subscribers by pattern wait here for a part that comes before others."""
+        """Whether subscribers by pattern here have to receive a pending part first."""
         if not stream.pending:
             return False
         is_dependent = any(isinstance(arrival.part, Dependency) for arrival in stream.pending)
@@ -201,20 +153,20 @@ class RelayedStreams:
         self.pending_bytes -= sum(arrival.size for arrival in stream.pending)
         stream.pending.clear()
         stream.flushes.clear()
-        self._waiting.pop(stream, None)
-        self._torn.discard(stream)
+        self.waiting.pop(stream, None)
+        self.torn_streams.discard(stream)
 
     def wake(self, stream: Stream) -> None:
-        """Another of the topic's streams has come further."""
+        """Another stream of the topic has advanced."""
         self._cluster.news.tell(stream.topic)
         self.advance(stream)
 
     def jump(self, stream: Stream, epoch: int, n: int) -> None:
-        """Leave out what the stream has up to this position."""
+        """Skip the stream's messages up to this position."""
         self._jump(stream, epoch, n)
         self.advance(stream, has_moved=True)
 
-    # What stream/relay.py asks.
+    # Queries of stream/relay.py.
 
     def is_passed(self, stream: Stream, dependency: Dependency) -> bool:
         return not self._cluster.tags.must_wait(stream, (dependency,))
@@ -228,8 +180,8 @@ class RelayedStreams:
     # Inside.
 
     def advance(self, stream: Stream, *, has_moved: bool = False, is_message: bool = False) -> None:
-        """Take what is due, change the source, answer who waits. A message that is merely delivered changes nothing for
-        the handover, unless this hub waits for an end.
+        """Deliver parts that are due, change the source, and continue what waits for this position. A delivered message
+        does not affect the handover, unless this hub waits for an end.
         """
         while (stream.pending and self._take_due(stream)) or (stream.join_at and self._switch(stream)):
             has_moved, is_message = True, False
@@ -250,9 +202,9 @@ class RelayedStreams:
             if not stream.is_void(arrival):
                 self._take(stream, arrival.origin, arrival.part)
         if not stream.pending:
-            self._waiting.pop(stream, None)
-            if stream in self._torn:
-                self._torn.discard(stream)
+            self.waiting.pop(stream, None)
+            if stream in self.torn_streams:
+                self.torn_streams.discard(stream)
                 send_topic_gap(self._cluster.core, stream.topic)
         return is_any
 
@@ -260,19 +212,19 @@ class RelayedStreams:
         switch = stream.switch(is_behind=stream.source is None and self.is_behind(stream))
         if switch is None:
             return False
-        self._leave(stream, switch.left)
+        self.leave(stream, switch.left)
         if switch.jump_to is not None:
             self._jump(stream, *switch.jump_to)
-        if stream.under:  # From the home on to the parent in the topic's tree.
+        if stream.under:  # Continue from the home to the parent in the topic's tree.
             self.follow(stream)
         return True
 
     def _wait(self, stream: Stream, arrival: Arrival) -> None:
         stream.pending.append(arrival)
-        self._waiting[stream] = None
+        self.waiting[stream] = None
         self.pending_bytes += arrival.size
         if self.pending_bytes > self._pending_bytes_max:
-            self.overflows += 1  # Subscribers learn of the hole by its positions.
+            self.overflows += 1  # Subscribers detect the hole by its positions.
             if self._cluster.tags.skip(stream):
                 return
             self.leave_source(stream)
@@ -291,13 +243,13 @@ class RelayedStreams:
                 self._jump(stream, epoch, 0 if is_new else n)
                 self._cluster.lanes.began(stream)
                 if is_new and stream.topic.trunk.has_subscribers:
-                    # They were here before the lane was: what lies before is lost, and they see how much.
+                    # They subscribed before the lane began: the messages before n are lost, and counted.
                     self._jump(stream, epoch, n)
                 elif is_new:
                     stream.topic.n = n
             case Ended(epoch, n):
                 if epoch > stream.topic.epoch > 0:
-                    # The lane went on behind a loss, and ended before another message came.
+                    # The lane continued after a loss, and ended before another message arrived.
                     self._skip(stream, epoch, n + 1)
                 self._cluster.lanes.ended(stream, epoch, n)
             case Opened():
@@ -314,7 +266,7 @@ class RelayedStreams:
             return
         if epoch != topic.epoch or first != topic.n + 1:
             if topic.lane and stream.source is None and epoch != topic.epoch:
-                # The answer to a question that was asked again: the lane begins here with the answer to the last one.
+                # The reply to a request that was repeated: the lane begins here with the reply to the last request.
                 return
             skip = repeated(topic.epoch, topic.n, epoch, first, len(payloads))
             if skip == len(payloads):
@@ -325,7 +277,7 @@ class RelayedStreams:
         self._cluster.core.publish(topic, payloads, first)
 
     def _deliver_span(self, stream: Stream, run: FilteredRun) -> None:
-        """Its messages, each at its position; then the stream is where the span ends."""
+        """Deliver the messages of a span, each at its position; then the stream is at the end of the span."""
         topic, last = stream.topic, run.n + run.span - 1
         if (run.epoch, last) <= (topic.epoch, topic.n):
             return
@@ -340,10 +292,10 @@ class RelayedStreams:
                 self._cluster.asked.note_silence(topic)
 
     def _skip(self, stream: Stream, epoch: int, first: int) -> None:
-        """What comes next does not continue the stream: count what is missing."""
+        """The next message does not continue the stream: count the missing ones."""
         topic = stream.topic
         self.count_loss(topic, epoch, first - 1)
-        if epoch != topic.epoch and (topic.lane or stream in self._torn):
+        if epoch != topic.epoch and (topic.lane or stream in self.torn_streams):
             send_topic_gap(self._cluster.core, topic)
         topic.jump(epoch, first - 1)
 
@@ -360,27 +312,28 @@ class RelayedStreams:
             self._cluster.announce(topic, epoch, after_epoch, after_n)
             self.count_loss(topic, after_epoch or epoch, after_n)
             if topic.epoch and hub and not after_epoch:
-                # The home goes on behind a loss: subscribers by pattern may have got the dead hub's gap too early.
+                # The home continues after a loss: subscribers by pattern may have received the dead hub's gap too
+                # early.
                 send_topic_gap(self._cluster.core, topic)
         # The positions of a durable topic go on.
         topic.jump(epoch, 0 if topic.log is None else topic.n)
 
     def _jump(self, stream: Stream, epoch: int, n: int) -> None:
-        """Nothing before this position will come any more."""
+        """No message before this position will arrive any more."""
         topic = stream.topic
         if topic.log is not None:
             topic.log.relay(epoch, n + 1, ())
         elif (epoch, n) > (topic.epoch, topic.n):
             if not topic.lane:
-                # What depends on that position may come in a lane before the next message of the trunk does.
+                # A message that depends on that position may arrive in a lane before the next message of the trunk.
                 self._cluster.announce(topic, epoch, 0, 0, n)
             self.count_loss(topic, epoch, n)
             topic.jump(epoch, n)
 
     def count_loss(self, topic: Topic, epoch: int, n: int) -> None:
-        """What comes next follows that position: count what lies between it and where the topic stands here."""
+        """Count the positions between the position of the topic here and the one that the next message follows."""
         if not topic.epoch:
-            # It has not begun here.
+            # The topic has no position here yet.
             return
         has_members, name = topic.trunk.has_subscribers, topic.trunk.name
         if epoch != topic.epoch:
@@ -388,12 +341,6 @@ class RelayedStreams:
             if has_members:
                 self._cluster.core.losses.count(name, None)
         elif n > topic.n and (has_members or self._cluster.core.audience_of(topic).receivers):
-            # Of a stream that comes by filters it is not known how many of them a subscriber here wanted.
+            # If the stream is filtered, it is unknown how many of the missing messages a subscriber here requested.
             count = None if self._cluster.interests.is_narrow(topic) else n - topic.n
             self._cluster.core.losses.count(name, count)
-
-    def _leave(self, stream: Stream, hub: str | None) -> None:
-        if hub is not None:
-            self._cluster.tell(hub, DetachFrame(stream.topic.key))
-            self._cluster.flushes.left(stream, hub)
-            self._cluster.interests.left(stream, hub)

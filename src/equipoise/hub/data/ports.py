@@ -102,6 +102,9 @@ class OutputTurns(Protocol):
     def turn(self, work: Callable[[], object], /) -> object:
         """Call work outside a turn of the loop; its output is gathered, too."""
 
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        """The `write` of a transport of the loop: called at the end of a turn with all that the turn has written."""
+
     def sent(self) -> tuple[float, int] | None:
         """Seconds spent so far on sending gathered output, and its bytes; None: this shell gathers no output."""
 
@@ -111,6 +114,9 @@ class UngatheredTurns:
 
     def turn(self, work: Callable[[], object], /) -> object:
         return work()
+
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        return write
 
     def sent(self) -> tuple[float, int] | None:
         return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from equipoise.hub.data.ports import Shell, Timer
@@ -112,7 +113,8 @@ class LongWork:
         steps, shell = self._steps, self._turns.shell
         assert steps is not None, "it has a turn only while there is work"
         began_at = shell.fine_now()
-        is_over = self._go_on(steps, shell.now() + self._turn_s if until is None else until)
+        end_at = shell.now() + self._turn_s if until is None else until
+        is_over = shell.turns.turn(partial(self._go_on, steps, end_at))
         self._turns.note(shell.fine_now() - began_at)
         if self._steps is None:
             return

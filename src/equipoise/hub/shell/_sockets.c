@@ -10,6 +10,9 @@ the end of the turn, one system call for each connection; what is written at ano
 
 A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/ports.py`).
 
+An `Outlet` gathers what a turn writes to a transport of the event loop, which itself sends every piece at once. The links
+that a hub dials have one each: the frames of a turn to one hub are one system call, and wake that hub once.
+
 A hub that has stood still does not know whether it has been declared dead (`hub/cluster/standstill.py`). So the clock is
 looked at before a PUBLISH is executed here, and before what a turn has gathered is sent; and while the poller holds,
 what is written to clients is kept, links between hubs excepted.
@@ -27,12 +30,13 @@ An XREAD that waits already for another session is not read here at all: the sam
 joins that read (`hub/logs/shared_read.py`).
 
 A topic with a rate envelope is not special while it has tokens and nothing waits for them: then the hub lends its bucket
-(`RateLimits.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
+(`TopicTokens.lend`), and tokens are taken here, by the arithmetic of `limits/bucket.py`. Whoever looks at the bucket in
 Python takes it back first.
 
 Always true:
     a lent bucket has what the bucket would have, to the unit, and is used within its term only;
     what is gathered has been executed before a session is given bytes that came later;
+    an outlet is empty outside of turns, so what is written through it keeps its order;
     a wire's callbacks are never called after `connection_lost`, and that is called once, in a turn of its own;
     a wire holds at most the high-water mark and one piece before its protocol is asked to pause;
     nothing is written to a client that had nothing to send before, while the poller holds;
@@ -92,6 +96,8 @@ typedef struct {
     /* Wires with something to send at the end of the turn; references are held. */
     struct Wire **dirty;
     Py_ssize_t dirty_count, dirty_room;
+    /* Outlets with something to write at the end of the turn. */
+    PyObject *outlets;
     /* What sending at the end of turns has taken so far, and how many bytes that was. */
     int64_t sending_ns, gathered_bytes;
     char *buffer;
@@ -392,6 +398,92 @@ static int wire_put(Wire *w, PyObject *data) {
     Py_DECREF(w);
     return 0;
 }
+
+/* --- outlets */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    Poller *poller;
+    /* Of the transport. */
+    PyObject *write;
+    /* Gathered pieces, and the bytes of all. */
+    PyObject *pieces;
+    Py_ssize_t bytes;
+} Outlet;
+
+static PyTypeObject OutletType;
+
+/* Write what is gathered. */
+static int outlet_flush(Outlet *o) {
+    Py_ssize_t count = PyList_GET_SIZE(o->pieces);
+    if (!count)
+        return 0;
+    PyObject *pieces = o->pieces, *none = PyList_New(0), *empty = PyBytes_FromStringAndSize(NULL, 0), *data = NULL;
+    if (none != NULL && empty != NULL)
+        data = count == 1 ? Py_NewRef(PyList_GET_ITEM(pieces, 0)) : _PyBytes_Join(empty, pieces);
+    Py_XDECREF(empty);
+    if (data == NULL) {
+        Py_XDECREF(none);
+        return -1;
+    }
+    o->pieces = none;
+    o->bytes = 0;
+    Py_DECREF(pieces);
+    PyObject *done = PyObject_CallOneArg(o->write, data);
+    Py_DECREF(data);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyObject *outlet_vectorcall(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {
+    Outlet *o = (Outlet *)self;
+    if (PyVectorcall_NARGS(count) != 1 || names != NULL || !PyBytes_CheckExact(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "an outlet takes bytes");
+        return NULL;
+    }
+    if (!o->poller->is_running)
+        return PyObject_CallOneArg(o->write, args[0]);
+    if (!PyList_GET_SIZE(o->pieces) && PyList_Append(o->poller->outlets, self) < 0)
+        return NULL;
+    if (PyList_Append(o->pieces, args[0]) < 0)
+        return NULL;
+    o->bytes += PyBytes_GET_SIZE(args[0]);
+    if (o->bytes > HIGH_BYTES && outlet_flush(o) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static int outlet_traverse(Outlet *o, visitproc visit, void *arg) {
+    Py_VISIT(o->write);
+    Py_VISIT(o->pieces);
+    return 0;
+}
+
+static int outlet_clear(Outlet *o) {
+    Py_SETREF(o->write, Py_NewRef(Py_None));
+    return 0;
+}
+
+static void outlet_dealloc(Outlet *o) {
+    PyObject_GC_UnTrack(o);
+    Py_XDECREF(o->poller);
+    Py_XDECREF(o->write);
+    Py_XDECREF(o->pieces);
+    Py_TYPE(o)->tp_free((PyObject *)o);
+}
+
+static PyTypeObject OutletType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "equipoise.hub.shell._sockets.Outlet",
+    .tp_basicsize = sizeof(Outlet),
+    .tp_dealloc = (destructor)outlet_dealloc,
+    .tp_vectorcall_offset = offsetof(Outlet, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "The `write` of a transport, called once with what a turn writes.",
+    .tp_traverse = (traverseproc)outlet_traverse,
+    .tp_clear = (inquiry)outlet_clear,
+};
 
 /* --- wires: the face of a transport */
 
@@ -1458,9 +1550,25 @@ static void poller_flush(Poller *p) {
         p->sending_ns += monotonic_ns() - began;
 }
 
+/* Links first: other hubs have subscribers of their own to write to. */
+static void poller_flush_outlets(Poller *p) {
+    PyObject *outlets = p->outlets, *none = PyList_New(0);
+    if (none == NULL) {
+        poller_report(p);
+        return;
+    }
+    p->outlets = none;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(outlets); i++)
+        if (outlet_flush((Outlet *)PyList_GET_ITEM(outlets, i)) < 0)
+            poller_report(p);
+    Py_DECREF(outlets);
+}
+
 /* Send what the turn has gathered. */
 static void poller_end_turn(Poller *p) {
     p->is_running = 0;
+    if (PyList_GET_SIZE(p->outlets))
+        poller_flush_outlets(p);
     if (p->dirty_count && !p->is_holding)
         poller_look_at_clock(p);
     poller_flush(p);
@@ -1524,6 +1632,23 @@ static PyObject *poller_gather(Poller *p, PyObject *add) {
     Py_RETURN_NONE;
 }
 
+/* The `write` of a transport of the loop, called at the end of a turn with all that the turn writes. */
+static PyObject *poller_gathered(Poller *p, PyObject *write) {
+    PyObject *pieces = PyList_New(0);
+    Outlet *o = pieces ? PyObject_GC_New(Outlet, &OutletType) : NULL;
+    if (o == NULL) {
+        Py_XDECREF(pieces);
+        return NULL;
+    }
+    o->vectorcall = outlet_vectorcall;
+    o->poller = (Poller *)Py_NewRef(p);
+    o->write = Py_NewRef(write);
+    o->pieces = pieces;
+    o->bytes = 0;
+    PyObject_GC_Track(o);
+    return (PyObject *)o;
+}
+
 /* Take over a connected, non-blocking descriptor. */
 static PyObject *poller_attach(Poller *p, PyObject *args) {
     int fd;
@@ -1577,7 +1702,8 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     p->call_soon = Py_NewRef(call_soon);
     p->on_error = Py_NewRef(on_error);
     p->held = PyList_New(0);
-    if (p->held == NULL || find_clock(p) < 0)
+    p->outlets = PyList_New(0);
+    if (p->held == NULL || p->outlets == NULL || find_clock(p) < 0)
         return -1;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
     p->buffer = PyMem_Malloc(READ_BYTES);
@@ -1595,6 +1721,7 @@ static void poller_dealloc(Poller *p) {
     PyMem_Free(p->buffer);
     Py_XDECREF(p->core);
     Py_XDECREF(p->held);
+    Py_XDECREF(p->outlets);
     Py_XDECREF(p->call_soon);
     Py_XDECREF(p->on_error);
     Py_XDECREF(p->clock);
@@ -1607,6 +1734,7 @@ static PyMethodDef poller_methods[] = {
     {"run", (PyCFunction)poller_run, METH_NOARGS, NULL},
     {"turn", (PyCFunction)poller_turn, METH_O, NULL},
     {"sent", (PyCFunction)poller_sent, METH_NOARGS, NULL},
+    {"gathered", (PyCFunction)poller_gathered, METH_O, NULL},
     {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
     {"hold", (PyCFunction)poller_hold, METH_O, NULL},
     {"gather", (PyCFunction)poller_gather, METH_O, NULL},
@@ -1748,7 +1876,8 @@ PyMODINIT_FUNC PyInit__sockets(void) {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)
             return NULL;
-    if (PyType_Ready(&WireType) < 0 || PyType_Ready(&PollerType) < 0 || PyType_Ready(&LentBucketType) < 0)
+    if (PyType_Ready(&WireType) < 0 || PyType_Ready(&PollerType) < 0 || PyType_Ready(&LentBucketType) < 0 ||
+        PyType_Ready(&OutletType) < 0)
         return NULL;
     PyObject *made = PyModule_Create(&module);
     if (made == NULL || PyModule_AddObjectRef(made, "Wire", (PyObject *)&WireType) < 0 ||

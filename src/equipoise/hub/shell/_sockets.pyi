@@ -27,6 +27,8 @@ class Poller:
         """Call it; what it writes is sent at its end, as in `run`."""
     def sent(self) -> tuple[float, int]:
         """Seconds spent so far on sending what turns have gathered, and the bytes."""
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        """The `write` of a transport of the loop: called at the end of a turn with all that the turn has written."""
     def attach(self, fd: int, protocol: object, session: object, /) -> Any: ...
     def hold(self, is_holding: bool, /) -> None: ...
     def gather(self, add_gathered: Callable[..., None], /) -> None:

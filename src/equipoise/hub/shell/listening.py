@@ -50,7 +50,7 @@ try:
         SharedRead,
     )
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
-    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn
+    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn, wires.Poller.gathered
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above

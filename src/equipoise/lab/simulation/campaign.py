@@ -28,21 +28,20 @@ from equipoise.lab.simulation.hub_ablations import HUB_ABLATIONS
 from equipoise.lab.simulation.runner import Run, run_seed
 from equipoise.lab.task_pool import SerialPool, TaskPool, settled_collector
 
-__all__ = ["ABLATIONS", "ablation_by_name", "run_campaign"]
+__all__ = ["ABLATIONS", "LISTED", "ablation_by_name", "run_campaign"]
 
-ABLATIONS: dict[str, Ablation] = {
-    one.name: one
-    for one in (
-        *HUB_ABLATIONS,
-        *CLUSTER_ABLATIONS,
-        *LIMIT_ABLATIONS,
-        *CONTENT_ABLATIONS,
-        *EDGE_ABLATIONS,
-        *DURABLE_ABLATIONS,
-        *LOG_ABLATIONS,
-        *SUBSCRIBER_ABLATIONS,
-    )
-}
+LISTED: tuple[Ablation, ...] = (
+    *HUB_ABLATIONS,
+    *CLUSTER_ABLATIONS,
+    *LIMIT_ABLATIONS,
+    *CONTENT_ABLATIONS,
+    *EDGE_ABLATIONS,
+    *DURABLE_ABLATIONS,
+    *LOG_ABLATIONS,
+    *SUBSCRIBER_ABLATIONS,
+)
+# By name; `tests/simulation/test_ablations.py` checks that no name is listed twice.
+ABLATIONS: dict[str, Ablation] = {one.name: one for one in LISTED}
 
 
 def ablation_by_name(name: str) -> Ablation:

@@ -20,7 +20,7 @@ from equipoise.hub.cluster.link.capabilities import Announcement, spell_greeting
 from equipoise.resp.replies import spell
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.link.link import OutLink
+    from equipoise.hub.cluster.link.link import OutLink, Send
     from equipoise.hub.cluster.router import LiveHub
     from equipoise.hub.core import HubCore
 
@@ -99,7 +99,12 @@ class Dialer:
         loop = asyncio.get_running_loop()
         settings = self._core.settings.cluster
         connection = LinkConnection(
-            link, loop, partial(self._announced, link), self._look_for_room, partial(self._refused, link)
+            link,
+            loop,
+            partial(self._announced, link),
+            self._look_for_room,
+            partial(self._refused, link),
+            gathered=self._core.shell.turns.gathered,
         )
         try:
             async with asyncio.timeout(settings.link_timeout_s):
@@ -218,12 +223,17 @@ class LinkConnection(asyncio.Protocol):
         on_announced: Callable[[Announcement], None],
         on_acknowledged: Callable[[OutLink], None],
         on_ended: Callable[[str], None],
+        *,
+        gathered: Callable[[Send], Send],
     ) -> None:
-        """`on_ended` is called with the error reply with which the peer ends a link that it had accepted."""
+        """`on_ended` is called with the error reply with which the peer ends a link that it had accepted. `gathered`:
+        the `write` of a transport, called once for each turn of the loop.
+        """
         self._link = link
         self._on_ended = on_ended
         self._on_announced = on_announced
         self._on_acknowledged = on_acknowledged
+        self._gathered = gathered
         self._generation = link.generation
         self.lost: asyncio.Future[None] = loop.create_future()
         self._greeted: asyncio.Future[str | None] = loop.create_future()
@@ -309,7 +319,7 @@ class LinkConnection(asyncio.Protocol):
         assert self.transport is not None, "it is connected"
         if self._announcement is not None:
             self._on_announced(self._announcement)
-        if not self._link.resume(int(line[1:]), self.transport.write):
+        if not self._link.resume(int(line[1:]), self._gathered(self.transport.write)):
             self._link.fall()
             return False
         self._greeted.set_result(None)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from equipoise.hub.cluster import patterns
+from equipoise.hub.cluster.cluster import Cluster
 from equipoise.hub.cluster.dependencies import Dependencies
 from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.patterns import PatternSync
 from equipoise.hub.cluster.position_query import PositionQueries
-from equipoise.hub.cluster.relay_merge import RelayedStreams
+from equipoise.hub.cluster.relay_sources import RelaySources
 from equipoise.hub.cluster.standstill import Standstill
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
@@ -35,8 +36,10 @@ def _without_counting() -> Iterator[None]:
         yield
 
 
-def _end_at_once(merging: RelayedStreams, stream: Stream, hub: str) -> None:
-    merging._cluster.lanes.ended(stream, 0, 0)
+def _end_at_once(sources: RelaySources, stream: Stream, hub: str) -> None:
+    cluster = sources._cluster.core.cluster
+    assert isinstance(cluster, Cluster)
+    cluster.lanes.ended(stream, 0, 0)
 
 
 def _count_known_only(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
@@ -66,7 +69,7 @@ CRASH_ABLATIONS = (
         "Pattern subscribers receive a gap when a hub is lost.",
         once.NAME,
         "cluster-crashes",
-        replacing(RelayedStreams, "hub_lost", lambda self: None),
+        replacing(RelaySources, "hub_lost", lambda self: None),
         seed=24,
     ),
     Ablation(
@@ -152,11 +155,11 @@ CRASH_ABLATIONS = (
         seed=24,
     ),
     Ablation(
-        "lane-ends",
+        "dead-lane-ends",
         "The unknown end of a dead hub's lane is queued behind the received messages of the lane.",
         once.NAME,
         "cluster-unlimited",
-        replacing(RelayedStreams, "lane_died", _end_at_once),
+        replacing(RelaySources, "lane_died", _end_at_once),
         seed=1995,
     ),
     Ablation(

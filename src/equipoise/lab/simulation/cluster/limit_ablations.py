@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from equipoise.hub.cluster.client_admission import ClientAdmission
 from equipoise.hub.cluster.client_queue import PendingPublish
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lane_returns import LaneReturns
 from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.limited_clients import LimitedClients
-from equipoise.hub.cluster.rate_limits import RateLimits
 from equipoise.hub.cluster.seats import Seats
 from equipoise.hub.cluster.share_keeper import ShareKeeper
 from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.cluster.tenure import SoleHome, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
+from equipoise.hub.cluster.topic_tokens import TopicTokens
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.limited_adds import LimitedAdds
 from equipoise.hub.membership.membership import Membership
@@ -83,14 +84,14 @@ def _go_past_the_gate(ingress: Ingress, topic: Topic, item: Submission) -> bool:
 
 
 def _send_all_ahead(
-    clients: LimitedClients, topic: Topic, limit: TopicLimit, count: int, *, is_claim: bool = False
+    admission: ClientAdmission, topic: Topic, limit: TopicLimit, count: int, *, is_claim: bool = False
 ) -> bool:
-    is_home = clients._cluster.ways.stream_now(topic).is_home
-    return _PASSES(clients, topic, limit, count, is_claim=is_claim) if is_home else True
+    is_home = admission._cluster.ways.stream_now(topic).is_home
+    return _PASSES(admission, topic, limit, count, is_claim=is_claim) if is_home else True
 
 
-def _by_the_wall(limits: RateLimits) -> int:
-    return nanoseconds(limits._core.shell.wall_time())
+def _by_the_wall(tokens: TopicTokens) -> int:
+    return nanoseconds(tokens._core.shell.wall_time())
 
 
 async def _never(membership: Membership, plan: Plan, seen: object) -> bool:
@@ -129,7 +130,7 @@ def _stay_first(ring: TurnRing[object]) -> None:
     """A client that has a turn keeps all later turns."""
 
 
-_OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, LimitedClients._passes
+_OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, ClientAdmission.passes
 _SEND, _RESIZE = LimitedClients._send, Bucket.resize
 
 LIMIT_ABLATIONS = (
@@ -169,7 +170,7 @@ LIMIT_ABLATIONS = (
         "A hub numbers rate-limited topics only under its lease.",
         envelope.NAME,
         "limits-zombie",
-        replacing(RateLimits, "_holds_lease", lambda limits, now: True),
+        replacing(TopicTokens, "holds_lease", lambda tokens, now: True),
         seed=17,
     ),
     Ablation(
@@ -201,7 +202,7 @@ LIMIT_ABLATIONS = (
         "Buckets refill by a monotonic clock.",
         envelope.NAME,
         "limits-clocks",
-        replacing(RateLimits, "now", _by_the_wall),
+        replacing(TopicTokens, "now", _by_the_wall),
         seed=3,
     ),
     Ablation(
@@ -290,7 +291,7 @@ LIMIT_ABLATIONS = (
         "A hub sends the home no more messages ahead than the rate envelope admits.",
         fair_turns.NAME,
         "limits-fair",
-        replacing(LimitedClients, "_passes", _send_all_ahead),
+        replacing(ClientAdmission, "passes", _send_all_ahead),
     ),
     Ablation(
         "recall",
