@@ -108,6 +108,9 @@ class OutputTurns(Protocol):
     def sent(self) -> tuple[float, int] | None:
         """Seconds spent so far on sending gathered output, and its bytes; None: this shell gathers no output."""
 
+    def renew_shares(self) -> None:
+        """Other users or addresses than before are over their share of the hub's time (`shares.py`)."""
+
 
 class UngatheredTurns:
     """For connections that send output at once, or gather it by themselves."""
@@ -119,6 +122,9 @@ class UngatheredTurns:
         return write
 
     def sent(self) -> tuple[float, int] | None:
+        return None
+
+    def renew_shares(self) -> None:
         return None
 
 
