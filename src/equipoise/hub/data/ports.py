@@ -109,19 +109,6 @@ class OutputTurns(Protocol):
         """Seconds spent so far on sending gathered output, and its bytes; None: this shell gathers no output."""
 
 
-class UngatheredTurns:
-    """For connections that send output at once, or gather it by themselves."""
-
-    def turn(self, work: Callable[[], object], /) -> object:
-        return work()
-
-    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
-        return write
-
-    def sent(self) -> tuple[float, int] | None:
-        return None
-
-
 class Shell(Protocol):
     """The environment of the core: clocks, timers, secret checking, facts about the machine."""
 

@@ -20,11 +20,24 @@ from typing import Protocol
 from equipoise.hub.data.ports import Shell, Timer
 from equipoise.hub.data.reply import Reply
 
-__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
+__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "UngatheredTurns", "by_turns"]
 
 # How long one client's commands may occupy the loop in one turn, in seconds. A multiple of the clock's 1 ms.
 TURN_S = 0.002
 _END = object()
+
+
+class UngatheredTurns:
+    """For connections that send output at once, or gather it by themselves."""
+
+    def turn(self, work: Callable[[], object], /) -> object:
+        return work()
+
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        return write
+
+    def sent(self) -> tuple[float, int] | None:
+        return None
 
 
 class Turns:
