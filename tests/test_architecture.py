@@ -129,6 +129,7 @@ SMALL_MODULES = {
     "cli/support/units": "how numbers are typed and shown: for every command that takes one",
     "content/balancing/session_loads": "how sessions turn out, apart from how they are agreed on: an idea of its own",
     "web/content_status": "one file for each kind of status",
+    "hub/cluster/add_tokens": "entries of logs do not wait for tokens as messages do: a rule of its own",
     "hub/cluster/log_lookup": "commands on logs that may not exist; the calls themselves have no room for it",
     "hub/cluster/redirect_pace": "a rule of its own, tested without a hub: at which rate redirects are sent",
     "hub/cluster/loss_disconnects": "what a setting adds for plain clients, apart from gaps and from the barrier",

@@ -1,4 +1,4 @@
-"""Which changes of users would part hubs."""
+"""Changes of users that would disconnect hubs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HUBS = users(hubs='link = ["*"]')
         ("gone", HUBS, users(ann='publish = ["*"]'), False),
     ],
 )
-def test_a_hub_is_cut_by_a_change_that_takes_its_login_away(
+def test_a_change_that_removes_a_hubs_login_disconnects_the_hub(
     login: str, before: Users, after: Users, is_cut: bool
 ) -> None:
     assert parted({"h1": login}, before, after) == (("h1",) if is_cut else ())
@@ -55,7 +55,7 @@ def test_another_password_cuts_the_hubs_that_have_the_old_one() -> None:
         check_links({"h1": "hubs"}, HUBS, changed)
 
 
-def test_a_crowd_of_hubs_is_told_in_one_line() -> None:
+def test_many_hubs_are_reported_in_one_line() -> None:
     with pytest.raises(SettingsError, match="h10, h11, h12 and 15 more could no longer") as told:
         check_links({f"h{i}": "" for i in range(20)}, OPEN, HUBS)
     assert len(str(told.value)) < 500

@@ -22,14 +22,14 @@ ANONYMOUS = User("default", is_anonymous=True)
 
 @pytest.mark.parametrize("action", list(Action))
 @pytest.mark.parametrize("name", [b"game", b"", b"$hub", b"\xff\x00"])
-def test_without_users_everybody_may_do_everything(action: Action, name: bytes) -> None:
+def test_without_users_every_client_has_full_access(action: Action, name: bytes) -> None:
     anonymous = Users.open().anonymous
     assert anonymous is not None
     assert anonymous.may(action, name)
 
 
 @pytest.mark.parametrize("pattern", [b"*", b"$*", b"", b"[a-z]?", b"$hub.[ab]"])
-def test_without_users_everybody_may_subscribe_to_every_pattern(pattern: bytes) -> None:
+def test_without_users_every_client_may_subscribe_to_every_pattern(pattern: bytes) -> None:
     anonymous = Users.open().anonymous
     assert anonymous is not None
     assert anonymous.may_pattern(Action.SUBSCRIBE, pattern)
@@ -51,7 +51,7 @@ def test_the_first_user_added_closes_an_open_set() -> None:
     assert list(users) == [ALICE]
 
 
-def test_a_connection_that_has_not_said_who_it_is_is_the_anonymous_default_user() -> None:
+def test_a_connection_without_a_login_is_the_anonymous_default_user() -> None:
     assert Users([ALICE, ANONYMOUS]).anonymous is ANONYMOUS
     assert Users([ALICE, User("default", secret="s")]).anonymous is None
 

@@ -1,4 +1,4 @@
-"""`equipoise users`: each command does what it says to the file, and a failing one leaves it alone."""
+"""`equipoise users`: each command changes the file, and a failing one leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_action_has_its_option(file: Path, action: Action) -> None:
     assert [other for other in Action if alice.may(other, b"game.x")] == granted
 
 
-def test_who_may_create_is_who_may_use_unless_told_otherwise(file: Path) -> None:
+def test_by_default_a_user_may_create_the_topics_that_it_may_use(file: Path) -> None:
     use = ("--publish", "game.*", "--subscribe", "game.*", "--subscribe", "news")
     run(file, "add", "alice", "--password-stdin", *use, typed="pw\n")
     run(file, "add", "bob", "--password-stdin", *use, "--create", "news", typed="pw\n")
@@ -174,7 +174,7 @@ def test_a_listing_shows_users_and_grants_and_never_a_secret(file: Path) -> None
         (["passwd", "bob"], "", "no user 'bob'"),
     ],
 )
-def test_a_refused_command_says_why_and_leaves_the_file_alone(
+def test_a_rejected_command_gives_the_reason_and_leaves_the_file_unchanged(
     file: Path, arguments: list[str], typed: str, complaint: str
 ) -> None:
     run(file, "add", "alice", "--password-stdin", "--certificate", "alice.example", typed="pw\n")
@@ -188,5 +188,5 @@ def test_a_file_that_cannot_be_read_is_never_overwritten(file: Path, content: by
 
 
 @pytest.mark.parametrize("command", [["ls"], ["rm", "alice"], ["passwd", "alice"]])
-def test_a_missing_file_is_told(file: Path, command: list[str]) -> None:
+def test_a_missing_file_is_an_error(file: Path, command: list[str]) -> None:
     assert f"there is no users file {file}: `equipoise users add` makes one" in fail(file, *command)

@@ -1,4 +1,4 @@
-"""The users file: what it says is what is held, and every mistake is told with its place and its cure."""
+"""The users file: parsing, and errors with line and remedy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_file_is_read_into_users_with_their_grants() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[users]\n", "# no users\n"])
-def test_a_file_without_users_lets_nobody_in(text: str) -> None:
+def test_a_file_without_users_accepts_no_client(text: str) -> None:
     users = parse_users(text)
     assert not users.is_open
     assert users.anonymous is None
@@ -94,12 +94,12 @@ def alice(lines: str) -> str:
         ("#" * (FILE_BYTES_MAX + 1), "over 4194304 bytes"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_its_cure(text: str, complaint: str) -> None:
+def test_an_error_has_a_line_and_a_remedy(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError, match=complaint):
         parse_users(text)
 
 
-def test_more_users_than_the_bound_are_refused() -> None:
+def test_more_users_than_the_limit_are_rejected() -> None:
     text = "[users]\n" + "".join(f"u{i} = {{}}\n" for i in range(USERS_MAX + 1))
     with pytest.raises(SettingsError, match="10001 users; at most 10000"):
         parse_users(text)
@@ -132,7 +132,7 @@ def test_certificates_and_the_anonymous_user_survive_writing_too() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_or_refused_with_a_settings_error(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_with_a_settings_error(text: str) -> None:
     try:
         parse_users("[users.alice]\n" + text)
     except SettingsError:

@@ -245,6 +245,18 @@ def test_no_answer_is_older_than_the_one_before_it(world: World) -> None:
     world.run(scenario())
 
 
+def test_a_read_after_sync_shows_what_others_have_committed(world: World) -> None:
+    async def scenario() -> None:
+        one, other = await world.open(), await world.open()
+        await one.create("/a", b"0")
+        for number in range(1, 20):
+            await one.set("/a", b"%d" % number, version=None)
+            await other.sync()
+            assert (await other.get("/a")).data == b"%d" % number
+
+    world.run(scenario())
+
+
 def test_a_read_asked_for_with_a_write_comes_after_it(world: World) -> None:
     async def scenario() -> None:
         store = await world.open()

@@ -1,4 +1,4 @@
-"""Hubs that know where they are, a client that asks them, and the time between: no network, no loop."""
+"""Hubs with coordinates, a client that probes them, and virtual time: no network, no loop."""
 
 from __future__ import annotations
 

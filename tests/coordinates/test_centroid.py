@@ -1,4 +1,4 @@
-"""What is told of many clients, and when a change of place is worth telling."""
+"""The summary of many clients, and when a change of the centroid is announced."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_no_deviation_is_larger_than_that_from_the_mean(some: list[Coordinate]) 
     assert crowd.deviation_s == max(deviation_s(one, crowd.centroid) for one in some) / 2
 
 
-def test_nobody_is_nowhere() -> None:
+def test_no_client_has_no_centroid() -> None:
     assert ClientGroup.of([]) is None
     assert worst_s([], [at(1)], at(0)) == 0.0
 
@@ -73,7 +73,7 @@ def test_the_centroid_is_in_the_middle() -> None:
     assert middle.height_s == pytest.approx(0.003)
 
 
-def test_energy_is_nothing_between_equal_samples_and_grows_with_what_separates_them() -> None:
+def test_energy_is_zero_between_equal_samples_and_grows_with_their_distance() -> None:
     rng = random.Random(1)
     cloud = [at(rng.gauss(0, 1), rng.gauss(0, 1)) for _ in range(32)]
     assert energy_ms(cloud, cloud) == pytest.approx(0.0, abs=1e-9)
@@ -81,7 +81,7 @@ def test_energy_is_nothing_between_equal_samples_and_grows_with_what_separates_t
     assert 0 < energy_ms(cloud, near) < energy_ms(cloud, far)
 
 
-def test_trembling_is_not_told_and_a_real_move_is() -> None:
+def test_small_changes_are_not_announced_and_a_real_move_is() -> None:
     rng = random.Random(2)
     stability = Stability()
 
@@ -99,7 +99,7 @@ def test_trembling_is_not_told_and_a_real_move_is() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_windows_that_move_on_have_the_energy_of_those_made_anew(seed: int) -> None:
+def test_sliding_windows_have_the_energy_of_recomputed_ones(seed: int) -> None:
     rng = random.Random(seed)
     stability, x_ms = Stability(), 0.0
     start: list[Coordinate] = []
@@ -118,7 +118,7 @@ def test_windows_that_move_on_have_the_energy_of_those_made_anew(seed: int) -> N
             start = list(current)
 
 
-def test_whoever_knows_that_it_is_elsewhere_tells_it_at_once() -> None:
+def test_a_known_change_of_location_is_announced_at_once() -> None:
     stability = Stability()
     for _ in range(100):
         stability.consider(at(0))
@@ -126,6 +126,6 @@ def test_whoever_knows_that_it_is_elsewhere_tells_it_at_once() -> None:
     assert stability.consider(at(50)) is not None
 
 
-def test_a_client_behind_a_proxy_is_as_much_further_as_its_access_takes() -> None:
+def test_a_client_behind_a_proxy_is_farther_by_its_access_latency() -> None:
     proxy = at(10, height_ms=1)
     assert proxy.behind(0.005).distance_s(at(0)) == pytest.approx(proxy.distance_s(at(0)) + 0.005)

@@ -1,4 +1,4 @@
-"""A coordinate as another node tells it."""
+"""A coordinate reported by another node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ heights = st.floats(min_value=0, max_value=20)
     heights,
     within,
 )
-def test_what_is_told_is_read_as_it_was(
+def test_a_coordinate_survives_encoding(
     point: list[float], error: float, height_s: float, adjustment_s: float
 ) -> None:
     told = Coordinate(tuple(point), error, height_s, adjustment_s)
@@ -43,6 +43,6 @@ def test_what_is_told_is_read_as_it_was(
         struct.pack(f"<{COUNT}d", *[0.0] * (COUNT - 2), -1.0, 0.0),
     ],
 )
-def test_what_cannot_be_a_place_is_refused(data: bytes) -> None:
+def test_an_invalid_coordinate_is_rejected(data: bytes) -> None:
     with pytest.raises(CoordinateError):
         Coordinate.from_bytes(data, SETTINGS)

@@ -50,7 +50,7 @@ def test_a_known_shape_is_found_within_serfs_own_bounds(
     assert largest <= largest_max
 
 
-def test_a_star_is_still_found_after_an_hour() -> None:
+def test_a_star_is_still_estimated_after_an_hour() -> None:
     """At three probes a second. Every node has a long access link and is at one point otherwise."""
     truth = star(8, 50 * MS)
     nodes = converge(truth, 600, 1)
@@ -98,7 +98,7 @@ def test_all_together_stay_near_the_origin() -> None:
 
 
 @pytest.mark.parametrize("rtt_s", [math.nan, math.inf, -1e-9, 10.1, -math.inf])
-def test_a_round_trip_that_cannot_be_changes_nothing(rtt_s: float) -> None:
+def test_an_impossible_round_trip_changes_nothing(rtt_s: float) -> None:
     node = Estimator(SETTINGS, random.Random(1).random)
     before = node.coordinate
     with pytest.raises(CoordinateError):
@@ -106,7 +106,7 @@ def test_a_round_trip_that_cannot_be_changes_nothing(rtt_s: float) -> None:
     assert node.coordinate is before
 
 
-def test_a_place_that_cannot_be_changes_nothing() -> None:
+def test_an_impossible_coordinate_changes_nothing() -> None:
     node = Estimator(SETTINGS, random.Random(1).random)
     with pytest.raises(CoordinateError):
         node.observe("peer", Coordinate((0.0,) * 3, 1.0, 1e-5), 0.01)
@@ -117,7 +117,7 @@ def test_a_place_that_cannot_be_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "numbers", [[], [0.0] * 10, [0.0] * 12, [math.nan] * 11, [1e9] * 11, [0.0] * 8 + [-1.0, 0.0, 0.0]]
 )
-def test_a_told_coordinate_that_is_none_is_refused(numbers: list[float]) -> None:
+def test_an_invalid_reported_coordinate_is_rejected(numbers: list[float]) -> None:
     with pytest.raises(CoordinateError):
         Coordinate.of(numbers, SETTINGS)
 
@@ -129,7 +129,7 @@ def test_a_told_coordinate_that_is_none_is_refused(numbers: list[float]) -> None
     st.floats(-1, 1),
     st.floats(0, 10),
 )
-def test_whatever_is_told_and_measured_the_own_place_stays_finite(
+def test_the_own_coordinate_stays_finite_for_any_reports_and_measurements(
     point: list[float], error: float, height_s: float, adjustment_s: float, rtt_s: float
 ) -> None:
     node = Estimator(SETTINGS, random.Random(1).random)
@@ -141,7 +141,7 @@ def test_whatever_is_told_and_measured_the_own_place_stays_finite(
     assert node.coordinate.height_s >= SETTINGS.height_s_min
 
 
-def test_one_slow_sample_among_good_ones_is_passed_over() -> None:
+def test_one_slow_sample_among_good_ones_is_ignored() -> None:
     steady, disturbed = (Estimator(SETTINGS, random.Random(1).random) for _ in range(2))
     other = Coordinate((0.05,) + (0.0,) * 7, 0.1, 1e-5)
     for _ in range(3):
@@ -155,7 +155,7 @@ def test_one_slow_sample_among_good_ones_is_passed_over() -> None:
     [(50.0, 0.0, 0.001), (0.0, 0.0, 1.0), (0.0, 1.5, 1.0), (0.0, 0.0, 9.0)],
     ids=["far by its word and near by the clock", "answers late", "so, and unsure", "answers very late"],
 )
-def test_a_liar_among_the_peers_spoils_little(x_s: float, error: float, rtt_s: float) -> None:
+def test_a_peer_with_false_coordinates_has_little_effect(x_s: float, error: float, rtt_s: float) -> None:
     truth = line(10, 10 * MS)
     nodes = converge(truth, 500, 1)
     rng = random.Random(5)
@@ -183,7 +183,7 @@ def test_one_that_is_far_from_a_crowd_is_found_though_most_answers_come_from_nea
         assert all(abs(found_s / (80 * MS) - 1) < 0.1 for found_s in far_s)
 
 
-def test_a_network_that_changes_is_followed() -> None:
+def test_changes_of_the_network_are_followed() -> None:
     near, far = line(6, 5 * MS), line(6, 200 * MS)
     nodes = converge(near, 500, 2)
     go_on(nodes, far, 1_000, 9)
@@ -192,7 +192,7 @@ def test_a_network_that_changes_is_followed() -> None:
     assert errors(places_of(nodes), near)[0] < 0.10
 
 
-def test_peers_are_remembered_within_a_bound_and_forgotten_when_gone() -> None:
+def test_remembered_peers_are_limited_and_removed_when_they_leave() -> None:
     node = Estimator(CoordinateSettings(peers_max=4), random.Random(1).random)
     other = Coordinate.unknown(SETTINGS)
     for i in range(100):
@@ -203,7 +203,7 @@ def test_peers_are_remembered_within_a_bound_and_forgotten_when_gone() -> None:
     assert len(node._samples) == 3
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(SettingsError):
         CoordinateSettings(dimensions=0)
     with pytest.raises(SettingsError):

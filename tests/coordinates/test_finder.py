@@ -1,4 +1,4 @@
-"""A client finds its place by asking hubs, tells those it uses, and takes a gateway's word instead if it has one."""
+"""A client computes its coordinate by probing hubs, reports it to its hubs, or uses that of a gateway."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def times(asked: list[LinkInterest]) -> list[float]:
     [(22, 22, 22, 22), (5, 31, 31, 43), (35, 35, 35, 35), (43, 31, 31, 3), (60, 62, 62, 66)],
 )
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
-def test_a_client_of_one_hub_knows_within_an_eighth_how_far_all_are_after_a_minute(
+def test_after_a_minute_a_client_knows_its_distances_within_an_eighth(
     client_ms: tuple[int, ...], jitter: float
 ) -> None:
     made = world(corners(tuple(ms / 1000 for ms in client_ms)))
@@ -63,7 +63,7 @@ def test_a_client_of_one_hub_knows_within_an_eighth_how_far_all_are_after_a_minu
         assert wrong_s <= max(0.007, (1 / 8 + jitter / 2) * true)
 
 
-def test_nothing_is_known_before_some_samples_and_nothing_told() -> None:
+def test_before_some_samples_nothing_is_known_or_reported() -> None:
     made = world()
     made.run(2.5)
     assert made.finder.coordinate is None
@@ -72,7 +72,7 @@ def test_nothing_is_known_before_some_samples_and_nothing_told() -> None:
     assert made.told("hub-0:1")
 
 
-def test_from_one_hub_alone_the_place_is_right_above_it_so_that_no_other_is_underestimated() -> None:
+def test_from_one_hub_alone_the_coordinate_is_at_that_hub_with_a_height() -> None:
     made = world(visit_s=0.0)
     made.run(60.0)
     found, hub = made.finder.coordinate, made.places["hub-0:1"]
@@ -93,7 +93,7 @@ def test_a_second_hub_gives_the_first_direction_at_once() -> None:
     assert told is not None and told.point_s == found.point_s
 
 
-def test_a_client_that_is_elsewhere_begins_anew_and_keeps_its_last_word_meanwhile() -> None:
+def test_a_client_that_has_moved_starts_again_and_keeps_its_last_report_meanwhile() -> None:
     made = world(corners((0.005, 0.031, 0.031, 0.043)))
     made.run(120.0)
     assert made.finder.is_found
@@ -112,7 +112,7 @@ def turned(at: Coordinate) -> Coordinate:
     return Coordinate((0.1 - y, x, *rest), at.error, at.height_s)
 
 
-def test_a_client_begins_anew_when_most_hubs_say_that_they_are_elsewhere() -> None:
+def test_a_client_starts_again_when_most_hubs_have_moved() -> None:
     made = world(corners((0.005, 0.031, 0.031, 0.043)))
     made.run(300.0)
     made.places = {peer: turned(at) for peer, at in made.places.items()}
@@ -122,7 +122,7 @@ def test_a_client_begins_anew_when_most_hubs_say_that_they_are_elsewhere() -> No
     assert max(made.wrongness()) < 0.25
 
 
-def test_a_client_does_not_begin_anew_because_one_hub_says_that_it_is_elsewhere() -> None:
+def test_a_client_does_not_start_again_because_one_hub_has_moved() -> None:
     made = world(corners((0.005, 0.031, 0.031, 0.043)))
     made.run(300.0)
     samples = made.finder.samples
@@ -131,7 +131,7 @@ def test_a_client_does_not_begin_anew_because_one_hub_says_that_it_is_elsewhere(
     assert made.finder.samples > samples
 
 
-def test_a_client_whose_way_to_a_hub_grows_a_little_longer_follows_without_beginning_anew() -> None:
+def test_a_client_follows_a_slightly_longer_round_trip_without_a_restart() -> None:
     made = world()
     made.run(120.0)
     samples = made.finder.samples
@@ -142,7 +142,7 @@ def test_a_client_whose_way_to_a_hub_grows_a_little_longer_follows_without_begin
     assert made.wrongness()[0] < 0.02 and max(made.wrongness()) < 0.20
 
 
-def test_one_liar_among_four_carries_nobody_far() -> None:
+def test_one_false_hub_among_four_has_little_effect() -> None:
     made = world()
     lie = Coordinate((5.0,) * 8, 0.0, 0.0).to_bytes()
     made.run(60.0)
@@ -157,7 +157,7 @@ def test_one_liar_among_four_carries_nobody_far() -> None:
     [None, b"", b"x" * 88, b"x" * 87, 7, struct.pack("<11d", *[float("nan")] * 11), [b"x"]],
     ids=["null", "empty", "far", "short", "number", "nan", "array"],
 )
-def test_what_is_no_coordinate_is_passed_over(reply: object) -> None:
+def test_an_invalid_coordinate_is_ignored(reply: object) -> None:
     made = world()
     for peer in made.hubs:
         made.answers[peer] = lambda: reply
@@ -174,7 +174,7 @@ def test_round_trips_that_do_not_count_are_left_out() -> None:
     assert finder.samples == 0 and finder.coordinate is None
 
 
-def test_what_took_longer_than_any_round_trip_is_neither_believed_nor_told() -> None:
+def test_a_reply_above_the_longest_round_trip_is_neither_used_nor_reported() -> None:
     """1. A hub takes 12 s to answer. 2. It would refuse a report with that, and then be told nothing any more."""
     made = world(visit_s=0.0)
     made.run(30.0)
@@ -200,7 +200,7 @@ def test_reports_come_every_five_seconds_with_the_round_trip_that_was_measured()
     assert all(one.words[1] == b"22000" for one in told)
 
 
-def test_only_hubs_in_use_are_told_and_a_new_one_at_once() -> None:
+def test_only_hubs_in_use_get_reports_and_a_new_one_at_once() -> None:
     made = world()
     made.linked = {"hub-1:1"}
     made.run(60.0)
@@ -212,7 +212,7 @@ def test_only_hubs_in_use_are_told_and_a_new_one_at_once() -> None:
     assert made.asked[0].told is not None
 
 
-def test_while_a_place_is_sought_there_is_a_probe_a_second_and_five_seconds_apart_afterwards() -> None:
+def test_probes_are_sent_every_second_at_first_and_every_five_seconds_afterwards() -> None:
     made = world()
     made.run(10.0)
     assert 8 <= len(made.asked) <= 12
@@ -233,19 +233,19 @@ def test_reports_to_one_hub_do_not_keep_another_from_being_measured() -> None:
     assert sum(one.peer == "hub-1:1" for one in made.asked) >= 10
 
 
-def test_a_client_that_is_gone_after_a_second_has_asked_nobody() -> None:
+def test_a_client_that_leaves_after_a_second_has_probed_no_hub() -> None:
     made = world()
     made.run(0.99)
     assert made.asked == [] and made.visits == []
 
 
-def test_a_hub_that_does_not_answer_is_asked_nothing_more() -> None:
+def test_a_hub_that_does_not_reply_gets_no_more_requests() -> None:
     finder = Finder(random.Random(1).random)
     asks = [ask for second in range(60) for ask in finder.step(float(second), {"hub:1": True}).asks]
     assert len(asks) == 1
 
 
-def test_what_refuses_is_not_asked_again_before_it_is_connected_to_anew() -> None:
+def test_a_hub_that_rejects_a_probe_is_not_probed_again_before_a_reconnection() -> None:
     made = world(visit_s=0.0)
     made.answers["hub-0:1"] = lambda: REFUSED
     made.run(60.0)
@@ -256,7 +256,7 @@ def test_what_refuses_is_not_asked_again_before_it_is_connected_to_anew() -> Non
     assert len(made.asked) > 10
 
 
-def test_a_reconnection_is_told_at_once() -> None:
+def test_a_reconnection_is_reported_at_once() -> None:
     made = world()
     made.run(60.2)
     made.asked.clear()
@@ -300,7 +300,7 @@ def test_a_fleet_that_starts_at_once_visits_no_hub_at_once() -> None:
         assert max(Counter(second for second, peer in visits if peer == hub).values()) <= 20
 
 
-def test_a_fleet_that_has_found_its_place_falls_out_of_step() -> None:
+def test_a_fleet_with_coordinates_spreads_its_probes() -> None:
     """1. All find their place at once, and visit within the same ten seconds. 2. Half an hour later they do not."""
     began, ends = 1_800, 2_400
     visits: Counter[int] = Counter()
@@ -326,7 +326,7 @@ def test_a_fleet_whose_gateway_has_died_visits_no_hub_at_once() -> None:
     assert max(Counter(visits).values()) <= 20
 
 
-def test_a_client_that_knows_more_hubs_than_it_remembers_keeps_those_it_is_connected_to() -> None:
+def test_a_client_with_more_hubs_than_its_limit_keeps_the_connected_ones() -> None:
     """1. Some hundred hubs are known and asked. 2. Others are connected to, never asked before: the first to forget."""
     finder = Finder(random.Random(1).random)
     known = [f"hub-{number}:1" for number in range(200)]
@@ -338,7 +338,7 @@ def test_a_client_that_knows_more_hubs_than_it_remembers_keeps_those_it_is_conne
     assert set(asks) == set(links)
 
 
-def test_hubs_that_cannot_be_visited_are_tried_less_and_less() -> None:
+def test_unreachable_hubs_are_visited_less_and_less() -> None:
     made = world()
     for peer in made.hubs:
         made.answers[peer] = lambda: REFUSED
@@ -354,7 +354,7 @@ def test_hubs_that_cannot_be_visited_are_tried_less_and_less() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_peer_has_two_requests_unanswered_and_news_are_a_second_apart(seed: int) -> None:
+def test_a_peer_has_one_request_in_flight_and_reports_are_a_second_apart(seed: int) -> None:
     """Whatever comes and goes: links, use, answers, gateways."""
     rng = random.Random(seed)
     finder = Finder(rng.random)
@@ -400,7 +400,7 @@ def guided() -> World:
     return made
 
 
-def test_behind_a_gateway_the_place_is_the_gateways_and_the_access_line_its_height() -> None:
+def test_behind_a_gateway_the_coordinate_is_the_gateways_with_the_access_line_as_height() -> None:
     made = guided()
     made.run(0.1)
     assert made.finder.coordinate == GATEWAY.behind(0.004)
@@ -409,7 +409,7 @@ def test_behind_a_gateway_the_place_is_the_gateways_and_the_access_line_its_heig
     assert made.asked[0].words[1] == b"0"
 
 
-def test_behind_a_gateway_hubs_are_told_but_not_probed_or_visited() -> None:
+def test_behind_a_gateway_hubs_get_reports_but_no_probes_or_visits() -> None:
     made = guided()
     made.linked = {"hub-1:1"}
     made.run(120.0)
@@ -418,7 +418,7 @@ def test_behind_a_gateway_hubs_are_told_but_not_probed_or_visited() -> None:
     assert len(made.asked) <= 26
 
 
-def test_another_gateway_is_told_as_soon_as_it_has_answered_however_lately_the_last_was() -> None:
+def test_a_new_gateway_is_reported_as_soon_as_it_has_replied() -> None:
     made = guided()
     made.run(0.2)
     other = Coordinate((0.050, *[0.0] * 7), 0.1, 0.001)
@@ -432,7 +432,7 @@ def test_another_gateway_is_told_as_soon_as_it_has_answered_however_lately_the_l
     assert times(told) == [0.004, 0.206]
 
 
-def test_a_late_answer_of_the_former_gateway_is_not_taken_for_the_new_ones() -> None:
+def test_a_late_reply_of_the_former_gateway_does_not_count_for_the_new_one() -> None:
     made = guided()
     made.run(0.1)
     made.gateway = None
@@ -441,7 +441,7 @@ def test_a_late_answer_of_the_former_gateway_is_not_taken_for_the_new_ones() -> 
     assert not made.finder.guide.has_replied
 
 
-def test_one_slow_answer_of_a_gateway_is_a_busy_moment() -> None:
+def test_one_slow_reply_of_a_gateway_is_ignored() -> None:
     made = guided()
     made.run(30.0)
     made.access_s = 0.400
@@ -449,7 +449,7 @@ def test_one_slow_answer_of_a_gateway_is_a_busy_moment() -> None:
     assert made.finder.coordinate == GATEWAY.behind(0.004)
 
 
-def test_a_silent_gateways_word_holds_for_a_while_then_the_client_finds_its_place_by_itself() -> None:
+def test_the_coordinate_of_a_silent_gateway_is_used_for_a_while_before_the_clients_own() -> None:
     made = guided()
     made.run(20.0)
     made.gateway = None
@@ -464,7 +464,7 @@ def test_a_silent_gateways_word_holds_for_a_while_then_the_client_finds_its_plac
     assert made.told("hub-0:1")[-1].told == made.finder.coordinate
 
 
-def test_a_gateway_that_comes_back_is_believed_again_at_once() -> None:
+def test_a_gateway_that_returns_is_used_again_at_once() -> None:
     made = guided()
     made.run(20.0)
     made.gateway = None
@@ -475,7 +475,7 @@ def test_a_gateway_that_comes_back_is_believed_again_at_once() -> None:
     assert made.told("hub-0:1")[-1].told == GATEWAY.behind(0.004)
 
 
-def test_a_gateway_that_refuses_is_not_asked_again() -> None:
+def test_a_gateway_that_rejects_a_request_gets_no_more() -> None:
     made = world()
     asked = 0
 
@@ -491,7 +491,7 @@ def test_a_gateway_that_refuses_is_not_asked_again() -> None:
     assert max(made.wrongness()) < 0.2
 
 
-def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itself() -> None:
+def test_a_client_that_leaves_its_gateway_has_no_coordinate_until_it_has_computed_one() -> None:
     made = guided()
     made.run(20.0)
     made.finder.use_gateway(None, made.now)
@@ -514,12 +514,12 @@ def test_a_client_that_leaves_its_gateway_knows_nothing_until_it_has_found_itsel
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+def test_impossible_settings_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
         FinderSettings(**wrong)  # type: ignore[arg-type]  # by name
 
 
-def test_news_wait_no_longer_than_a_report_would() -> None:
+def test_a_change_waits_no_longer_than_a_regular_report() -> None:
     made = guided()
     made.finder = Finder(made.rng.random, FinderSettings(report_s=0.5), SPACE)
     made.finder.use_gateway("gw-1:1", made.now)
@@ -528,6 +528,6 @@ def test_news_wait_no_longer_than_a_report_would() -> None:
     assert max(later.at - earlier.at for earlier, later in pairwise(made.told("hub-0:1"))) < 0.6
 
 
-def test_a_gateways_word_may_hold_just_longer_than_two_questions_or_not_at_all() -> None:
+def test_the_validity_of_a_gateways_coordinate_is_zero_or_above_two_request_intervals() -> None:
     assert FinderSettings(gateway_patience_s=10.1).report_s == 5.0
     assert FinderSettings(gateway_patience_s=0.0, report_s=60.0).report_s == 60.0

@@ -108,7 +108,7 @@ def test_what_is_expected_is_found_in_order_with_others_between() -> None:
     assert console_steps("$ one  # why\nsays\n$ two \\\n  more\n") == [("one", ["says"]), ("two    more", [])]
 
 
-def test_a_reader_notices_what_does_not_work(tmp_path: Path) -> None:
+def test_a_wrong_block_fails(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     with pytest.raises(AssertionError, match="status 3"):
         reader.shell("exit 3")

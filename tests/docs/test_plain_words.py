@@ -32,7 +32,7 @@ def riddles(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if RIDDLES.search(line)]
 
 
-def test_a_riddle_is_found() -> None:
+def test_a_vague_word_is_found() -> None:
     assert riddles("a\nWhoever reads this\nb") == ["Whoever reads this"]
 
 

@@ -1,4 +1,4 @@
-"""What is judged how, from plain values."""
+"""Findings from plain values."""
 
 from __future__ import annotations
 
@@ -55,18 +55,16 @@ OK, WARNING, FAILURE = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.FAILURE
         (checks.check_clock(60.0, 0.1), FAILURE, "views from here are rejected"),
     ],
 )
-def test_a_finding_says_what_is_so_and_what_to_do(
-    finding: CheckResult, status: CheckStatus, words: str
-) -> None:
+def test_a_finding_has_a_fact_and_a_remedy(finding: CheckResult, status: CheckStatus, words: str) -> None:
     assert finding.status is status
     assert words in f"{finding.fact} {finding.next_step}"
     assert bool(finding.next_step) == (status is not OK)
 
 
-def test_a_slow_answer_is_not_held_against_the_clock() -> None:
+def test_a_slow_reply_does_not_count_as_a_clock_error() -> None:
     assert checks.check_clock(3.0, 2.9).status is OK
 
 
-def test_the_doctor_and_those_who_need_it_agree_on_what_is_needed() -> None:
+def test_the_doctor_and_the_components_agree_on_the_requirements() -> None:
     assert checks.JAVA_VERSION_MIN == JAVA_VERSION_MIN
     assert checks.DESCRIPTORS_RESERVED == RESERVED

@@ -1,4 +1,4 @@
-"""The doctor on this machine: what it finds is what is so."""
+"""The doctor on this machine: its findings are true."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def found(wanted: CheckOptions) -> dict[str, CheckResult]:
     return asyncio.run(main())
 
 
-def test_a_port_that_somebody_listens_on_is_found_taken(tmp_path: Path) -> None:
+def test_a_port_in_use_is_found(tmp_path: Path) -> None:
     with socket.socket() as listener, socket.socket() as other:
         for one in (listener, other):
             one.bind(("127.0.0.1", 0))
@@ -44,7 +44,7 @@ def test_a_port_that_somebody_listens_on_is_found_taken(tmp_path: Path) -> None:
     assert findings[f"port {free}"].status is CheckStatus.OK
 
 
-def test_a_machine_without_java_and_spark_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_and_spark_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(probes, "find_spec", lambda _: None)
@@ -52,7 +52,7 @@ def test_a_machine_without_java_and_spark_is_told_so(tmp_path: Path, monkeypatch
     assert findings["java"].status is findings["spark"].status is CheckStatus.FAILURE
 
 
-def test_an_old_java_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_reported_with_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
@@ -69,13 +69,13 @@ def test_memory_is_read_from_the_kernel(tmp_path: Path) -> None:
     assert probes.available_bytes(tmp_path / "none") is None
 
 
-def test_a_directory_that_is_to_be_made_is_judged_by_the_one_above(tmp_path: Path) -> None:
+def test_a_missing_directory_is_checked_by_its_parent(tmp_path: Path) -> None:
     assert probes.look_at(tmp_path / "a" / "b").status is CheckStatus.OK
     (tmp_path / "file").touch()
     assert probes.look_at(tmp_path / "file").status is CheckStatus.FAILURE
 
 
-def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reachable_and_unreachable_stores_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[CheckResult]:
         server = MemoryStoreServer(MemoryTree(asyncio.get_running_loop().time), host="127.0.0.1", port=0)
         await server.start()
@@ -89,7 +89,7 @@ def test_a_store_that_answers_is_found_and_one_that_does_not_too(monkeypatch: py
     assert gone.status is CheckStatus.FAILURE and "does not answer" in gone.fact
 
 
-def test_hubs_that_keep_no_rate_limits_are_named_where_a_topic_has_one() -> None:
+def test_hubs_without_rate_limits_are_named_if_a_topic_has_one() -> None:
     async def main() -> list[list[CheckResult]]:
         tree = MemoryTree(asyncio.get_running_loop().time)
         server = MemoryStoreServer(tree, host="127.0.0.1", port=0)
@@ -135,7 +135,7 @@ def test_the_command_prints_facts_for_programs_and_ends_with_1_on_a_failure(
     assert row["status"] == "failure" and row["next_step"]
 
 
-def test_the_command_tells_people_one_line_for_each_and_the_next_step(
+def test_the_command_prints_one_line_for_each_finding_and_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EQUIPOISE_STORE", raising=False)

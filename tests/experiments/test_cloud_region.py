@@ -21,7 +21,7 @@ from experiments.small_worlds import SmallWorld, play
 GAME = Game(tiles_per_side=2, tile_length=50.0, payload_bytes=200)
 
 
-def test_every_player_hears_everybody_on_its_tile_and_itself() -> None:
+def test_every_player_receives_all_players_of_its_tile_and_itself() -> None:
     async def story(world: SmallWorld) -> None:
         await world.begin()
         crowd = Crowd(world.sim, GAME, world.meter, lambda: world.region.endpoints)
@@ -107,7 +107,7 @@ def test_one_server_that_suffices_stays_alone() -> None:
     assert outcome.meter.lost == 0
 
 
-def test_a_controller_that_fails_is_not_passed_over() -> None:
+def test_a_failing_controller_is_an_error() -> None:
     class Broken(LiveViews):
         def view(self, batches: Sequence[pa.RecordBatch], now: float) -> View | None:
             raise RuntimeError("broken")

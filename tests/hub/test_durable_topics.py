@@ -271,6 +271,26 @@ def test_a_hub_that_gets_its_topic_back_sends_no_message_that_it_has_relayed(
     assert [message[3] for message in pattern.read()] == [b"a", b"b", b"c"]
 
 
+def test_a_hub_that_was_the_home_for_a_moment_sends_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    1. A hub with subscribers by pattern relays messages of the home, which dies.
+    2. It becomes the home, and hands the topic over before it has opened the log.
+    3. The next home had received less, and sends the rest.
+
+    Found by `equipoise simulate --case cluster-store-durable --replay 248`.
+    """
+    world = durable_world()
+    world.opens = False
+    pattern = world.client()
+    pattern.do("PSUBSCRIBE", "d.*")
+    log = log_of(world)
+    monkeypatch.setattr(Topic, "is_home", property(lambda topic: False))
+    log.relay(DURABLE_EPOCH, 1, [b"a", b"b", b"c"])
+    log.take_over(0)
+    log.relay(DURABLE_EPOCH, 2, [b"b", b"c", b"d"])
+    assert [message[3] for message in pattern.read()] == [b"a", b"b", b"c", b"d"]
+
+
 def test_a_home_first_sends_what_former_owners_of_the_log_have_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from equipoise.access import parse_users
 from equipoise.content.attributes import AttributeSource
+from equipoise.hub.data.departures import AT_ONCE
 from equipoise.hub.settings import Limits
 from equipoise.model import Specs, TopicSpec
 from hub.test_access import denied
@@ -41,6 +42,37 @@ def test_a_subscriber_gets_matching_messages_with_the_filter_text_that_it_sent(p
     assert client.read() == [[b"pmessage", YHOO.encode(), b"stocks", quote("YHOO", 200)]]
     assert client.do("PUNSUBSCRIBE", YHOO) == [b"punsubscribe", YHOO.encode(), 0]
     assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 0
+
+
+def test_filter_in_capitals_is_an_ordinary_pattern() -> None:
+    world = World()
+    client, publisher = world.client(), world.client()
+    text = YHOO.replace("$filter", "$FILTER")
+    assert client.do("PSUBSCRIBE", text) == [b"psubscribe", text.encode(), 1]
+    assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 0
+    assert client.read() == []
+
+
+@pytest.mark.parametrize("is_new_life", [False, True])
+def test_many_filters_of_a_closed_connection_are_removed_in_turns(is_new_life: bool) -> None:
+    world = World()
+    texts = [f"$filter stocks volume > {number}" for number in range(3 * AT_ONCE)]
+    client = subscribed(world, *texts)
+    client.do("SUBSCRIBE", "other")
+    stays = subscribed(world, YHOO)
+    before = world.core.filtering.subscriptions
+    world.core.lost(client.session)
+    assert 0 < before - world.core.filtering.subscriptions < 2 * AT_ONCE
+    assert not world.core.index.topics[b"other"].members
+    publisher = world.client()
+    assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) >= 1
+    if is_new_life:
+        world.core.begin_anew()
+    else:
+        world.advance(1.0)
+        assert stays.read() == [[b"pmessage", YHOO.encode(), b"stocks", quote("YHOO", 200)]]
+        assert publisher.do("PUBLISH", "stocks", quote("YHOO", 200)) == 1
+    assert world.core.filtering.subscriptions == (0 if is_new_life else 1)
 
 
 def test_each_message_of_a_pipeline_has_its_own_count() -> None:

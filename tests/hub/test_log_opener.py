@@ -106,6 +106,36 @@ def test_a_long_ledger_is_followed_by_another_and_a_trimmed_one_is_deleted() -> 
     asyncio.run(main())
 
 
+class LaggingStore(MemoryStore):
+    """Its server has the nodes of a while ago, until it is synchronised."""
+
+    is_behind = True
+
+    async def find(self, path: str) -> Node | None:
+        return None if self.is_behind else await super().find(path)
+
+    async def sync(self) -> None:
+        await super().sync()
+        self.is_behind = False
+
+
+def test_a_log_that_another_hub_has_just_created_exists_though_the_store_lags() -> None:
+    async def main() -> None:
+        world = await place()
+        logs = world.hub("h1")
+        tree = world.store.tree
+        records = TopicLogsStore(await LaggingStore(tree).open(), Tree())
+        assert not await records.exists(TOPIC)
+        await run(logs, "XADD", "t", "1-1", "f", "v")
+        lagging = await LaggingStore(tree).open()
+        assert (await TopicLogsStore(lagging, Tree()).load(TOPIC)).version is None
+        assert await TopicLogsStore(lagging, Tree()).exists(TOPIC)
+        logs.close()
+        await world.store.close()
+
+    asyncio.run(main())
+
+
 def test_a_topic_of_a_live_hub_is_not_claimed() -> None:
     async def main() -> None:
         world = await place()

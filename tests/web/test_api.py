@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.errors import StoreUnavailableError
 from equipoise.ledger.metadata import LedgerMetadata, Segment
 from equipoise.ledger.quorum import Quorum
 from equipoise.ledger.registration import BookieFacts, Cookie
@@ -55,6 +56,21 @@ def test_the_overview_names_a_command_that_could_not_start_a_hub() -> None:
         assert problem == "/bin/false start hub-1 ended with status 1: no output"
 
     play(scenario, provision="/bin/false")
+
+
+def test_health_and_overview_name_a_problem_of_the_store() -> None:
+    async def scenario(site: Site) -> None:
+        health = site.controller.store_health
+        assert (await site.ask("/healthz")) == (200, b"ok\n")
+        assert (await site.ask("/api/overview"))[1]["store_problem"] is None
+        health.failed("plan", StoreUnavailableError("the store did not answer within 10 s"))
+        # The process works: a supervisor does not restart it.
+        assert (await site.ask("/healthz")) == (200, b"store: plan: the store did not answer within 10 s\n")
+        _, found = await site.ask("/api/overview")
+        assert found["store_problem"] == "plan: the store did not answer within 10 s"
+        assert b"equipoise_controller_has_store_problem 1.0" in (await site.ask("/metrics"))[1]
+
+    play(scenario)
 
 
 def test_bookies_and_logs_are_shown_as_in_the_store() -> None:

@@ -16,7 +16,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from equipoise.errors import NoNodeError, StoreError, ViewError
+from equipoise.control.store_health import StoreHealth
+from equipoise.errors import NoNodeError, ViewError
 from equipoise.ledger.registration import BookieFacts
 from equipoise.model import Plan, Specs
 from equipoise.plan import Memory, decode_memory, encode_memory
@@ -28,15 +29,16 @@ __all__ = ["ClusterState", "StoredMemory", "hub_views"]
 
 log = logging.getLogger("equipoise.control")
 
-# Seconds after which bookies are read again without a change: for a failed read.
+# Seconds after which bookies are read again without a change, to which the last sync times do not count.
 _BOOKIES_S = 30.0
 
 
 class ClusterState:
     """Run `run` as a task; wait for `is_complete` before any decision."""
 
-    def __init__(self, store: Store, tree: Tree, plans: PlanStore) -> None:
+    def __init__(self, store: Store, tree: Tree, plans: PlanStore, health: StoreHealth) -> None:
         self._plans = plans
+        self._health = health
         self._hubs = HubsStore(store, tree)
         self._specs = SpecsStore(store, tree)
         self._bookies = BookiesStore(store, tree)
@@ -52,10 +54,13 @@ class ClusterState:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_plan())
-            group.create_task(self._follow_specs())
-            group.create_task(self._follow_hubs())
-            group.create_task(self._follow_bookies())
+            for what, follow in (
+                ("plan", self._follow_plan),
+                ("specs", self._follow_specs),
+                ("hubs", self._follow_hubs),
+                ("bookies", self._follow_bookies),
+            ):
+                group.create_task(self._health.keep(what, follow))
 
     def committed(self, plan: Plan) -> None:
         """This controller has committed the plan: use it without waiting for the store's event."""
@@ -83,16 +88,15 @@ class ClusterState:
     async def _follow_bookies(self) -> None:
         async with self._bookies.watch_available() as watch:
             while True:
-                try:
-                    found = tuple((await self._bookies.load()).values())
-                    if _sites(found) != _sites(self.bookies):
-                        self.changed.set()
-                    self.bookies = found
-                except StoreError as problem:
-                    log.warning("bookies: %s", problem)
+                found = tuple((await self._bookies.load()).values())
+                if _sites(found) != _sites(self.bookies):
+                    self.changed.set()
+                self.bookies = found
+                self._health.worked("bookies")
                 await watch.changed(_BOOKIES_S)
 
     def _read(self, what: str) -> None:
+        self._health.worked(what)
         self._unread.discard(what)
         if not self._unread:
             self.is_complete.set()
@@ -108,8 +112,9 @@ def hub_views(
     releasable: set[str],
     releasing: str = "",
     bookies: Collection[BookieFacts] = (),
+    plan_id: int | None = None,
 ) -> list[HubView]:
-    """The live hubs, by the store.
+    """The live hubs, by the store. `plan_id`: the creation id of the plan's version, if it is known.
 
     A member with weight 0 is being drained by an operator, unless the planner drains it. A hub of a release without
     rate limits, or without logs, counts as drained while there are such topics.
@@ -133,6 +138,9 @@ def hub_views(
                 or (needs_logs and not seen.facts.keeps_logs),
                 is_releasable=name in releasable,
                 carries_content=seen.facts.carries_content,
+                is_waiting=member is not None
+                and plan_id is not None
+                and not seen.serves_under(plan.version, plan_id),
                 bookies=sum(_is_usable(bookie, seen.facts.site) for bookie in bookies),
                 commit_s=_commit_s(bookies, seen.facts.site),
             )

@@ -27,6 +27,7 @@ from equipoise.control.rounds import (
 )
 from equipoise.control.settings import ControllerSettings
 from equipoise.control.split_fits import FindSplit, SplitFits
+from equipoise.control.store_health import StoreHealth
 from equipoise.errors import PlanError, PlanRaceError, ProvisionError, StoreError
 from equipoise.limits.fitting import SplitFit
 from equipoise.plan import Memory, Policy
@@ -42,6 +43,7 @@ log = logging.getLogger("equipoise.control")
 
 # History of rounds for display: an hour at the usual period.
 ROUNDS_KEPT = 720
+_ROUND = "planning round"
 
 
 class ViewSource(Protocol):
@@ -109,9 +111,10 @@ class Controller:
         self.settings = settings
         self.status = ControllerStatus()
         self._plans = PlanStore(store, tree, writer=settings.name, clock=clock)
-        self.knowledge = ClusterState(store, tree, self._plans)
+        self.store_health = StoreHealth(store)
+        self.knowledge = ClusterState(store, tree, self._plans, self.store_health)
         may_lead = not settings.sites or settings.site in settings.sites
-        self.leadership = Leadership(store, facts, tree, may_lead=may_lead)
+        self.leadership = Leadership(store, facts, tree, self.store_health, may_lead=may_lead)
         self.views = views
         self._policy = policy
         self._provisioner = provisioner
@@ -160,6 +163,7 @@ class Controller:
                 await self.round()
             else:
                 # Another controller may plan meanwhile: the memory is outdated.
+                self.store_health.worked(_ROUND)
                 self.status.state, self._memory, self._absent_s = ControllerState.STANDBY, None, {}
             await self._pause()
 
@@ -227,18 +231,21 @@ class Controller:
                 await self._remembering.keep(outcome.decision.memory, began_s)
         except StoreError as problem:
             self.status.failures += 1
-            log.warning("round aborted: %s", problem)
+            self.store_health.failed(_ROUND, problem)
             return
+        self.store_health.worked(_ROUND)
         self._note(outcome, began_s, version)
 
     async def _decide(self, now: float) -> RoundOutcome:
         if self._memory is None:
             self._memory = await self._remembering.recall()
         self._fit()
+        plan = self.knowledge.plan
         known = RoundInput(
             now=now,
             view=self.views.latest,
-            plan=self.knowledge.plan,
+            plan=plan,
+            plan_id=await self._plans.created_id(plan.version) if plan.version else None,
             specs=self.knowledge.specs,
             hubs=self.knowledge.hubs,
             wanted=await self._provisioner.wanted(),

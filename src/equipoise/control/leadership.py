@@ -10,6 +10,7 @@ import asyncio
 import logging
 from contextlib import aclosing
 
+from equipoise.control.store_health import StoreHealth
 from equipoise.errors import StoreError
 from equipoise.store import LeaderFacts, LeaderStore, SessionState, Store, Tree
 
@@ -19,13 +20,17 @@ log = logging.getLogger("equipoise.control")
 
 # Watches report changes of the store; this interval is for lost events, and for a claim that failed.
 CLAIM_S = 2.0
+_WHAT = "leader"
 
 
 class Leadership:
     """One controller's claim. Run `run` as a task; `changed` is set at every change of `is_leading`."""
 
-    def __init__(self, store: Store, facts: LeaderFacts, tree: Tree, *, may_lead: bool = True) -> None:
+    def __init__(
+        self, store: Store, facts: LeaderFacts, tree: Tree, health: StoreHealth, *, may_lead: bool = True
+    ) -> None:
         self._store = store
+        self._health = health
         self._leaders = LeaderStore(store, tree)
         # The leader's facts; set before `run`.
         self.facts = facts
@@ -40,13 +45,17 @@ class Leadership:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claim_again())
-                async with aclosing(self._leaders.watch()) as leaders:
-                    async for leader in leaders:
-                        self.leader = leader
-                        await self._claim()
+                group.create_task(self._health.keep(_WHAT, self._follow))
         finally:
             stop_listening()
             self._set(False)
+
+    async def _follow(self) -> None:
+        async with aclosing(self._leaders.watch()) as leaders:
+            async for leader in leaders:
+                self.leader = leader
+                self._health.worked(_WHAT)
+                await self._claim()
 
     async def resign(self) -> None:
         """Resign, so that standbys need not wait for the session to end."""

@@ -46,6 +46,8 @@ class RoundInput:
     now: float
     view: View | None
     plan: Plan
+    # The creation id of its version; None: unknown.
+    plan_id: int | None = None
     specs: Specs
     hubs: Mapping[str, HubSeen]
     # Requested hubs.
@@ -86,6 +88,7 @@ def decide(known: RoundInput, policy: Policy, settings: ControllerSettings) -> R
         releasable=set(known.wanted),
         releasing=known.memory.releasing,
         bookies=known.bookies,
+        plan_id=known.plan_id,
     )
     if frozen:
         return _freeze(known, policy, alive, frozen)

@@ -22,11 +22,12 @@ from equipoise.hub.cluster.standstill import ALWAYS_AWAKE, Standstill
 from equipoise.hub.content.filtering import Filtering
 from equipoise.hub.data.backlog import Backlogs
 from equipoise.hub.data.client_state import LINGER_S
+from equipoise.hub.data.departures import Departures
 from equipoise.hub.data.losses import Losses
 from equipoise.hub.data.ports import NO_WIRE, Shell, Wire, discard
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.session import Session
-from equipoise.hub.data.subscribe import forget_session, reauthorize
+from equipoise.hub.data.subscribe import reauthorize
 from equipoise.hub.data.topic import compile_audience, deliver_in_stages, deliver_to_hubs
 from equipoise.hub.data.topic_specs import TopicSpecs
 from equipoise.hub.data.topics import LANE_PREFIX, Topic, TopicGc, TopicIndex
@@ -64,10 +65,11 @@ class HubCore:
         self.settings, self.limits = settings, settings.limits
         self.users, self.shell, self.now = users, shell, shell.now
         self.turns = Turns(shell)
+        self.departures = Departures(self, self.turns)
         self.stats, self.health = Stats(), Health(settings.name)
         self.sessions: dict[int, Session] = {}
         # Sessions that are no longer served, but still have output to send.
-        self._leaving: set[Session] = set()
+        self._leaving: dict[Session, None] = {}
         # Called when the last connection is closed, if the shell waits for it.
         self.when_empty: Callable[[], object] | None = None
         # The latest connection of each smart client's link, by the link's id.
@@ -84,13 +86,11 @@ class HubCore:
         self.cluster: OtherHubs = Standalone(settings.name)
         # None: the hub has no storage for logs.
         self.logs: HubLogs | None = None
-        self.specs = TopicSpecs()
-        self.filtering = Filtering(self)
+        self.specs, self.filtering = TopicSpecs(), Filtering(self)
         # Commands read after this time were received after a standstill.
         self.awake_until = ALWAYS_AWAKE
         self.lease = Lease(shell, settings.membership.session_timeout_s, self.specs, lambda: self.awake_until)
-        self.standstill = Standstill(self)
-        self.places = Locations(self)
+        self.standstill, self.places = Standstill(self), Locations(self)
         self.metering = TelemetryRecorder(self)
         self.lag_spikes, self.losses = LagSpikes(), Losses()
         self.backlogs = Backlogs(
@@ -103,10 +103,9 @@ class HubCore:
         )
         self.admission = ConnectionLimits(self.limits, now=shell.now, call_later=shell.call_later)
         self.unfinished: UnfinishedInput[Session] = UnfinishedInput(self.limits, shell, self.cut)
-        self.input_bytes_max = self.limits.input_bytes_max
         self._request_limits = self.limits.of_requests(is_authenticated=True)
         self._stranger_limits = self.limits.of_requests(is_authenticated=False)
-        self.link_limits = self.limits.of_links()
+        self.input_bytes_max, self.link_limits = self.limits.input_bytes_max, self.limits.of_links()
         self._topic_gc = TopicGc(lambda: self.index, self.turns, self.limits.topic_idle_s)
 
     def _new_index(self) -> TopicIndex:
@@ -184,7 +183,7 @@ class HubCore:
         self._forget(session, is_slow=False)
         session.stop_timer()
         session.timer = self.shell.call_later(LINGER_S, session.wire.abort)
-        self._leaving.add(session)
+        self._leaving[session] = None
         session.wire.close()
 
     def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None:
@@ -219,7 +218,7 @@ class HubCore:
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
-        self._leaving.discard(session)
+        self._leaving.pop(session, None)
         self.backlogs.lost(session)
         session.stop_timer()
         session.wire = NO_WIRE
@@ -241,7 +240,7 @@ class HubCore:
         self.unfinished.forget(session)
         self._unlink(session)
         self.backlogs.discard(session, is_cut=is_slow)
-        forget_session(self, session)
+        self.departures.forget(session)
         self.places.forget(session)
         if self.sessions.pop(session.id, None) is not None:
             self.quotas.give_back(Resource.CONNECTIONS, owner_of(session.user))
@@ -382,6 +381,7 @@ class HubCore:
         self.cluster = Standalone(self.settings.name)
         for session in list(self.sessions.values()):
             self.cut(session, "the hub restarts")
+        self.departures.finish()
         self.incarnation = self.new_epoch()
         self.quotas = Quotas(self.limits)
         self.index = self._new_index()
@@ -393,7 +393,7 @@ class HubCore:
         if self.logs is not None:
             self.logs.close()
         self.cluster.close()
-        timed = (self.admission, self.lease, self.standstill, self._topic_gc)
+        timed = (self.admission, self.lease, self.standstill, self._topic_gc, self.turns.shares)
         for part in (*timed, self.places.probing, self.metering):
             part.stop()
         for session in list(self.sessions.values()):

@@ -22,7 +22,8 @@ Watches report that something has changed, not what: the reader reads again. A w
 changes may be reported once, and a reconnection counts as a change.
 
 Reads. A reply may be as old as the state of its server, which may lag in an ensemble; it is never older than an earlier
-reply to this store. A client that needs the present state writes with an expected version.
+reply to this store. A client that needs the present state writes with an expected version, or calls `sync` before it
+reads.
 
 Latency. A store may be far away, so independent requests are sent together: `read` executes several reads over one
 connection, in order, and each result is no older than the one before it. If the connection is lost, all of them are
@@ -232,6 +233,10 @@ class Store(Protocol):
 
     async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
         """All of them in one round trip, executed in this order, over one connection."""
+        ...
+
+    async def sync(self) -> None:
+        """Wait until the server has all that was committed before this call, by any client: later reads show it."""
         ...
 
     async def ensure(self, path: str) -> None:

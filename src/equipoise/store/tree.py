@@ -193,7 +193,8 @@ NODES = (
         "/topics/XX/TOPIC",
         _FOREVER,
         "the owner",
-        "A topic with a log: the hub and incarnation that owns it, its epoch, its ledgers (msgpack). Every change is a "
+        "A topic with a log: the hub and incarnation that owns it, its epoch, its ledgers, the last entry that "
+        "subscribers had been sent when it was claimed or released (msgpack). Every change is a "
         "compare-and-set. XX is the hash of the name, in two hexadecimal digits.",
     ),
     NodeKind(

@@ -230,6 +230,8 @@ class HubFields(Generic[NumberT, WholeT, FlagT, TextT, PlaceT]):
     is_releasable: FlagT = _declared(Shape.FLAG, True, Aggregate.STORE)
     # It can read a plan with content topics.
     carries_content: FlagT = _declared(Shape.FLAG, False, Aggregate.STORE)
+    # A member that is alive and serves no topic: its run began after the plan was committed.
+    is_waiting: FlagT = _declared(Shape.FLAG, False, Aggregate.STORE)
     # Bookies that take entries at its site, for the logs of durable topics.
     bookies: WholeT = _declared(Shape.WHOLE, 0, Aggregate.STORE)
     # Commit time there: the 99th percentile of the median bookie's syncs.

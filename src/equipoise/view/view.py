@@ -266,6 +266,7 @@ _FACTS = (
     "is_draining",
     "is_releasable",
     "carries_content",
+    "is_waiting",
     "bookies",
     "commit_s",
     "incarnation",

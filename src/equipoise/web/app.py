@@ -125,7 +125,9 @@ class _Pages:
         return FileResponse(STATIC / "index.html", headers=_HEADERS)
 
     async def health(self, request: Request) -> Response:
-        return Response(b"ok\n", media_type="text/plain")
+        """200 as long as the process works: a restart does not bring the store back."""
+        problem = self._facts.controller.store_health.problem
+        return Response(f"store: {problem}\n" if problem else "ok\n", media_type="text/plain")
 
     async def openapi(self, request: Request) -> Response:
         return _json(describe())

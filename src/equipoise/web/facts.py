@@ -121,6 +121,7 @@ class ClusterFacts:
             # Alive, but with unknown bandwidth, by settings and by network: their bandwidth is not checked.
             "hubs_without_bandwidth": [] if view is None else _without_bandwidth(view),
             "provisioner_problem": controller.provisioner_problem or None,
+            "store_problem": controller.store_health.problem or None,
             "commits": controller.status.commits,
             "rounds": controller.status.rounds,
         }

@@ -43,6 +43,12 @@ METRICS: tuple[tuple[str, str, str | Callable[[Row], float | None], str], ...] =
         _is_frozen,
         "1 if no plan is made: there is no recent view, or the policy fails.",
     ),
+    (
+        "equipoise_controller_has_store_problem",
+        "system",
+        lambda row: row["store_problem"] is not None,
+        "1 if the controller cannot read or write the store; it plans by the last state.",
+    ),
     ("equipoise_controller_is_leading", "system", "is_leading", "1 if this controller leads."),
     ("equipoise_controller_commits", "system", "commits", "Plans committed by this controller."),
     ("equipoise_controller_rounds", "system", "rounds", "Planning rounds of this controller."),

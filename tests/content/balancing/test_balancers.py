@@ -166,6 +166,19 @@ def test_a_difference_that_the_reply_does_not_confirm_begins_no_session() -> Non
     assert edge.detect(6.0, risen, tuple) == []
 
 
+def test_an_edge_between_its_thresholds_asks_a_less_loaded_one_after_a_while() -> None:
+    """By the paper's words it would neither accept nor ask, for as long as its load does not change."""
+    full = load_of(input_ratio=0.92)
+    edge = edge_with(pie_of("b", load_of(input_ratio=0.79)))
+    for at_s in (1.0, 6.0, 60.0):
+        assert not any(isinstance(effect, SendControl) for effect in edge.detect(at_s, full, tuple))
+    assert phase_of(edge) is EdgePhase.UNAVAILABLE
+    (asked, _) = edge.detect(61.0, full, tuple)
+    assert isinstance(asked, SendControl) and asked.hub == "b"
+    edge.receive(61.1, SessionReply(hub="b", session="m:1", status=HubStatus.BUSY), full, tuple)
+    assert phase_of(edge) is EdgePhase.UNAVAILABLE
+
+
 def test_an_overloaded_hub_needs_no_difference_for_a_session() -> None:
     full = load_of(input_ratio=0.97)
     edge = edge_with(pie_of("b", load_of(input_ratio=0.85)))

@@ -90,6 +90,7 @@ DETECTED: dict[tuple[EdgePhase, str], Detected] = {
     (P.OK, "is_unavailable"): detected(requests=(REQUEST,), unavailable=True),
     (P.UNAVAILABLE, "must_ask"): detected(requests=(REQUEST,), unavailable=True, overloaded=True),
     (P.UNAVAILABLE, "is_relieved"): detected(),
+    (P.UNAVAILABLE, "is_stuck"): detected(requests=(REQUEST,), unavailable=True)._replace(is_stuck=True),
     (P.STABILIZING, "must_ask"): detected(requests=(REQUEST,), unavailable=True, overloaded=True),
     (P.STABILIZING, "is_steady_and_unavailable"): detected(unavailable=True, steady=True),
     (P.STABILIZING, "is_steady"): detected(requests=(REQUEST,), steady=True),

@@ -87,6 +87,24 @@ def test_adds_and_messages_share_the_bucket() -> None:
     assert hub.counts(hub.replies(client, [ADD])) == (0, 1)
 
 
+def test_adds_get_tokens_though_messages_always_wait() -> None:
+    """Publishers wait for every token before it comes. Clients of XADD retry at the time in the error."""
+    hub = with_tokens()
+    publishers = [hub.node.client() for _ in range(2)]
+    adder = hub.node.client()
+    hub.replies(adder, [ADD] * 2)
+    added = 0
+    for _ in range(60):
+        for publisher in publishers:
+            publisher.send("PUBLISH", "x", "m")
+        pass_time(hub.hubs, 0.05)
+        added += hub.counts(hub.replies(adder, [ADD]))[0]
+    published = sum(len([reply for reply in publisher.read() if reply == 0]) for publisher in publishers)
+    # Thirty tokens in three seconds for three parties.
+    assert added >= 5
+    assert published >= 15
+
+
 def test_adds_in_a_transaction_take_a_token_each() -> None:
     hub = with_tokens()
     client = hub.node.client()

@@ -167,6 +167,12 @@ MENDED = [
     # The owner of a log acknowledged messages before it had the topic, which then moved on: the next home did not know
     # that no hub had sent them to subscribers.
     ("cluster-store-durable", 131),
+    # A hub was the home for a moment without its log, and relayed again what the next home sent again.
+    ("cluster-store-durable", 248),
+    # The controller ended when the store did not answer in time as it began to watch bookies or the leader.
+    *[("cluster-store-controlled", seed) for seed in (103, 128)],
+    # And a hub restarted under a controller that had not known its former life: no plan gave it topics.
+    ("cluster-store-controlled", 150),
     # The checker read a log while its next owner opened it.
     ("content-durable", 486),
     # The checker expected messages that had been sent before the filtered subscription was confirmed again.

@@ -82,6 +82,8 @@ class EdgeBalancer:
         self._load_before: EdgeLoad | None = None
         self._published: tuple[float, EdgeLoad] | None = None
         self._number = 0
+        # The last detection in another phase.
+        self._unavailable_since_s = 0.0
         self._first_edge = FirstEdge(settings)
 
     @property
@@ -129,7 +131,16 @@ class EdgeBalancer:
             now_s >= self._edge.stable_at_s and before is not None and is_steady(before, load, self.settings)
         )
         requests = tuple(request for request in found.requests if not is_paused(self._edge, request))
-        return apply_edge(self._edge, Detected(found, requests, steady))
+        return apply_edge(self._edge, Detected(found, requests, steady, self._is_stuck(now_s)))
+
+    def _is_stuck(self, now_s: float) -> bool:
+        """Whether this hub has been unavailable for a while.
+
+        In [1] it neither accepts nor requests then. As long as its load does not change, the others stay less loaded.
+        """
+        if self._edge.phase is not EdgePhase.UNAVAILABLE:
+            self._unavailable_since_s = now_s
+        return now_s - self._unavailable_since_s >= self.settings.global_quiet_s
 
     def poll(self, now_s: float) -> list[BalancingEffect]:
         """Process expired timers."""

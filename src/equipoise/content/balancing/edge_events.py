@@ -78,6 +78,8 @@ class Detected(NamedTuple):
     requests: tuple[OffloadRequest, ...]
     # Whether the stabilising time is over and the load is steady.
     is_steady: bool
+    # Whether a ratio has been between its thresholds for a while.
+    is_stuck: bool = False
 
 
 class RequestReceived(NamedTuple):

@@ -60,6 +60,7 @@ __all__ = [
     "is_relieved",
     "is_steady",
     "is_steady_and_unavailable",
+    "is_stuck",
     "is_unavailable",
     "may_ask",
     "migrate",
@@ -135,6 +136,11 @@ def may_ask(edge: EdgeSession, event: Detected) -> bool:
 def must_ask(edge: EdgeSession, event: Detected) -> bool:
     """it is overloaded, and a hub is available"""
     return bool(event.requests) and event.detection.is_overloaded
+
+
+def is_stuck(edge: EdgeSession, event: Detected) -> bool:
+    """a ratio stays between its thresholds, and it differs from an available hub"""
+    return bool(event.requests) and event.is_stuck
 
 
 def is_unavailable(edge: EdgeSession, event: Detected) -> bool:

@@ -57,6 +57,7 @@ EDGE_TABLE: tuple[EdgeTransition, ...] = (
     EdgeTransition(_P.OK, Detected, rules.is_unavailable, _P.UNAVAILABLE),
     EdgeTransition(_P.UNAVAILABLE, Detected, rules.must_ask, _P.ASKING, (rules.ask,)),
     EdgeTransition(_P.UNAVAILABLE, Detected, rules.is_relieved, _P.OK),
+    EdgeTransition(_P.UNAVAILABLE, Detected, rules.is_stuck, _P.ASKING, (rules.ask,)),
     EdgeTransition(_P.STABILIZING, Detected, rules.must_ask, _P.ASKING, (rules.ask,)),
     EdgeTransition(
         _P.STABILIZING, Detected, rules.is_steady_and_unavailable, _P.UNAVAILABLE, (rules.give_up,)

@@ -4,8 +4,8 @@
 acknowledged to where it came from. A hub whose topic has a new home sends nothing there before the old one has
 acknowledged all that it was sent, so no publisher's messages overtake each other, whichever way they go.
 
-Messages that were on their way through a hub that died are lost, but for those that `failover` sends again. What no
-connection had taken goes to the next home. What there is no room for, or a link lost, is numbered as a loss.
+Messages that were in flight through a hub that died are lost, except those that `failover` resends. Messages that no
+connection had taken go to the next home. Messages without room, or lost by a link, are numbered as a loss.
 
 Always true: once a hub knows that an incarnation of another is over, it passes on nothing that went through it.
 """
@@ -93,22 +93,22 @@ class Ingress:
     def __init__(self, cluster: _Cluster, pending_bytes_max: int) -> None:
         self._cluster = cluster
         self.budget = Budget(pending_bytes_max)
-        # Messages that are lost: in flight when a hub died or a link began anew.
+        # Lost messages: in flight when a hub died or a link restarted.
         self.lost = 0
-        # Messages that were given up here, for want of room or after too many hops.
+        # Messages dropped here, for lack of room or after too many hops.
         self.dropped = 0
         # By hub, streams with messages that wait until the link to it has room.
         self._held_back: dict[str, dict[Stream, None]] = {}
 
     def submit(self, topic: Topic, item: Submission) -> bool:
-        """Take messages for one stream of a topic, whether or not it is simply open here; False without room."""
+        """Accept messages for one stream of a topic; False without room."""
         stream = topic.stream
         if stream is None:
             limits, count = self._cluster.limits, len(item.payloads)
             if not item.after and (topic.limit is None or item.lost or limits.room(topic) >= count):
                 self._number(topic, item)
                 return True
-            # What it comes after may have to come here first.
+            # Its dependencies may have to arrive here first.
             stream = self._cluster.handover.new_stream(topic)
             is_taken = self._admit(stream, item)
             if not stream.admission.waiting:
@@ -127,7 +127,7 @@ class Ingress:
         elif not item.path:
             return False
         else:
-            # Its publisher has been answered: the loss goes on in its place.
+            # Its publisher has a reply: a loss is forwarded in its place.
             self.dropped += item.messages
             admission.put_loss(item.path, item.version, item.messages, item.after)
         if admission.tokens is not None:
@@ -135,7 +135,7 @@ class Ingress:
         return True
 
     def drain(self, stream: Stream) -> None:
-        """Pass on what waits, as far as it may go now."""
+        """Pass on waiting messages, as far as they may go now."""
         admission = stream.admission
         if admission.loss and not stream.state.is_home:
             self._hand_on_loss(stream)
@@ -161,7 +161,7 @@ class Ingress:
             self.drain(stream)
 
     def release(self, stream: Stream, path: Path) -> bool:
-        """It is the turn of a path whose messages wait for tokens; False if they cannot go for another reason."""
+        """Number a message of a path whose turn for a token it is; False if it has to wait for another reason."""
         items = stream.admission.waiting.get(path)
         if not items or not stream.state.is_home or self.waiting_for(stream, items[0]) is not None:
             return False
@@ -179,7 +179,7 @@ class Ingress:
                 self._cluster.limits.line_up(stream.topic, path)
 
     def waiting_for(self, stream: Stream, item: Submission, hop: NextHop | None = None) -> WaitReason | None:
-        """Why a submission has to wait, if it is the oldest of its path. `hop`: where it goes, if that is known."""
+        """Why a submission has to wait, if it is the oldest of its path. `hop`: its next hop, if that is known."""
         must_wait, hop = self._cluster.tags.must_wait, hop or self._route(stream)
         return stream.admission.waiting_for(item, hop, lambda after: must_wait(stream, after))
 
@@ -218,9 +218,9 @@ class Ingress:
             self._cluster.limits.progressed(trunk)
 
     def void(self, stream: Stream, peer: str, *, may_be_lost: bool) -> None:
-        """A link between this hub and another began anew: messages, or acknowledgements, are lost with it.
+        """A link between this hub and another restarted: messages, or acknowledgements, are lost with it.
 
-        It is not known which. Nothing of the same path goes on before the other has said how many it has to deal with.
+        It is unknown which. Messages of the same path wait until the peer has reported how many it still has (RECOUNT).
         """
         ticket = self._cluster.new_ticket()
         paths = stream.admission.void(peer, ticket, may_be_lost=may_be_lost)
@@ -230,7 +230,7 @@ class Ingress:
             self._cluster.tell(peer, RecountFrame(stream.topic.key, path, ticket))
 
     def recounted(self, stream: Stream, peer: str, path: Path, ticket: int, count: int) -> None:
-        """The peer has yet to deal with this many of those that are unresolved."""
+        """The peer still has this many of the unresolved messages."""
         admission, is_urgent = stream.admission, bool((beside := stream.topic.beside) and beside.lanes)
         outcome = admission.recounted(peer, path, ticket, count, is_urgent=is_urgent)
         if isinstance(outcome, Ack):
@@ -247,7 +247,7 @@ class Ingress:
     def target_died(self, stream: Stream, peer: str, unsent: Iterable[Submission]) -> None:
         """A hub that messages went to is dead. It cannot have seen the last of them, `unsent`: they wait again."""
         admission, after = stream.admission, self._cluster.ways.after(stream.topic.trunk)
-        # Then the home tells of a gap, in a later epoch.
+        # Then the home reports a gap, in a later epoch.
         is_told = admission.vouched is not None and admission.vouched[0] == peer
         acks = admission.target_died(
             peer, unsent, after, is_seen_told=self._cluster.failover.may_resend(stream)
@@ -264,7 +264,7 @@ class Ingress:
     # Inside.
 
     def _route(self, stream: Stream) -> NextHop:
-        """Where messages go: here, to the home, or to the hub that still is while it offers the topic to us."""
+        """Where messages go: here, to the home, or to the present home while it offers the topic to this hub."""
         if stream.state.is_home:
             return NextHop(is_here=True)
         is_remote = stream.state is State.REMOTE
@@ -298,7 +298,7 @@ class Ingress:
         return item._replace(payloads=item.payloads[:room])
 
     def is_void(self, item: Submission) -> bool:
-        """Whether a hub that the messages have passed is dead: what was sent after them may be here already."""
+        """Whether a hub that the messages have passed is dead: later messages may have arrived by another way."""
         dead = self._cluster.router.dead
         return bool(item.path) and (item.path == GONE or not dead.keys().isdisjoint(item.path))
 
@@ -310,12 +310,12 @@ class Ingress:
         self._carry_out(topic, (Ack(item.path, item.messages, *at),))
 
     def _number(self, topic: Topic, item: Submission) -> None:
-        """Give the messages their positions. Losses before them have some, too: subscribers see what is missing."""
+        """Give the messages their positions. Losses before them have positions, too: subscribers detect them."""
         if self.is_void(item):
             self._drop(topic, item)
             return
         if topic.log is not None and item.path:
-            # Of a hub that keeps no logs: what is lost has no number here.
+            # From a hub without logs: a loss has no number here.
             topic.log.take_in(() if item.lost else item.payloads, lambda at: self._settle(topic, item, at))
             return
         if item.after:
@@ -350,10 +350,10 @@ class Ingress:
         self._cluster.core.publish(topic, item.payloads)
         self._carry_out(topic, (Ack(item.path, len(item.payloads), topic.epoch, topic.n),))
         if stream is not None and has_loss:
-            self._cluster.handover.review(stream)  # Perhaps that was all there was to know.
+            self._cluster.handover.review(stream)  # The stream may need no state any more.
 
     def _hand_on_loss(self, stream: Stream) -> None:
-        """The topic has moved before a message followed the loss: it is numbered at the new home."""
+        """The topic has moved before a message followed the loss: the new home numbers the loss."""
         count, stream.admission.loss = stream.admission.loss, 0
         if not stream.topic.lane:
             self._cluster.receipts.take(stream.topic, count)

@@ -112,16 +112,6 @@ class LimitedClients:
             return reply
         return self._wait(topic, limit, reply, payloads, after)
 
-    def charge(self, topic: Topic) -> bytes | None:
-        """Take the token of an entry of the topic's log; the rejection if there is none, or if messages wait for it."""
-        limit = topic.limit
-        if limit is None:
-            return None
-        if topic.is_home and self._tokens.room(topic):
-            self._tokens.spend(limit, 1)
-            return None
-        return self._refusal(topic, limit, None, 1)
-
     def ready(self, topic: Topic) -> int:
         """Number of messages that a pipelining client may publish at once, in one run."""
         is_simple = topic.stream is None and topic.limit is not None and topic.limit.queue is None
@@ -138,7 +128,7 @@ class LimitedClients:
         one = PendingPublish(topic.publisher or 0, payloads, after, reply, self._tokens.now())
         if not self.budget.has_room(one.size):
             self._keep_order(limit, one, None)
-            return self._refusal(topic, limit, None, len(payloads))
+            return self.refusal(topic, limit, None, len(payloads))
         limit.take_back()
         queue = limit.queue = limit.queue or ClientQueue(limit.client_turns)
         self.budget.used += one.size
@@ -218,9 +208,9 @@ class LimitedClients:
             return None
         if len(one.payloads) == 1:
             self._estimate.reserve(topic, limit, one.session, now)
-        return self._refusal(topic, limit, wait_ns, one.left)
+        return self.refusal(topic, limit, wait_ns, one.left)
 
-    def _refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
+    def refusal(self, topic: Topic, limit: TopicLimit, wait_ns: int | None, count: int) -> bytes:
         limit.refused += count
         self.refused += count
         self._core.metering.refused(topic)
@@ -234,7 +224,7 @@ class LimitedClients:
         while (one := queue.overdue(now - limit.wait_ns)) is not None:
             following = self._dequeue(queue, one)
             self._keep_order(limit, one, following)
-            one.complete(self._refusal(trunk, limit, None, one.left))
+            one.complete(self.refusal(trunk, limit, None, one.left))
             self._promote(trunk, limit, following)
         target = self._cluster.ways.stream_now(trunk)
         for stream in () if trunk.beside is None else (trunk, *trunk.beside.lanes.values()):

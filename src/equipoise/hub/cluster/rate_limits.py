@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from equipoise.hub.cluster.add_tokens import AddTokens
 from equipoise.hub.cluster.due_topics import DueTopics
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.link.frames import RemainderFrame, Tag, TokensFrame
@@ -92,7 +93,8 @@ class RateLimits:
         self.now, self.room, self.spend = tokens.now, tokens.room, tokens.spend
         self.take, self.give_back, self.lend = tokens.take, tokens.give_back, tokens.lend
         self.clients = LimitedClients(cluster, tokens, self)
-        self.submit, self.ready, self.charge = self.clients.submit, self.clients.ready, self.clients.charge
+        self.submit, self.ready = self.clients.submit, self.clients.ready
+        self.charge = AddTokens(tokens, self.clients).charge
         self.submit_positioned, self.publish = self.clients.submit_positioned, self.clients.publish
         self._work = LongWork(cluster.core.turns)
         self._due = DueTopics(cluster.core.shell, tokens.now, self.serve)

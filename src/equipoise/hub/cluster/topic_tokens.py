@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.topic import Topic
 
-__all__ = ["LOOK_NS", "TopicTokens"]
+__all__ = ["ADDS", "LOOK_NS", "TopicTokens"]
+
+# The party of all XADDs of a topic in a reservation. Other parties are ids of sessions, which are positive.
+ADDS = -1
 
 # Interval of the check of topics that wait for another hub, the lease or a share, in nanoseconds.
 LOOK_NS = 50_000_000
@@ -60,11 +63,11 @@ class TopicTokens:
         return self.holds_lease(now) and limit.bucket.tokens(now) > 0
 
     def kept(self, limit: TopicLimit) -> int:
-        """Number of tokens reserved for a connection that was rejected."""
+        """Number of tokens reserved for a connection, or for XADDs, that were rejected."""
         reserve = limit.reserve
         if reserve.party is None:
             return 0
-        if reserve.party not in self._core.sessions:
+        if reserve.party != ADDS and reserve.party not in self._core.sessions:
             reserve.end()
         return reserve.kept(self.now())
 

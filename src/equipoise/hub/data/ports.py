@@ -108,6 +108,9 @@ class OutputTurns(Protocol):
     def sent(self) -> tuple[float, int] | None:
         """Seconds spent so far on sending gathered output, and its bytes; None: this shell gathers no output."""
 
+    def renew_shares(self) -> None:
+        """Other users or addresses than before are over their share of the hub's time (`shares.py`)."""
+
 
 class Shell(Protocol):
     """The environment of the core: clocks, timers, secret checking, facts about the machine."""

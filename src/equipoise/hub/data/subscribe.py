@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,30 @@ def forget_session(core: SessionHost, session: Session) -> None:
         for name in list(held):
             _detach(core, session, kind, name)
     session.subscriptions = None
+
+
+def filters_of(session: Session) -> list[tuple[Kind, bytes]]:
+    """The subscriptions by filter."""
+    return [
+        (kind, name)
+        for kind, held in (session.subscriptions or NO_SUBSCRIPTIONS).items()
+        for name, target in held.items()
+        if isinstance(target, TopicFilter)
+    ]
+
+
+def forget_all_but(core: SessionHost, session: Session, kept: Collection[tuple[Kind, bytes]]) -> None:
+    """Drop the other subscriptions of a closed connection without pushes, and all deferred replies."""
+    session.forget_deferred()
+    left = set(kept)
+    for kind, held in (session.subscriptions or NO_SUBSCRIPTIONS).items():
+        forget_some(core, session, [(kind, name) for name in held if (kind, name) not in left])
+
+
+def forget_some(core: SessionHost, session: Session, some: Iterable[tuple[Kind, bytes]]) -> None:
+    """Drop these subscriptions of a closed connection without pushes."""
+    for kind, name in some:
+        _detach(core, session, kind, name)
 
 
 def renew_forms(core: SessionHost, session: Session) -> None:

@@ -1,9 +1,9 @@
 """Logs that do not exist: commands that create none are answered without a log, and reads wait for one to be created.
 
-A log that is not open here may exist all the same. So the store is asked, once for all commands that wait. In a cluster
-`hub/cluster/log_lookup.py` asks, for its queues; on a lone hub the queue is here.
+A log that is not open here may still exist. So the hub queries the store, once for all waiting commands. In a cluster
+`hub/cluster/log_lookup.py` queries it, for its queues; on a single hub the queue is here.
 
-Always true: commands on one log run in the order in which they came.
+Always true: commands on one log run in their order of arrival.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["AbsentLogs", "LookUp", "run_without_log"]
 # How often, in seconds, a blocked read looks whether another hub has created the log.
 LOOK_S = 1.0
 
-# Asks the store whether a log exists; tells None if the store does not answer.
+# Queries the store for a log; calls back with None if the store does not reply.
 LookUp: TypeAlias = "Callable[[bytes, Callable[[bool | None], None]], None]"
 
 
@@ -44,7 +44,7 @@ class AbsentLogs:
     def __init__(self, logs: HubLogs, look_up: LookUp) -> None:
         self._logs = logs
         self.look_up = look_up
-        # By log that the store was asked for, the commands that wait for the answer. Each takes whether it is absent.
+        # By log with a query in flight, the commands that wait for the reply. Each is called with whether it is absent.
         self._waiting: dict[bytes, list[Callable[[bool], None]]] = {}
         # By log, the reads that wait for it to be created.
         self._readers: dict[bytes, dict[object, Callable[[], None]]] = {}
@@ -52,7 +52,7 @@ class AbsentLogs:
     def is_asked(self, key: bytes) -> bool:
         return key in self._waiting
 
-    # --- a lone hub
+    # --- a single hub
 
     def submit(self, key: bytes, request: LogRequest) -> Reply:
         """Run the command once it is known whether the log exists."""

@@ -92,6 +92,8 @@ class DurableTopic:
         self._is_overdue = False
         # Whether `open_log` will be called soon.
         self._is_opening = False
+        # The number of the last message that subscribers here were sent, whether the topic is numbered or not.
+        self._last = 0
         # Whether missing messages have been requested, and the highest number received meanwhile.
         self._is_reading = False
         self._highest = 0
@@ -247,7 +249,8 @@ class DurableTopic:
         if epoch > topic.epoch:
             topic.jump(epoch, topic.n)
         if not self.is_numbered or (first - 1 > topic.n and not topic.has_followers):
-            topic.jump(topic.epoch, first - 1)
+            # The next home may send again what this hub has from the former one.
+            topic.jump(topic.epoch, max(first - 1, self._last))
             self._number()
         if (skip := topic.n + 1 - first) > 0:
             first, payloads = first + skip, payloads[skip:]
@@ -312,6 +315,7 @@ class DurableTopic:
         """Send messages of the log to subscribers, the first with number `first`; 0: the next number."""
         topic = self._topic
         self._core.publish(topic, payloads, first)
+        self._last = topic.n
         # Also for messages that another hub sent: this hub may have opened the log before, and may become the home.
         if (live := self._logs.by_name.get(topic.name)) is not None:
             live.sent_number = topic.n

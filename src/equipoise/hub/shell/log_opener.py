@@ -169,7 +169,7 @@ class LogOpener:
 
     async def _look_up(self, topic: bytes, tell: Callable[[bool | None], None]) -> None:
         try:
-            found = (await self._records.load(topic)).version is not None
+            found = await self._records.exists(topic)
         except DamagedError:
             # Opening the log says why it cannot be read.
             tell(True)

@@ -9,12 +9,7 @@ from __future__ import annotations
 __all__ = ["EXCUSED", "is_excused"]
 
 # By case and seed, the fault.
-EXCUSED: dict[tuple[str, int], str] = {
-    **{
-        ("cluster-store-controlled", seed): "the controller ends when the store does not answer within 1 s"
-        for seed in (103, 128, 150)
-    },
-}
+EXCUSED: dict[tuple[str, int], str] = {}
 
 
 def is_excused(case: str, seed: int) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
 
-from equipoise.access import DECOY_SECRET, Action, User, Users, hash_secret, verify_secret
+from equipoise.access import DECOY_SECRET, Action, User, Users, hash_secret, parse_users, verify_secret
 from equipoise.access.secret import ScryptCost
 from equipoise.hub.access import login
 from equipoise.lab.scenarios import AclSync, Grants
 from equipoise.lab.simulation.ablation import replaced
 from equipoise.model import Glob
+from equipoise.store.records import users as stored_users
 
 __all__ = ["HUBS_USER", "quick_secrets", "users_of"]
 
@@ -20,15 +22,24 @@ QUICK_COST = ScryptCost(n=1024, r=1, p=1)
 HUBS_USER = "hubs"
 
 
-def quick_secrets() -> AbstractContextManager[None]:
-    """Check each secret once per process: scrypt is slow by design, and its result never changes."""
-    return replaced(login, "verify_secret", _remembered)
+@contextmanager
+def quick_secrets() -> Iterator[None]:
+    """Check each secret once per process, because scrypt is slow by design, and parse the users of the store once.
+
+    The results never change, and users are immutable.
+    """
+    with replaced(login, "verify_secret", _remembered), replaced(stored_users, "parse_users", _parsed):
+        yield
 
 
 @cache
 def _remembered(encoded: str, password: bytes) -> bool:
     # The decoy of unknown users has the full cost, and no password.
     return encoded != DECOY_SECRET and verify_secret(encoded, password)
+
+
+# All hubs of a world read the same text.
+_parsed = lru_cache(maxsize=64)(parse_users)
 
 
 @cache

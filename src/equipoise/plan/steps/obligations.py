@@ -114,8 +114,9 @@ def _follow_facts(draft: Draft) -> None:
         if (weight, site) != (member.weight, member.site):
             reason = Reason.DRAINED if weight != member.weight else Reason.OPERATOR
             draft.set_member(Member(name, weight, site), why(reason))
-        elif name in memory.incarnations and life != memory.incarnations[name]:
-            # It serves no topic until a plan newer than its start contains it.
+        elif hubs.is_waiting[at] or life != memory.incarnations.get(name, life):
+            # It serves no topic until a plan newer than its start contains it. The incarnation is not known of a hub
+            # that joined after the memory was last written.
             draft.set_member(member, why(Reason.RESTARTED))
     draft.remember(incarnations=lives)
 

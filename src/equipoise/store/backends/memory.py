@@ -108,6 +108,9 @@ class _TreeChannel:
     async def ping(self) -> None:
         await self._turn()
 
+    async def sync(self) -> None:
+        await self._turn()
+
     async def _turn(self) -> None:
         await asyncio.sleep(0)
         if not self._tree.is_live(self.session):

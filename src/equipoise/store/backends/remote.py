@@ -190,6 +190,10 @@ class _WireChannel(asyncio.Protocol):
     async def ping(self) -> None:
         await self._ask(memory_wire.Ping(self._next()))
 
+    async def sync(self) -> None:
+        """There is one server."""
+        await self.ping()
+
     async def create(self, path: str, data: bytes, ephemeral: bool) -> Node:
         return _node_of(await self._ask(memory_wire.Create(self._next(), path, data, ephemeral)))
 

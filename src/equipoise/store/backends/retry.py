@@ -86,6 +86,9 @@ class ConnectedStore(SessionKeeper):
     async def read(self, reads: Sequence[Read]) -> tuple[Answer, ...]:
         return await self._read_in_order(reads)
 
+    async def sync(self) -> None:
+        await self._read(lambda channel: channel.sync())
+
     async def ensure(self, path: str) -> None:
         check_path(path)
         if await self.find(path) is not None:

@@ -205,6 +205,9 @@ class _KazooChannel:
     async def ping(self) -> None:
         await self._ask("/", lambda: self._client.exists_async("/"))
 
+    async def sync(self) -> None:
+        await self._ask("/", lambda: self._client.sync_async("/"))
+
     async def create(self, path: str, data: bytes, ephemeral: bool) -> Node:
         _, stat = await self._ask(
             path, lambda: self._client.create_async(path, data, ephemeral=ephemeral, include_data=True)

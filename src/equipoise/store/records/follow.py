@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
 
 from equipoise.errors import NoNodeError, StoreUnavailableError
 from equipoise.store.contract import Store, WatchKind
 
-__all__ = ["follow"]
+__all__ = ["follow", "read_reported"]
+
+T = TypeVar("T")
 
 
 async def follow(
@@ -33,14 +36,25 @@ async def follow(
             except TimeoutError:
                 pass
             news.clear()
-            # A watcher ends only because the store is closed: raise that in the follower.
-            if top.done():
-                top.result()
+            # A watcher ends if the store is closed, or rejects a request: raise that in the follower.
+            for watcher in (top, *(task for group in watchers.values() for task in group)):
+                if watcher.done():
+                    watcher.result()
     finally:
         tasks = [top, *(task for group in watchers.values() for task in group)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def read_reported(load: Callable[[], Awaitable[T]]) -> T:
+    """Read what a watch has reported, however long the store takes: it does not report the same change again."""
+    while True:
+        try:
+            return await load()
+        except StoreUnavailableError:
+            # The attempt has waited for its time-out.
+            continue
 
 
 async def _adjust(

@@ -19,9 +19,9 @@ from contextlib import aclosing
 
 import msgspec
 
-from equipoise.errors import BadVersionError, NodeExistsError, NoNodeError, StoreUnavailableError
+from equipoise.errors import BadVersionError, NodeExistsError, NoNodeError
 from equipoise.store.contract import Answer, Node, Store, WatchKind
-from equipoise.store.records.follow import follow
+from equipoise.store.records.follow import follow, read_reported
 from equipoise.store.records.hubs_snapshot import (
     EdgeReport,
     HubAlive,
@@ -195,10 +195,7 @@ class HubsStore:
         """
         async with aclosing(self.changes()) as changes:
             async for _ in changes:
-                try:
-                    yield await self.load()
-                except StoreUnavailableError:
-                    continue
+                yield await read_reported(self.load)
 
     def changes(self) -> AsyncGenerator[None, None]:
         """As `watch`, for a caller that reads by itself."""

@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from equipoise.errors import DamagedError, NodeExistsError, NoNodeError, StoreUnavailableError
+from equipoise.errors import DamagedError, NodeExistsError, NoNodeError
 from equipoise.store.contract import Node, Store
+from equipoise.store.records.follow import read_reported
 from equipoise.store.tree import Tree
 
 __all__ = ["LeaderFacts", "LeaderStore"]
@@ -66,10 +67,7 @@ class LeaderStore:
         """The leader, at once and at every change; continues after a loss of the store."""
         async with self._store.watch(self._tree.leader) as watch:
             while True:
-                try:
-                    yield await self.load()
-                except StoreUnavailableError:
-                    pass
+                yield await read_reported(self.load)
                 await watch.changed()
 
     def _decode(self, node: Node | None) -> LeaderFacts | None:

@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 
 import msgspec
 
-from equipoise.errors import BadVersionError, DamagedError, NodeExistsError, StoreUnavailableError
+from equipoise.errors import BadVersionError, DamagedError, NodeExistsError
 from equipoise.store.contract import Store
+from equipoise.store.records.follow import read_reported
 from equipoise.store.tree import Tree
 
 __all__ = ["ServersStore", "WantedServer"]
@@ -67,10 +68,7 @@ class ServersStore:
         """The list, at once and at every change; continues after a loss of the store."""
         async with self._store.watch(self._tree.servers) as watch:
             while True:
-                try:
-                    yield await self.load()
-                except StoreUnavailableError:
-                    pass
+                yield await read_reported(self.load)
                 await watch.changed()
 
     async def _read(self) -> tuple[dict[str, WantedServer], int | None]:

@@ -19,11 +19,10 @@ from equipoise.errors import (
     NodeExistsError,
     NoNodeError,
     SettingsError,
-    StoreUnavailableError,
 )
 from equipoise.model import Specs, TopicSpec, decode_spec, encode_spec
 from equipoise.store.contract import Node, Read, Store, WatchKind
-from equipoise.store.records.follow import follow
+from equipoise.store.records.follow import follow, read_reported
 from equipoise.store.tree import Tree, unescape
 
 __all__ = ["SpecsStore", "StoredSpecs"]
@@ -132,10 +131,7 @@ class SpecsStore:
         """As `watch`. The plan that needs a version may arrive earlier: see `load_with_version`."""
         async with aclosing(follow(self._store, self._tree.specs)) as changes:
             async for _ in changes:
-                try:
-                    yield await self.load_with_version()
-                except StoreUnavailableError:
-                    continue
+                yield await read_reported(self.load_with_version)
 
     async def _put(self, spec: TopicSpec) -> None:
         path, data = self._tree.spec(spec.pattern), encode_spec(spec)

@@ -85,6 +85,13 @@ class TopicLogsStore:
         except msgspec.MsgspecError as problem:
             raise DamagedError(path, str(problem)) from problem
 
+    async def exists(self, topic: bytes) -> bool:
+        """Whether the topic has a node now, even if the server of the last reads lags. Raises DamagedError."""
+        if (await self.load(topic)).version is not None:
+            return True
+        await self._store.sync()
+        return (await self.load(topic)).version is not None
+
     async def changed(self, topic: bytes, version: int | None, timeout_s: float) -> bool:
         """Wait until the node has, or may have, another version than this; False if the time is up first."""
         async with self._store.watch(self._tree.topic(topic)) as watch:

@@ -18,12 +18,12 @@ from equipoise.errors import (
     NodeExistsError,
     PlanRaceError,
     SettingsError,
-    StoreUnavailableError,
 )
 from equipoise.model import PlanChange, Reason, Why
 from equipoise.store.contract import Node, Store
 from equipoise.store.executor import HEAVY_BYTES, offload
 from equipoise.store.records.blobs import BlobRef, delete_blob, read_blob, write_blob
+from equipoise.store.records.follow import read_reported
 from equipoise.store.records.plans import PlanStore
 from equipoise.store.tree import Tree, version_name
 
@@ -115,11 +115,7 @@ class UsersStore:
         known = -1
         async with self._store.watch(self._tree.users) as watch:
             while True:
-                try:
-                    stored = await self.load()
-                except StoreUnavailableError:
-                    await watch.changed()
-                    continue
+                stored = await read_reported(self.load)
                 if stored.access_version > known:
                     known = stored.access_version
                     yield stored

@@ -23,6 +23,7 @@ export function overview(place) {
       tile("worst loop lag", now.loop_lag_ms_worst === null ? "–" : `${number(now.loop_lag_ms_worst, 1)} ms`),
       tile("plan", `v${now.plan_version}`), tile("leader", now.leader || "none"),
       ...(now.hubs_without_bandwidth.length ? [tile("bandwidth unknown", `${number(now.hubs_without_bandwidth.length)} hubs`)] : []),
+      ...(now.store_problem ? [tile("store", now.store_problem)] : []),
       ...(now.provisioner_problem ? [tile("provisioner failed", now.provisioner_problem)] : []),
       tile("pipeline lag", now.view_age_s === null ? "no view yet" : `${number(now.view_age_s, 1)} s`));
     const names = curves.hubs();
