@@ -9,11 +9,12 @@ import pytest
 from equipoise.content.balancing.settings import BalancingSettings
 from equipoise.hub.content.edge_probe import EdgeProbe
 from equipoise.hub.content.topic_filters import MatchedRun, TopicFilters
+from equipoise.hub.data.turns import UngatheredTurns
 
 from .world import FakeShell
 
 
-class Gathering:
+class Gathering(UngatheredTurns):
     """Turns whose output is sent at their end."""
 
     def __init__(self) -> None:

@@ -91,7 +91,8 @@ def test_unfinished_requests() -> None:
 
     def begin() -> None:
         for client in clients:
-            client.send_raw(begun)
+            # Bytes of its own, as from a socket.
+            client.send_raw(bytes(bytearray(begun)))
 
     assert is_near(taken(begin), world.core.unfinished.bytes)
 

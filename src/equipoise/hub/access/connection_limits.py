@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionLimits", "is_loopback"]
 
 _NETWORK_BITS = 64
+# Addresses whose networks are kept: parsing one takes as long as all else that accepting a connection does here.
+_PARSED_MAX = 1_024
 # Tolerance for rounding errors of times.
 _TOLERANCE_S = 1e-6
 
@@ -139,6 +142,7 @@ class ConnectionLimits:
         return not (self._limits.loopback_is_exempt and is_loopback(address))
 
 
+@lru_cache(_PARSED_MAX)
 def is_loopback(address: str) -> bool:
     if address == "localhost":
         return True
@@ -148,6 +152,7 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+@lru_cache(_PARSED_MAX)
 def _network(address: str) -> str:
     """The address, or the IPv6 network that counts as one."""
     try:

@@ -110,7 +110,11 @@ def _compiled(
         outcome = problem or proceed(compiled)
         return core.refuse(outcome) if isinstance(outcome, str) else outcome
 
-    return by_turns(core, session, steps(), reply)
+    if len(names) > 1:
+        return by_turns(core, session, steps(), reply)
+    for _ in steps():
+        pass
+    return reply()
 
 
 def _compile(core: HubCore, kind: Kind, name: bytes) -> Glob | FilterRequest | str:

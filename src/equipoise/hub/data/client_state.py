@@ -6,7 +6,7 @@ Always true: `subscriptions` changes only through hub/data/subscribe.py, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from equipoise.access import Action, User
 from equipoise.hub.access.quotas import owner_of
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from equipoise.hub.data.other_hubs import SentRedirect
     from equipoise.hub.data.patterns import Pattern
     from equipoise.hub.data.ports import LinkEnd, SharedReply, Timer
+    from equipoise.hub.data.session import Session
     from equipoise.hub.data.session_host import SessionHost
     from equipoise.hub.data.topics import Topic
+    from equipoise.resp import Command, RequestReader
 
 __all__ = ["LINGER_S", "ClientState", "Transaction"]
 
@@ -150,6 +152,18 @@ class ClientState:
 
     def may(self, action: Action, name: bytes) -> bool:
         return self._core.users.is_open or (self.user is not None and self.user.may(action, name))
+
+    def read_as_stranger(self, reader: RequestReader, data: bytes) -> list[Command]:
+        """Parse input of an unauthenticated client, no further than a login; count its bytes."""
+        core = self._core
+        size = reader.buffered_bytes + len(data)
+        commands = reader.feed_exactly(data)
+        self.input_bytes += size - reader.buffered_bytes
+        unread_bytes = 0 if reader.has_more else reader.buffered_bytes
+        if self.input_bytes + unread_bytes > core.limits.unauthenticated_input_bytes_max:
+            core.cut(cast("Session", self), "too much input before AUTH")
+            return []
+        return commands
 
     @property
     def owner(self) -> str:

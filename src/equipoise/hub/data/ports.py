@@ -108,18 +108,8 @@ class OutputTurns(Protocol):
     def sent(self) -> tuple[float, int] | None:
         """Seconds spent so far on sending gathered output, and its bytes; None: this shell gathers no output."""
 
-
-class UngatheredTurns:
-    """For connections that send output at once, or gather it by themselves."""
-
-    def turn(self, work: Callable[[], object], /) -> object:
-        return work()
-
-    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
-        return write
-
-    def sent(self) -> tuple[float, int] | None:
-        return None
+    def renew_shares(self) -> None:
+        """Other users or addresses than before are over their share of the hub's time (`shares.py`)."""
 
 
 class Shell(Protocol):

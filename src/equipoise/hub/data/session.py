@@ -73,7 +73,7 @@ class Session(ClientState):
         self.last_at = core.now()
         core.stats.input_bytes += len(data)
         if self.user is None:
-            self._execute(self._read_as_stranger(data))
+            self._execute(self.read_as_stranger(reader, data))
         else:
             batch = reader.feed(data)
             is_plain = self.subscriptions is None is self._owed and self.transaction is None
@@ -92,6 +92,11 @@ class Session(ClientState):
             self._read_on()
         elif self._holds_input:
             self.note_input()
+
+    def queue_up(self) -> None:
+        """Hold further input until the client's turn: its owner is over its share."""
+        if self._waiting is None and not self.is_closing:
+            self._wait_for_turn([])
 
     def note_input(self) -> None:
         """Account for held input: an incomplete request, and the commands queued for EXEC."""
@@ -214,7 +219,7 @@ class Session(ClientState):
                     self.flush()
             if self.is_closing:
                 return
-            if (is_long or (i + 1) % _TURN_COMMANDS == 0) and core.now() - self.last_at > TURN_S:
+            if (is_long or (i + 1) % _TURN_COMMANDS == 0) and core.turns.queue.is_over(self.last_at):
                 self._wait_for_turn(commands[i + 1 :])
                 break
         self.flush()
@@ -315,24 +320,23 @@ class Session(ClientState):
     def _is_held(self, commands: list[Command] | Publishes) -> bool:
         """After a standstill of the hub: whether the client waits until the hub's session in the store is confirmed."""
         verb = b"PUBLISH" if isinstance(commands, Publishes) else commands[0][0] if commands else b""
-        is_held = bool(verb) and self._core.standstill.holds(self, verb, self._go_on)
-        if is_held:
-            self._suspend(commands)
-        return is_held
+        if not verb or not self._core.standstill.holds(self, verb, self._go_on):
+            return False
+        self._suspend(commands)
+        return True
 
     def _joins_crowd(self) -> bool:
         """Whether the client queues behind several of its user or address; not in its own turn (`_held` is set)."""
-        is_concerned = self.peer is None is self._held and len(self._crowd.get(self.owner, ())) > 1
+        is_concerned = self.peer is None is self._held and self._core.turns.is_crowded(self.owner)
         if is_concerned:
             self._wait_for_turn([])
         return is_concerned
 
     def _hold(self, data: bytes) -> None:
         """Hold input while commands wait. A paused transport delivers at most one buffer that it had read before."""
-        held = self._held
-        assert held is not None, "something waits"
-        held.append(data)
-        size = sum(map(len, held))
+        assert self._held is not None, "something waits"
+        self._held.append(data)
+        size = sum(map(len, self._held))
         if self._is_paused or size > min(_KEPT_BYTES, self._core.input_bytes_max // 2):
             # Also if it is paused already: uvloop loses the pause of a connection that was just made.
             self._is_paused = True
@@ -352,23 +356,31 @@ class Session(ClientState):
         else:
             self._execute(as_commands(waiting))
         self._read_on()
+        queue = self._core.turns.queue
         while self._held and self._waiting is None and not self.is_closing:
-            self.receive(self._held.pop(0))
+            self.receive(queue.take_piece(self._held))
+            if queue.end_piece(self.last_at) and self._held and self._waiting is None:
+                self._wait_for_turn([])
         if self._waiting is None and not self.is_closing:
             self._held, self._is_paused = None, False
             self.wire.resume_reading()
 
     def _read_on(self) -> None:
         """Execute the commands that the reader still has, and handle its errors."""
-        core, reader = self._core, self._reader
+        core, reader, queue = self._core, self._reader, self._core.turns.queue
         while reader.has_more and self._waiting is None and not self.is_closing:
-            if core.now() - self.last_at > TURN_S:
-                self._wait_for_turn([])
-            elif self.user is None:
-                self._execute(self._read_as_stranger(b""))
+            if self.user is None:
+                self._execute(self.read_as_stranger(reader, b""))
             else:
                 # The fast parser has declined this chunk; trying it again on the remainder would waste time.
                 self._execute(reader.feed_exactly(b""))
+            if (
+                reader.has_more
+                and self._waiting is None
+                and queue.is_over(self.last_at)
+                and not self.is_closing
+            ):
+                self._wait_for_turn([])
         if self._waiting is not None or self.is_closing:
             return
         if reader.error is None and reader.buffered_bytes <= core.input_bytes_max:
@@ -379,18 +391,6 @@ class Session(ClientState):
             self._suspend([], is_blocked=True)  # The replies to the valid commands come first.
         else:
             self._fail(reader.error or "Protocol error: request larger than the input limit")
-
-    def _read_as_stranger(self, data: bytes) -> list[Command]:
-        """Parse input of an unauthenticated client, no further than a login; count its bytes."""
-        core, reader = self._core, self._reader
-        size = reader.buffered_bytes + len(data)
-        commands = reader.feed_exactly(data)
-        self.input_bytes += size - reader.buffered_bytes
-        unread_bytes = 0 if reader.has_more else reader.buffered_bytes
-        if self.input_bytes + unread_bytes > core.limits.unauthenticated_input_bytes_max:
-            core.cut(self, "too much input before AUTH")
-            return []
-        return commands
 
     def _fail(self, text: str) -> None:
         if self.is_closing:

@@ -7,7 +7,7 @@ what stalls a hub.
 Commands of a client that take longer than a turn continue in a later one (`TurnQueue`). All waiting clients share one
 turn per pass of the loop, round-robin by user, or by address for clients without a user. While several clients of a
 user or address wait, further input of that user or address queues behind them. So a thousand connections that flood a
-hub with commands delay its loop no more than two.
+hub with commands delay its loop no more than two. Turns of an owner over its share (`shares.py`) are short.
 """
 
 from __future__ import annotations
@@ -19,12 +19,38 @@ from typing import Protocol
 
 from equipoise.hub.data.ports import Shell, Timer
 from equipoise.hub.data.reply import Reply
+from equipoise.hub.data.shares import PIECE_BYTES, PIECE_S, Shares, next_piece_bytes
 
-__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
+__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "UngatheredTurns", "by_turns"]
 
 # How long one client's commands may occupy the loop in one turn, in seconds. A multiple of the clock's 1 ms.
-TURN_S = 0.002
+TURN_S = 0.001
+# The same for an owner over its share. The loop's own work for a pass takes a tenth of it.
+SHORT_TURN_S = 2 * PIECE_S
 _END = object()
+
+
+class UngatheredTurns:
+    """For connections that send output at once, or gather it by themselves."""
+
+    def turn(self, work: Callable[[], object], /) -> object:
+        return work()
+
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        return write
+
+    def sent(self) -> tuple[float, int] | None:
+        return None
+
+    def renew_shares(self) -> None:
+        return None
+
+
+class Owned(Protocol):
+    """A session, as far as it has an owner."""
+
+    @property
+    def owner(self) -> str: ...
 
 
 class Turns:
@@ -32,7 +58,8 @@ class Turns:
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
-        self.queue = TurnQueue(shell)
+        self.shares = Shares(shell)
+        self.queue = TurnQueue(shell, self.shares)
         # Turns of long work so far, and the duration of the longest in seconds.
         self.count = 0
         self.turn_s_max = 0.0
@@ -41,12 +68,31 @@ class Turns:
         self.count += 1
         self.turn_s_max = max(self.turn_s_max, turn_s)
 
+    def used(self, session: Owned, used_s: float) -> int:
+        """The session has used this much time; return the number of its owner if that is over its share, else 0."""
+        return self.shares.note(session.owner, used_s)
+
+    def is_crowded(self, owner: str) -> bool:
+        """Whether further clients of the owner queue behind those that wait. Not if it is over its share: then all of
+        its input comes in short pieces."""
+        return len(self.queue.waiting.get(owner, ())) > 1 and owner not in self.shares.limited
+
+    def limit_of(self, session: Owned) -> int:
+        """The number of the session's owner if that is over its share, else 0."""
+        return self.shares.limited.get(session.owner, 0)
+
 
 class TurnQueue:
     """Clients whose commands wait for their turn. Owned by `Turns`."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, shares: Shares) -> None:
         self._shell = shell
+        self._shares = shares
+        # The end of the current turn by the shell's clock of work; 0: the turn is not short.
+        self._until = 0.0
+        # The size of a piece of input in a short turn, and the time at which the latest one was begun.
+        self._piece_bytes = PIECE_BYTES
+        self._piece_at = 0.0
         # By user or address, the continuations of its waiting clients; the next user or address comes first.
         self.waiting: dict[str, deque[Callable[[], None]]] = {}
         # Runs exactly while a client waits.
@@ -58,18 +104,48 @@ class TurnQueue:
         if self._timer is None:
             self._timer = self._shell.call_later(0, self._pass)
 
+    def is_over(self, began_at: float) -> bool:
+        """Whether the turn that began at this time is over."""
+        if self._until:
+            return self._shell.work_s() > self._until
+        return self._shell.now() - began_at > TURN_S
+
+    def take_piece(self, held: list[bytes]) -> bytes:
+        """Remove and return the input to execute next: in a short turn, no more than takes little time."""
+        data = held.pop(0)
+        if not self._until:
+            return data
+        self._piece_at, size = self._shell.work_s(), self._piece_bytes
+        if len(data) > size:
+            held.insert(0, data[size:])
+        return data[:size]
+
+    def end_piece(self, began_at: float) -> bool:
+        """The piece of input has been executed; return whether the turn that began at this time is over."""
+        if self._until:
+            took_s = self._shell.work_s() - self._piece_at
+            self._piece_bytes = next_piece_bytes(self._piece_bytes, took_s)
+        return self.is_over(began_at)
+
     def _pass(self) -> None:
         """Continue clients until one turn is used up: at least one client, and each at most once."""
-        now, until = self._shell.now, self._shell.now() + TURN_S
+        now, clock, shares = self._shell.now, self._shell.work_s, self._shares
+        until, began_at = now() + TURN_S, clock()
+        short_until = began_at + SHORT_TURN_S
         for _ in range(sum(map(len, self.waiting.values()))):
             owner, queue = next(iter(self.waiting.items()))
             go_on = queue.popleft()
             del self.waiting[owner]
             if queue:
                 self.waiting[owner] = queue
+            self._until = short_until if owner in shares.limited else 0.0
             go_on()
-            if now() > until:
+            ended_at = clock()
+            shares.note(owner, ended_at - began_at)
+            began_at = ended_at
+            if (self._until and ended_at > short_until) or now() > until:
                 break
+        self._until = 0.0
         self._timer = self._shell.call_later(0, self._pass) if self.waiting else None
 
 

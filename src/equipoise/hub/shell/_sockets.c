@@ -10,6 +10,10 @@ the end of the turn, one system call for each connection; what is written at ano
 
 A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/ports.py`).
 
+Wires whose user or address is over its share of the hub's time (`hub/data/shares.py`) are on a second epoll. The loop
+calls `run_limited` for it, which reads from them in pieces of some 60 µs, owner by owner, and serves all other wires that
+have something between two pieces. How much is read at once follows from the time that the last piece took.
+
 An `Outlet` gathers what a turn writes to a transport of the event loop, which itself sends every piece at once. The links
 that a hub dials have one each: the frames of a turn to one hub are one system call, and wake that hub once.
 
@@ -62,8 +66,20 @@ Always true:
 #include "../../resp/_runs.h"
 #include "../_slots.h"
 
-/* As uvloop's: what is read at once, and when a protocol learns that its transport is full, and that it is not. */
+/* What is read at once, as uvloop's. */
 #define READ_BYTES (256 * 1024)
+/* The same from a wire whose owner is over its share: at first, at least and at most. */
+#define LIMITED_READ_BYTES 512
+#define LIMITED_READ_BYTES_MIN 64
+#define LIMITED_READ_BYTES_MAX (64 * 1024)
+/* A piece of such a wire; and all pieces between two turns of the loop. As PIECE_S of shares.py. */
+#define PIECE_NS 60000
+#define LIMITED_TURN_NS 500000
+/* Sending to one connection takes some 10 µs: more of them are not sent to in one go while others may wait. */
+#define SENDS_AT_ONCE 8
+/* As NOTED_S of shares.py. */
+#define NOTED_NS 250000
+/* As uvloop's: when a protocol learns that its transport is full, and that it is not. */
 #define HIGH_BYTES (64 * 1024)
 #define LOW_BYTES (16 * 1024)
 #define EVENTS_MAX 256
@@ -80,9 +96,15 @@ Always true:
 
 typedef struct {
     PyObject_HEAD
-    int epoll;
+    /* Of the wires within their share, and of the others. */
+    int epoll, limited;
     int is_running, is_holding;
     PyObject *core;
+    /* Told of time that a session has used; asked whether a session's owner is over its share. NULL: nothing is metered. */
+    PyObject *used, *limit_of;
+    /* Counts changes of the owners over their share, and pieces; and the owner whose wire had the last piece. */
+    uint32_t shares_at, last_owner;
+    uint64_t pieces;
     /* Wires whose output is kept until the poller holds no more. */
     PyObject *held;
     PyObject *call_soon;
@@ -116,8 +138,15 @@ typedef struct Wire {
     int fd;
     /* Of the piece at `head`, how much is sent; and the bytes of all, without that. */
     Py_ssize_t sent, bytes;
+    /* Time used and not yet reported; the last piece; the owner's number, 0 unless it is over its share; when that was
+       asked for; and how much is read at once while it is. */
+    int64_t used_ns;
+    uint64_t piece;
+    uint32_t owner, asked_at, read_bytes;
     uint8_t interest;
     uint8_t is_dirty, is_closing, is_full;
+    /* Whether the last read has filled its buffer: then there is probably more. */
+    uint8_t has_more;
 } Wire;
 
 enum { WANTS_IN = 1, WANTS_OUT = 2 };
@@ -139,7 +168,7 @@ typedef struct {
 static PyTypeObject WireType, LentBucketType;
 static PyObject *str_shell, *str_fine_now, *str_cluster, *str_limits, *str_lend;
 static PyObject *str_receive, *str_pause, *str_resume, *str_lost, *str_eof, *str_publish;
-static PyObject *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
+static PyObject *str_audience_of, *str_index, *str_topics, *str_version, *str_users, *str_is_open, *str_stats, *str_backlogs, *str_topic;
 static PyObject *str_messages, *str_now, *str_metering, *str_published_by, *str_end, *str_may;
 static PyObject *str_awake_until, *str_standstill, *str_notice, *str_logs, *str_shared, *str_xread;
 static PyObject *str_submit, *str_answer, *str_flush;
@@ -177,7 +206,7 @@ static void wire_watch(Wire *w, uint8_t interest) {
     event.events = (interest & WANTS_IN ? EPOLLIN : 0) | (interest & WANTS_OUT ? EPOLLOUT : 0);
     /* A descriptor that nothing is wanted of is taken out: epoll would report its end again and again. */
     int operation = !interest ? EPOLL_CTL_DEL : former ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    epoll_ctl(w->poller->epoll, operation, w->fd, &event);
+    epoll_ctl(w->owner ? w->poller->limited : w->poller->epoll, operation, w->fd, &event);
     w->interest = interest;
 }
 
@@ -898,26 +927,44 @@ static int is_only_limited(PyObject *topic) {
            Py_TYPE(SLOT(topic, at.t_limit)) == at.limit;
 }
 
+/* Whether the topic's audience is of this version of the index, or could be made so; -1 with an exception. */
+static int is_fresh(PyObject *core, PyObject *topic, PyObject *version) {
+    PyObject *audience = SLOT(topic, at.t_audience);
+    if (Py_TYPE(audience) != at.audience)
+        return 0;
+    int is_same = PyObject_RichCompareBool(SLOT(audience, at.a_version), version, Py_EQ);
+    if (is_same)
+        return is_same;
+    PyObject *renewed = PyObject_CallMethodOneArg(core, str_audience_of, topic);
+    int is_renewed = renewed == NULL ? -1 : renewed == SLOT(topic, at.t_audience) && Py_TYPE(renewed) == at.audience;
+    Py_XDECREF(renewed);
+    return is_renewed;
+}
+
+/* Whether messages of the topic take the plain way; if not, there may be an exception. */
+static int is_plain_topic(PyObject *core, PyObject *topic, PyObject *version) {
+    if (Py_TYPE(topic) != at.topic || SLOT(topic, at.t_content) != Py_None)
+        return 0;
+    int is_relayed = SLOT(topic, at.t_stream) != Py_None, is_gated = SLOT(topic, at.t_is_gated) != Py_False;
+    if (is_relayed ? is_gated || !has_runs() : is_gated && !is_only_limited(topic))
+        return 0;
+    if (is_fresh(core, topic, version) <= 0)
+        return 0;
+    PyObject *audience = SLOT(topic, at.t_audience);
+    return SLOT(audience, at.a_is_plain) == Py_True && PyLong_AsSsize_t(SLOT(audience, at.a_receivers)) <= RECEIVERS_MAX &&
+           PyBytes_CheckExact(SLOT(audience, at.a_reply)) && PyBytes_GET_SIZE(SLOT(audience, at.a_reply));
+}
+
 /* The topic, with a reference, if its messages take the plain way; NULL if not, or with an exception. */
-static PyObject *plain_topic(PyObject *topics, PyObject *version, const Publish *message) {
+static PyObject *plain_topic(PyObject *core, PyObject *topics, PyObject *version, const Publish *message) {
     PyObject *name = PyBytes_FromStringAndSize(message->topic, message->topic_size);
     if (name == NULL)
         return NULL;
-    PyObject *topic = PyDict_GetItemWithError(topics, name);
+    PyObject *topic = Py_XNewRef(PyDict_GetItemWithError(topics, name));
     Py_DECREF(name);
-    if (topic == NULL || Py_TYPE(topic) != at.topic || SLOT(topic, at.t_content) != Py_None)
-        return NULL;
-    int is_relayed = SLOT(topic, at.t_stream) != Py_None, is_gated = SLOT(topic, at.t_is_gated) != Py_False;
-    if (is_relayed ? is_gated || !has_runs() : is_gated && !is_only_limited(topic))
-        return NULL;
-    PyObject *audience = SLOT(topic, at.t_audience);
-    if (Py_TYPE(audience) != at.audience || SLOT(audience, at.a_is_plain) != Py_True)
-        return NULL;
-    int is_fresh = PyObject_RichCompareBool(SLOT(audience, at.a_version), version, Py_EQ);
-    if (is_fresh <= 0 || PyLong_AsSsize_t(SLOT(audience, at.a_receivers)) > RECEIVERS_MAX ||
-        !PyBytes_CheckExact(SLOT(audience, at.a_reply)) || !PyBytes_GET_SIZE(SLOT(audience, at.a_reply)))
-        return NULL;
-    return Py_NewRef(topic);
+    if (topic != NULL && !is_plain_topic(core, topic, version))
+        Py_CLEAR(topic);
+    return topic;
 }
 
 /* The head of a plain encoder's frames, borrowed; NULL of any other encoder. */
@@ -1155,7 +1202,7 @@ static Py_ssize_t publish(Poller *p, PyObject *session, const char *data, Py_ssi
             length++;
         /* Anew for each run: writing may end a subscriber by patterns. */
         PyObject *version = PyObject_GetAttr(index, str_version);
-        PyObject *topic = version ? plain_topic(topics, version, run) : NULL;
+        PyObject *topic = version ? plain_topic(core, topics, version, run) : NULL;
         Py_XDECREF(version);
         if (topic != NULL && is_open != Py_True && is_permitted(session, topic) <= 0)
             Py_CLEAR(topic);
@@ -1476,7 +1523,9 @@ static int receive(Wire *w, const char *data, Py_ssize_t size) {
 
 static void wire_read(Wire *w) {
     Poller *p = w->poller;
-    ssize_t size = recv(w->fd, p->buffer, READ_BYTES, 0);
+    size_t room = w->owner ? w->read_bytes : READ_BYTES;
+    ssize_t size = recv(w->fd, p->buffer, room, 0);
+    w->has_more = size == (ssize_t)room;
     if (size < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             wire_end(w, errno);
@@ -1523,6 +1572,17 @@ static void poller_look_at_clock(Poller *p) {
     Py_XDECREF(done);
 }
 
+/* Send what this wire has, or keep it. Consumes the reference. */
+static void poller_flush_one(Poller *p, Wire *w) {
+    /* A wire that is kept stays dirty, so that it is kept once. */
+    if (!wire_is_held(w) || PyList_Append(p->held, (PyObject *)w) < 0) {
+        PyErr_Clear();
+        p->gathered_bytes += w->bytes;
+        wire_send_gathered(w);
+    }
+    Py_DECREF(w);
+}
+
 static void poller_flush(Poller *p) {
     int64_t began = p->dirty_count ? monotonic_ns() : 0;
     while (p->dirty_count) {
@@ -1530,15 +1590,14 @@ static void poller_flush(Poller *p) {
         Wire **dirty = p->dirty;
         p->dirty = NULL;
         p->dirty_count = p->dirty_room = 0;
-        for (Py_ssize_t i = 0; i < count; i++) {
-            /* A wire that is kept stays dirty, so that it is kept once. */
-            if (!wire_is_held(dirty[i]) || PyList_Append(p->held, (PyObject *)dirty[i]) < 0) {
-                PyErr_Clear();
-                p->gathered_bytes += dirty[i]->bytes;
-                wire_send_gathered(dirty[i]);
-            }
-            Py_DECREF(dirty[i]);
-        }
+        /* Those over their share last: the others do not wait for them. */
+        for (int is_limited = 0; is_limited < 2; is_limited++)
+            for (Py_ssize_t i = 0; i < count; i++)
+                if (dirty[i] != NULL && (is_limited || !dirty[i]->owner)) {
+                    Wire *w = dirty[i];
+                    dirty[i] = NULL;
+                    poller_flush_one(p, w);
+                }
         if (p->dirty == NULL) {
             p->dirty = dirty;
             p->dirty_room = room;
@@ -1564,9 +1623,8 @@ static void poller_flush_outlets(Poller *p) {
     Py_DECREF(outlets);
 }
 
-/* Send what the turn has gathered. */
-static void poller_end_turn(Poller *p) {
-    p->is_running = 0;
+/* Send what the turn has gathered so far. */
+static void poller_send(Poller *p) {
     if (PyList_GET_SIZE(p->outlets))
         poller_flush_outlets(p);
     if (p->dirty_count && !p->is_holding)
@@ -1574,20 +1632,181 @@ static void poller_end_turn(Poller *p) {
     poller_flush(p);
 }
 
-static PyObject *poller_run(Poller *p, PyObject *none) {
+/* Send what the turn has gathered. */
+static void poller_end_turn(Poller *p) {
+    p->is_running = 0;
+    poller_send(p);
+}
+
+/* --- shares */
+
+/* Whether the wire's time is metered: links between hubs are not. */
+static int wire_is_metered(Wire *w) {
+    return w->poller->used != NULL && w->fd >= 0 && at.is_known && w->session != NULL &&
+           Py_TYPE(w->session) == at.session && SLOT(w->session, at.peer) == Py_None;
+}
+
+/* Move the wire to the epoll where it belongs. `number`: its owner's, 0 if that is within its share; consumed. */
+static void wire_limit(Wire *w, PyObject *number) {
+    uint32_t owner = number ? (uint32_t)PyLong_AsUnsignedLongMask(number) : 0;
+    Py_XDECREF(number);
+    if (PyErr_Occurred())
+        poller_report(w->poller);
+    w->asked_at = w->poller->shares_at;
+    if (!owner == !w->owner || w->fd < 0) {
+        w->owner = owner;
+        return;
+    }
+    uint8_t interest = w->interest;
+    wire_watch(w, 0);
+    w->owner = owner;
+    if (!w->read_bytes)
+        w->read_bytes = LIMITED_READ_BYTES;
+    wire_watch(w, interest);
+}
+
+/* Ask again whether the wire's owner is over its share, if that may have changed. */
+static void wire_renew(Wire *w) {
+    if (w->asked_at != w->poller->shares_at && wire_is_metered(w))
+        wire_limit(w, PyObject_CallOneArg(w->poller->limit_of, w->session));
+}
+
+/* The wire has been served for so long. */
+static void wire_used(Wire *w, int64_t ns) {
+    w->used_ns += ns;
+    if (w->used_ns < NOTED_NS || !wire_is_metered(w))
+        return;
+    PyObject *seconds = PyFloat_FromDouble(w->used_ns / 1e9);
+    w->used_ns = 0;
+    wire_limit(w, seconds ? PyObject_CallFunctionObjArgs(w->poller->used, w->session, seconds, NULL) : NULL);
+    Py_XDECREF(seconds);
+}
+
+/* Read once from every wire within its share that has something. How many there are. */
+static int serve_others(Poller *p) {
     struct epoll_event events[EVENTS_MAX];
-    if (p->is_running || p->epoll < 0)
-        Py_RETURN_NONE;
     int count = epoll_wait(p->epoll, events, EVENTS_MAX, 0);
     for (int i = 0; i < count; i++)
         Py_INCREF((PyObject *)events[i].data.ptr);
-    p->is_running = 1;
+    int64_t began = monotonic_ns();
     for (int i = 0; i < count; i++) {
-        wire_serve(events[i].data.ptr, events[i].events);
-        Py_DECREF((PyObject *)events[i].data.ptr);
+        Wire *w = events[i].data.ptr;
+        wire_renew(w);
+        if (!w->owner) {
+            wire_serve(w, events[i].events);
+            int64_t ended = monotonic_ns();
+            wire_used(w, ended - began);
+            began = ended;
+        }
+        Py_DECREF(w);
+    }
+    execute_gathered(p, 1);
+    return count;
+}
+
+static PyObject *poller_run(Poller *p, PyObject *none) {
+    if (p->is_running || p->epoll < 0)
+        Py_RETURN_NONE;
+    p->is_running = 1;
+    serve_others(p);
+    poller_end_turn(p);
+    Py_RETURN_NONE;
+}
+
+/* Of the events left, the one to serve next: of the owner after the last one, the wire that has waited longest; -1: none. */
+static int next_limited(Poller *p, struct epoll_event *events, int count) {
+    int chosen = -1;
+    for (int i = 0; i < count; i++) {
+        Wire *w = events[i].data.ptr, *best = chosen < 0 ? NULL : events[chosen].data.ptr;
+        if (w == NULL)
+            continue;
+        uint32_t distance = w->owner - p->last_owner - 1, least = best ? best->owner - p->last_owner - 1 : 0;
+        if (best == NULL || distance < least || (distance == least && w->piece < best->piece))
+            chosen = i;
+    }
+    return chosen;
+}
+
+/* As next_piece_bytes of shares.py. */
+static uint32_t next_read_bytes(uint32_t size, int64_t took_ns) {
+    if (took_ns > PIECE_NS)
+        return size / 2 > LIMITED_READ_BYTES_MIN ? size / 2 : LIMITED_READ_BYTES_MIN;
+    return took_ns >= PIECE_NS / 4 ? size : 2 * size < LIMITED_READ_BYTES_MAX ? 2 * size : LIMITED_READ_BYTES_MAX;
+}
+
+/* One piece of a wire whose owner is over its share. The time at its end. */
+static int64_t serve_piece(Poller *p, Wire *w, uint32_t events, int64_t began) {
+    p->last_owner = w->owner;
+    w->piece = ++p->pieces;
+    w->has_more = 0;
+    wire_serve(w, events);
+    int64_t ended = monotonic_ns();
+    w->read_bytes = next_read_bytes(w->read_bytes, ended - began);
+    wire_used(w, ended - began);
+    return ended;
+}
+
+/* Serve these wires, whose owners are over their share, by pieces, and the others between two pieces. Returns the time. */
+static int64_t serve_limited(Poller *p, struct epoll_event *events, int count, int64_t until) {
+    int64_t now = monotonic_ns(), looked_at = now;
+    int chosen;
+    while (now < until && (chosen = next_limited(p, events, count)) >= 0) {
+        Wire *w = events[chosen].data.ptr;
+        wire_renew(w);
+        if (w->owner)
+            now = serve_piece(p, w, events[chosen].events, now);
+        events[chosen].events = EPOLLIN;
+        if (!w->owner || !w->has_more || !(w->interest & WANTS_IN)) {
+            events[chosen].data.ptr = NULL;
+            Py_DECREF(w);
+        }
+        if (now - looked_at < PIECE_NS / 4 && p->dirty_count < SENDS_AT_ONCE)
+            continue;
+        if (serve_others(p) > 0 || p->dirty_count >= SENDS_AT_ONCE)
+            poller_send(p);
+        now = looked_at = monotonic_ns();
+    }
+    return now;
+}
+
+/* Serve the wires whose owners are over their share, for a while. */
+static PyObject *poller_run_limited(Poller *p, PyObject *none) {
+    struct epoll_event events[EVENTS_MAX];
+    if (p->is_running || p->epoll < 0)
+        Py_RETURN_NONE;
+    p->is_running = 1;
+    if (serve_others(p) > 0)
+        poller_send(p);
+    int64_t now = monotonic_ns(), until = now + LIMITED_TURN_NS;
+    int count;
+    while (now < until && (count = epoll_wait(p->limited, events, EVENTS_MAX, 0)) > 0) {
+        for (int i = 0; i < count; i++)
+            Py_INCREF((PyObject *)events[i].data.ptr);
+        now = serve_limited(p, events, count, until);
+        for (int i = 0; i < count; i++)
+            Py_XDECREF((PyObject *)events[i].data.ptr);
     }
     execute_gathered(p, 1);
     poller_end_turn(p);
+    Py_RETURN_NONE;
+}
+
+/* Report the time that sessions use to `used`, and serve those in short pieces that `limit_of` says are limited. */
+static PyObject *poller_share(Poller *p, PyObject *args) {
+    PyObject *used, *limit_of;
+    if (!PyArg_ParseTuple(args, "OO", &used, &limit_of))
+        return NULL;
+    Py_INCREF(used);
+    Py_INCREF(limit_of);
+    Py_XSETREF(p->used, used);
+    Py_XSETREF(p->limit_of, limit_of);
+    p->shares_at++;
+    Py_RETURN_NONE;
+}
+
+/* Other owners than before are over their share. */
+static PyObject *poller_renew_shares(Poller *p, PyObject *none) {
+    p->shares_at++;
     Py_RETURN_NONE;
 }
 
@@ -1671,10 +1890,16 @@ static PyObject *poller_attach(Poller *p, PyObject *args) {
 
 static PyObject *poller_fileno(Poller *p, PyObject *none) { return PyLong_FromLong(p->epoll); }
 
+static PyObject *poller_limited_fileno(Poller *p, PyObject *none) { return PyLong_FromLong(p->limited); }
+
 static PyObject *poller_close(Poller *p, PyObject *none) {
-    if (p->epoll >= 0)
+    if (p->epoll >= 0) {
         close(p->epoll);
-    p->epoll = -1;
+        close(p->limited);
+    }
+    p->epoll = p->limited = -1;
+    Py_CLEAR(p->used);
+    Py_CLEAR(p->limit_of);
     Py_CLEAR(p->on_error);
     Py_RETURN_NONE;
 }
@@ -1698,6 +1923,7 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     PyObject *core, *call_soon, *on_error;
     if (!PyArg_ParseTuple(args, "OOO", &core, &call_soon, &on_error))
         return -1;
+    p->epoll = p->limited = -1;
     p->core = Py_NewRef(core);
     p->call_soon = Py_NewRef(call_soon);
     p->on_error = Py_NewRef(on_error);
@@ -1706,8 +1932,9 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
     if (p->held == NULL || p->outlets == NULL || find_clock(p) < 0)
         return -1;
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
+    p->limited = epoll_create1(EPOLL_CLOEXEC);
     p->buffer = PyMem_Malloc(READ_BYTES);
-    if (p->epoll < 0 || p->buffer == NULL) {
+    if (p->epoll < 0 || p->limited < 0 || p->buffer == NULL) {
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
     }
@@ -1717,6 +1944,10 @@ static int poller_init(Poller *p, PyObject *args, PyObject *options) {
 static void poller_dealloc(Poller *p) {
     if (p->epoll >= 0)
         close(p->epoll);
+    if (p->limited >= 0)
+        close(p->limited);
+    Py_XDECREF(p->used);
+    Py_XDECREF(p->limit_of);
     PyMem_Free(p->dirty);
     PyMem_Free(p->buffer);
     Py_XDECREF(p->core);
@@ -1738,7 +1969,11 @@ static PyMethodDef poller_methods[] = {
     {"attach", (PyCFunction)poller_attach, METH_VARARGS, NULL},
     {"hold", (PyCFunction)poller_hold, METH_O, NULL},
     {"gather", (PyCFunction)poller_gather, METH_O, NULL},
+    {"run_limited", (PyCFunction)poller_run_limited, METH_NOARGS, NULL},
+    {"share", (PyCFunction)poller_share, METH_VARARGS, NULL},
+    {"renew_shares", (PyCFunction)poller_renew_shares, METH_NOARGS, NULL},
     {"fileno", (PyCFunction)poller_fileno, METH_NOARGS, NULL},
+    {"limited_fileno", (PyCFunction)poller_limited_fileno, METH_NOARGS, NULL},
     {"close", (PyCFunction)poller_close, METH_NOARGS, NULL},
     {NULL}};
 
@@ -1858,7 +2093,8 @@ PyMODINIT_FUNC PyInit__sockets(void) {
         {&str_resume, "resume_writing"}, {&str_lost, "connection_lost"},
         {&str_eof, "eof_received"},      {&str_publish, "publish"},
         {&str_index, "index"},           {&str_topics, "topics"},
-        {&str_version, "version"},       {&str_users, "users"},
+        {&str_version, "version"},       {&str_audience_of, "audience_of"},
+              {&str_users, "users"},
         {&str_is_open, "is_open"},       {&str_stats, "stats"},
         {&str_backlogs, "backlogs"},     {&str_topic, "topic"},
         {&str_messages, "messages"},     {&str_now, "now"},

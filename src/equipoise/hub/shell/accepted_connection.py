@@ -9,19 +9,20 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from equipoise.hub.data.shares import MeteredInput
 from equipoise.resp.replies import error
 
 if TYPE_CHECKING:
     from equipoise.hub.core import HubCore
     from equipoise.hub.data.session import Session
 
-__all__ = ["AcceptedConnection"]
+__all__ = ["AcceptedConnection", "tune"]
 
 log = logging.getLogger("equipoise.hub")
 
 
 class AcceptedConnection(asyncio.Protocol):
-    """Connects a transport to its session. The transport calls the session's `receive` directly."""
+    """Connects a transport to its session. Input does not pass through this object."""
 
     __slots__ = ("_address", "_core", "data_received", "session")
 
@@ -32,11 +33,13 @@ class AcceptedConnection(asyncio.Protocol):
         self._address: str | None = None
         if not is_on_wire:
             # An attribute instead of a method saves a call per chunk; transports look it up by name.
-            self.data_received = self.session.receive  # type: ignore[method-assign]  # meant, see above
+            metered = MeteredInput(core.turns.shares, core.shell.work_s, self.session)
+            self.data_received = metered  # type: ignore[method-assign]  # meant, see above
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams only
         core = self._core
-        address, session = _host_of(transport.get_extra_info("peername")), self.session
+        peername, session = transport.get_extra_info("peername"), self.session
+        address = _host_of(peername)
         refusal = core.admission.refusal(address)
         if refusal is not None:
             core.stats.connections_refused += 1
@@ -46,12 +49,15 @@ class AcceptedConnection(asyncio.Protocol):
             return
         self._address = address
         is_served = core.admission.admit(address, session.proceed)
-        session.address = _format_address(transport.get_extra_info("peername"))
+        session.address = _format_address(peername)
         # One string, shared by all connections to the same address.
         session.local_address = sys.intern(_format_address(transport.get_extra_info("sockname")))
         session.is_tls = transport.get_extra_info("ssl_object") is not None
-        _tune(transport.get_extra_info("socket"), core.limits.keepalive_s)
+        self.tune(transport)
         core.join(session, transport, _common_names(transport), is_served=is_served)
+
+    def tune(self, transport: asyncio.Transport) -> None:
+        tune(transport.get_extra_info("socket"), self._core.limits.keepalive_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._core.lost(self.session)
@@ -82,7 +88,7 @@ def _common_names(transport: asyncio.Transport) -> Sequence[str]:
     return [value for group in subject for key, value in group if key == "commonName"]
 
 
-def _tune(sock: socket.socket | None, keepalive_s: int) -> None:
+def tune(sock: socket.socket | None, keepalive_s: int) -> None:
     """Set TCP keepalive and the timeout for unacknowledged data, to detect dead peers."""
     if sock is None:
         return

@@ -23,7 +23,7 @@ from equipoise.hub.data.reply import ReplyMode
 from equipoise.hub.data.session import Session
 from equipoise.hub.data.topic import Topic
 from equipoise.hub.logs.shared_read import SharedRead
-from equipoise.hub.shell.accepted_connection import AcceptedConnection
+from equipoise.hub.shell.accepted_connection import AcceptedConnection, tune
 from equipoise.hub.telemetry.stats import Stats
 from equipoise.resp import RequestLimits, RequestReader
 from equipoise.resp.replies import plain_encoder
@@ -50,7 +50,7 @@ try:
         SharedRead,
     )
     wires.learn(*_TYPES, plain_encoder(2, b"message", b""), ReplyMode.ON, Action.PUBLISH)
-    _ = wires.Poller.hold, wires.Poller.gather, wires.Poller.turn, wires.Poller.gathered
+    _ = wires.Poller.hold, wires.Poller.turn, wires.Poller.gather, wires.Poller.gathered, wires.Poller.share
 except ImportError:
     # Not built: no compiler, or another system.
     wires = None  # type: ignore[assignment]  # see above
@@ -121,15 +121,20 @@ class WirePort:
         self._loop = loop
         self._poller = wires.Poller(core, loop.call_soon, self._report)
         self._poller.gather(core.commands.add_gathered)
+        self._poller.share(core.turns.used, core.turns.limit_of)
         self._sockets: list[socket.socket] = []
         self._connections = 0
         self._is_closed = False
         self.port = 0
         core.standstill.on_hold.append(self._poller.hold)
         loop.add_reader(self._poller.fileno(), self._poller.run)
+        loop.add_reader(self._poller.limited_fileno(), self._poller.run_limited)
         core.shell.turns = self._poller
 
     def listen(self, sock: socket.socket) -> None:
+        # Accepted sockets inherit these options.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tune(sock, self._core.limits.keepalive_s)
         self._sockets.append(sock)
         self.port = self.port or int(sock.getsockname()[1])
         self._loop.add_reader(sock.fileno(), self._accept, sock)
@@ -150,6 +155,7 @@ class WirePort:
     def _end_if_done(self) -> None:
         if self._is_closed and not self._connections and self._poller.fileno() >= 0:
             self._loop.remove_reader(self._poller.fileno())
+            self._loop.remove_reader(self._poller.limited_fileno())
             self._core.standstill.on_hold.remove(self._poller.hold)
             self._poller.close()
 
@@ -174,7 +180,6 @@ class WirePort:
 
     def _serve(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = WireConnection(self._core, self)
         wire = self._poller.attach(accepted.detach(), connection, connection.session)
         self._connections += 1
@@ -193,6 +198,9 @@ class WireConnection(AcceptedConnection):
     def __init__(self, core: HubCore, port: WirePort) -> None:
         super().__init__(core, is_on_wire=True)
         self._port = port
+
+    def tune(self, transport: asyncio.Transport) -> None:
+        """Nothing: the listening socket has the options."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

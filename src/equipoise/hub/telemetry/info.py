@@ -7,6 +7,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from equipoise.access import Action
+from equipoise.hub.access.quotas import Resource
 from equipoise.hub.cluster.counters import cluster_counters
 from equipoise.hub.commands.connection import REDIS_VERSION
 from equipoise.hub.telemetry.gauges import reply_bytes
@@ -111,7 +112,10 @@ def _equipoise(core: HubCore, totals: Totals) -> dict[str, object]:
         "standstills": core.standstill.count,
         "long_work_turns": core.turns.count,
         "long_work_ms_max": f"{1e3 * core.turns.turn_s_max:.3f}",
+        "owners_over_share": len(core.turns.shares.limited),
+        "unfinished_input_bytes": core.unfinished.bytes,
         "topics": len(core.index.topics),
+        "topics_bytes": core.quotas.total(Resource.TOPIC_BYTES),
         "topics_forgotten": core.index.forgotten,
         "published": totals.published,
         "delivered": totals.delivered,
