@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from equipoise.hub.cluster import patterns
@@ -16,7 +16,6 @@ from equipoise.hub.cluster.relay_sources import RelaySources
 from equipoise.hub.cluster.standstill import Standstill
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
-from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import once, order
 from equipoise.stream.admission import Admission
