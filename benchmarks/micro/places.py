@@ -32,8 +32,9 @@ from equipoise.access import Users
 from equipoise.coordinates import Coordinate, CoordinateSettings, Estimator, Stability
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
-from equipoise.hub.data.ports import NO_WIRE, OutputTurns, UngatheredTurns
+from equipoise.hub.data.ports import NO_WIRE, OutputTurns
 from equipoise.hub.data.session import Session
+from equipoise.hub.data.turns import UngatheredTurns
 from equipoise.hub.locations.client_location import Place
 from equipoise.hub.locations.settings import CoordinatesSettings, TcpRttFor
 from equipoise.hub.settings import HubSettings

@@ -9,7 +9,7 @@ import pytest
 from equipoise.content.balancing.settings import BalancingSettings
 from equipoise.hub.content.edge_probe import EdgeProbe
 from equipoise.hub.content.topic_filters import MatchedRun, TopicFilters
-from equipoise.hub.data.ports import UngatheredTurns
+from equipoise.hub.data.turns import UngatheredTurns
 
 from .world import FakeShell
 

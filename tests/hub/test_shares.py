@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise.hub.data.ports import UngatheredTurns
 from equipoise.hub.data.shares import CHECK_S, NOTED_S, MeteredInput, Shares
+from equipoise.hub.data.turns import UngatheredTurns
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
 from hub.test_wires import WireClient, WireWorld, needs_wires, wire_world
 from hub.world import FakeShell, World, pipeline, request

@@ -16,8 +16,9 @@ import hiredis
 from equipoise.access import User, Users, parse_users
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
-from equipoise.hub.data.ports import OutputTurns, UngatheredTurns, Wire
+from equipoise.hub.data.ports import OutputTurns, Wire
 from equipoise.hub.data.session import Session
+from equipoise.hub.data.turns import UngatheredTurns
 from equipoise.hub.locations.settings import CoordinatesSettings
 from equipoise.hub.settings import HubSettings, Limits
 from equipoise.hub.telemetry.settings import TelemetrySettings

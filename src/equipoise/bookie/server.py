@@ -57,13 +57,13 @@ class BookieConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._server.connections.add(self)
+        self._server.connections[self] = None
         if self._server.sends_at_once and transport.get_extra_info("sslcontext") is None:
             # By default uvloop sends short data at the end of the turn.
             self._transport.set_write_buffer_limits(high=0)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         self._transport = None
         if self._judging is not None:
             self._judging.cancel()
@@ -150,7 +150,7 @@ class BookieServer:
         self.judge = judge
         self.disk = disk
         self.engine = engine
-        self.connections: set[BookieConnection] = set()
+        self.connections: dict[BookieConnection, None] = {}
         self._wakened = asyncio.Event()
         self._idle: list[asyncio.Future[None]] = []
         # One thread, so that writes reach the disk in the order of the calls.

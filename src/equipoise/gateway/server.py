@@ -208,7 +208,7 @@ class Gateway:
         self._measuring: asyncio.Task[None] | None = None
         self._server: asyncio.AbstractServer | None = None
         self._sweeping: asyncio.TimerHandle | None = None
-        self.clients: set[_Client] = set()
+        self.clients: dict[_Client, None] = {}
         # Clients rejected because of the limit.
         self.refused = 0
 
@@ -281,7 +281,7 @@ class _Client(asyncio.Protocol):
             self._transport.write(error_reply("ERR max number of clients reached"))
             self._transport.close()
             return
-        gateway.clients.add(self)
+        gateway.clients[self] = None
 
     def data_received(self, data: bytes) -> None:
         transport = self._transport
@@ -296,7 +296,7 @@ class _Client(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gateway.clients.discard(self)
+        self._gateway.clients.pop(self, None)
 
     def close(self) -> None:
         if self._transport is not None:

@@ -69,7 +69,7 @@ class HubCore:
         self.stats, self.health = Stats(), Health(settings.name)
         self.sessions: dict[int, Session] = {}
         # Sessions that are no longer served, but still have output to send.
-        self._leaving: set[Session] = set()
+        self._leaving: dict[Session, None] = {}
         # Called when the last connection is closed, if the shell waits for it.
         self.when_empty: Callable[[], object] | None = None
         # The latest connection of each smart client's link, by the link's id.
@@ -183,7 +183,7 @@ class HubCore:
         self._forget(session, is_slow=False)
         session.stop_timer()
         session.timer = self.shell.call_later(LINGER_S, session.wire.abort)
-        self._leaving.add(session)
+        self._leaving[session] = None
         session.wire.close()
 
     def cut(self, session: Session, reason: str, *, is_slow: bool = False) -> None:
@@ -218,7 +218,7 @@ class HubCore:
         if not session.is_closing:
             session.is_closing = True
             self._forget(session, is_slow=False)
-        self._leaving.discard(session)
+        self._leaving.pop(session, None)
         self.backlogs.lost(session)
         session.stop_timer()
         session.wire = NO_WIRE

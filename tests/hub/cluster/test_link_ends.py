@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.hub.cluster.link.dialer import LinkConnection
 from equipoise.hub.cluster.link.link import OutLink
-from equipoise.hub.data.ports import UngatheredTurns
+from equipoise.hub.data.turns import UngatheredTurns
 
 GREETING = b"hello"
 

@@ -32,7 +32,7 @@ class Links:
         # Announced hubs, the latest last.
         self._known: dict[Endpoint, None] = {}
         # Closed links that may still have frames to send.
-        self._leaving: set[Link] = set()
+        self._leaving: dict[Link, None] = {}
 
     @property
     def all(self) -> list[Link]:
@@ -111,12 +111,12 @@ class Links:
 
     def _leave(self, link: Link) -> None:
         link.hang_up()
-        self._leaving.add(link)
+        self._leaving[link] = None
         asyncio.get_running_loop().call_later(self._settings.close_timeout_s, self._forget_left, link)
 
     def _forget_left(self, link: Link) -> None:
         link.abort()
-        self._leaving.discard(link)
+        self._leaving.pop(link, None)
 
 
 def _now() -> float:

@@ -112,22 +112,6 @@ class OutputTurns(Protocol):
         """Other users or addresses than before are over their share of the hub's time (`shares.py`)."""
 
 
-class UngatheredTurns:
-    """For connections that send output at once, or gather it by themselves."""
-
-    def turn(self, work: Callable[[], object], /) -> object:
-        return work()
-
-    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
-        return write
-
-    def sent(self) -> tuple[float, int] | None:
-        return None
-
-    def renew_shares(self) -> None:
-        return None
-
-
 class Shell(Protocol):
     """The environment of the core: clocks, timers, secret checking, facts about the machine."""
 

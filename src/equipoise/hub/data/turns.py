@@ -21,13 +21,29 @@ from equipoise.hub.data.ports import Shell, Timer
 from equipoise.hub.data.reply import Reply
 from equipoise.hub.data.shares import PIECE_BYTES, PIECE_S, Shares, next_piece_bytes
 
-__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "by_turns"]
+__all__ = ["TURN_S", "LongWork", "TurnQueue", "Turns", "UngatheredTurns", "by_turns"]
 
 # How long one client's commands may occupy the loop in one turn, in seconds. A multiple of the clock's 1 ms.
 TURN_S = 0.001
 # The same for an owner over its share. The loop's own work for a pass takes a tenth of it.
 SHORT_TURN_S = 2 * PIECE_S
 _END = object()
+
+
+class UngatheredTurns:
+    """For connections that send output at once, or gather it by themselves."""
+
+    def turn(self, work: Callable[[], object], /) -> object:
+        return work()
+
+    def gathered(self, write: Callable[[bytes], object], /) -> Callable[[bytes], object]:
+        return write
+
+    def sent(self) -> tuple[float, int] | None:
+        return None
+
+    def renew_shares(self) -> None:
+        return None
 
 
 class Owned(Protocol):

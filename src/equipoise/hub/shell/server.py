@@ -30,7 +30,8 @@ from equipoise.hub.cluster.link.link import OutLink
 from equipoise.hub.commands.dispatch import Dispatch
 from equipoise.hub.core import HubCore
 from equipoise.hub.data.client_state import LINGER_S
-from equipoise.hub.data.ports import OutputTurns, Timer, UngatheredTurns
+from equipoise.hub.data.ports import OutputTurns, Timer
+from equipoise.hub.data.turns import UngatheredTurns
 from equipoise.hub.settings import HubSettings
 from equipoise.hub.shell.listening import ListeningPort, listen
 from equipoise.hub.shell.log_opener import LogOpener, logs_of, opener_of
