@@ -454,6 +454,29 @@ def test_a_position_that_a_publisher_names_counts_in_the_stream_that_its_hub_cha
     assert payloads(client.read()) == [b"first", b"second"]
 
 
+def test_a_home_accepts_no_message_that_follows_a_later_epoch_than_its_own() -> None:
+    """
+    1. h1 numbers t, and does not know that h2 has opened the next epoch: the plan reaches it late.
+    2. A publisher that has a position of that epoch continues at h1. Its message belongs behind that position.
+    3. h1 replies, and delivers the message, once it knows the later epoch.
+    """
+    hubs = Hubs("h1", "h2")
+    hubs.replicate("t", Mode.SINGLE, "h1")
+    client, _ = subscribed(hubs, "h1", "SUBSCRIBE", "t")
+    stream, epoch, _, _ = hubs["h1"].client().do("EQ.PUBLISH", "t", "first")
+    publisher = hubs["h1"].client()
+    publisher.send("EQ.AFTER", "t", stream, str(epoch + 1), "0")
+    publisher.send("EQ.PUBLISH", "t", "second")
+    hubs.settle_now()
+    assert publisher.read() == []
+    assert payloads(client.read()) == [b"first"]
+    hubs.move(["t"], "h2")
+    hubs["h1"].shell.advance(1.0)
+    hubs.settle()
+    assert publisher.read()[0] == b"OK"
+    assert payloads(client.read()) == [b"second"]
+
+
 @pytest.mark.parametrize("is_home_alive", [True, False])
 def test_a_named_position_that_was_never_given_delays_no_change_of_streams(is_home_alive: bool) -> None:
     hubs = Hubs("h1", "h2", "h3", "h4")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from equipoise.hub.cluster import patterns
@@ -12,12 +12,10 @@ from equipoise.hub.cluster.failover import Failover
 from equipoise.hub.cluster.feeders import Feeders
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.patterns import PatternSync
-from equipoise.hub.cluster.position_query import PositionQueries
 from equipoise.hub.cluster.relay_sources import RelaySources
 from equipoise.hub.cluster.standstill import Standstill
 from equipoise.hub.cluster.streams import Stream
 from equipoise.hub.data.losses import Losses
-from equipoise.hub.data.topic import Topic
 from equipoise.lab.simulation.ablation import Ablation, replaced, replacing
 from equipoise.lab.simulation.checkers import once, order
 from equipoise.stream.admission import Admission
@@ -45,12 +43,6 @@ def _end_at_once(sources: RelaySources, stream: Stream, hub: str) -> None:
 def _count_known_only(cursor: Cursor, epoch: int, n: int, count: int) -> Verdict:
     skip, missed = _ACCEPT(cursor, epoch, n, count)
     return Verdict(skip, missed or 0)
-
-
-def _believe_itself(
-    asking: PositionQueries, trunk: Topic, epoch: int, answer: Callable[[int, int], object], is_wanted: object
-) -> None:
-    answer(0, 0)
 
 
 _ACCEPT = Cursor.accept
@@ -96,14 +88,6 @@ CRASH_ABLATIONS = (
         "cluster-unlimited",
         replacing(Failover, "_was_home", _always),
         seed=1720,
-    ),
-    Ablation(
-        "replaced-home",
-        "A home rejects a message that depends on a later epoch than its own: it has been replaced.",
-        once.NAME,
-        "cluster-routed-failover",
-        replacing(PositionQueries, "await_epoch", _believe_itself),
-        seed=179,
     ),
     Ablation(
         "vouched",
