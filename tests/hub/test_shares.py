@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from equipoise.hub.data.session import Session
 from equipoise.hub.data.shares import CHECK_S, NOTED_S, MeteredInput, Shares
 from equipoise.hub.data.turns import UngatheredTurns
 from equipoise.hub.shell.accepted_connection import AcceptedConnection
@@ -179,6 +180,65 @@ def test_wires_over_their_share_take_turns_by_owner() -> None:
         answered = [client.read().count(b"PONG") for client in crowd]
         assert min(answered) > 0
         assert other.read().count(b"PONG") > 5 * max(answered)
+
+
+@needs_wires
+@pytest.mark.parametrize("payload_bytes", [10, 100, 3_000])
+def test_a_piece_of_messages_ends_with_a_message(payload_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that a read cuts in two is joined in Python, at the cost of dozens of messages."""
+    message = request("PUBLISH", "t", "x" * payload_bytes)
+    count = 100_000 // len(message)
+    joined: list[Session] = []
+    receive = Session.receive
+
+    def counting(session: Session, data: bytes) -> None:
+        joined.append(session)
+        receive(session, data)
+
+    monkeypatch.setattr(Session, "receive", counting)
+    with wire_world() as world:
+        sharing(world, {"flood": 1})
+        flood, modest = WireClient(world), WireClient(world)
+        flood.session.address = "flood"
+        # The first message creates the topic.
+        flood.put_raw(message)
+        for number in range(1, 1_000):
+            modest.put_raw(request("PING"))
+            world.poller.run_limited()
+            assert modest.read() == b"+PONG\r\n" * number
+            answered = flood.read().count(b":0")
+            if number == 2:
+                joined.clear()
+                flood.put_raw(message * count)
+            if answered == count + 1:
+                break
+        assert flood.read() == b":0\r\n" * (count + 1)
+        assert flood.session not in joined
+
+
+@needs_wires
+def test_a_wire_over_its_share_is_read_as_all_others_while_no_other_client_has_input() -> None:
+    """Short pieces would cost its hub CPU time, and help no other client."""
+    with wire_world() as world:
+        sharing(world, {"flood": 1})
+        flood, modest = WireClient(world), WireClient(world)
+        flood.session.address = "flood"
+        modest.put_raw(request("PING"))
+        world.poller.run()
+        waiting = most = 0
+        # Some 20 ms of turns pass before the hub is quiet.
+        for _ in range(10_000):
+            if most == 5_000:
+                break
+            if not waiting:
+                flood.put_raw(b"PING\r\n" * 5_000)
+                waiting = 5_000
+            world.poller.run_limited()
+            world.advance()
+            answered = flood.read().count(b"PONG")
+            flood.received.clear()
+            waiting, most = waiting - answered, max(most, answered)
+        assert most == 5_000
 
 
 @needs_wires

@@ -12,7 +12,8 @@ A `Wire` is one connection: a transport as far as the hub needs one (`hub/data/p
 
 Wires whose user or address is over its share of the hub's time (`hub/data/shares.py`) are on a second epoll. The loop
 calls `run_limited` for it, which reads from them in pieces of some 60 µs, owner by owner, and serves all other wires that
-have something between two pieces. How much is read at once follows from the time that the last piece took.
+have something between two pieces. How much is read at once follows from the time that the last piece took. A piece of
+messages ends with a message; and while only one owner has input, its pieces are as long as those of all others.
 
 An `Outlet` gathers what a turn writes to a transport of the event loop, which itself sends every piece at once. The links
 that a hub dials have one each: the frames of a turn to one hub are one system call, and wake that hub once.
@@ -76,7 +77,11 @@ Always true:
 #define PIECE_NS 60000
 #define LIMITED_TURN_NS 500000
 /* Sending to one connection takes some 10 µs: more of them are not sent to in one go while others may wait. */
-#define SENDS_AT_ONCE 8
+#define SENDS_AT_ONCE 16
+/* If only one owner has had input for so long, and is over its share, its wires are read as all are, for at most the second
+   time: short pieces would only cost it. */
+#define QUIET_NS 20000000
+#define QUIET_TURN_NS 2000000
 /* As NOTED_S of shares.py. */
 #define NOTED_NS 250000
 /* As uvloop's: when a protocol learns that its transport is full, and that it is not. */
@@ -105,6 +110,9 @@ typedef struct {
     /* Counts changes of the owners over their share, and pieces; and the owner whose wire had the last piece. */
     uint32_t shares_at, last_owner;
     uint64_t pieces;
+    /* When another owner than the one over its share last had input; and whether that is long ago. */
+    int64_t others_at;
+    uint8_t is_quiet;
     /* Wires whose output is kept until the poller holds no more. */
     PyObject *held;
     PyObject *call_soon;
@@ -1521,11 +1529,41 @@ static int receive(Wire *w, const char *data, Py_ssize_t size) {
     return result == NULL ? -1 : 0;
 }
 
+/* How many bytes the unbroken run of PUBLISH commands at the beginning has. */
+static Py_ssize_t whole_publishes(const char *data, Py_ssize_t size) {
+    const char *at = data, *next;
+    Publish found;
+    while ((next = read_publish(at, data + size, READ_BYTES, &found)) != NULL)
+        at = next;
+    return at - data;
+}
+
+/* Read a piece that ends with a PUBLISH, if it begins with one: Python joins what a read cuts in two, which costs more than
+   many messages do. */
+static ssize_t read_piece(Wire *w) {
+    char *data = w->poller->buffer;
+    for (size_t room = w->read_bytes;; room *= 4) {
+        ssize_t size = recv(w->fd, data, room, MSG_PEEK);
+        w->has_more = size == (ssize_t)room;
+        if (size <= 0)
+            return size;
+        Py_ssize_t whole = whole_publishes(data, size);
+        int is_cut = !whole && w->has_more && size >= (ssize_t)PUBLISH_HEAD_SIZE && room <= LIMITED_READ_BYTES_MAX / 4 &&
+                     !memcmp(data, PUBLISH_HEAD, PUBLISH_HEAD_SIZE);
+        if (!is_cut)
+            return recv(w->fd, data, whole ? whole : size, 0);
+    }
+}
+
 static void wire_read(Wire *w) {
     Poller *p = w->poller;
-    size_t room = w->owner ? w->read_bytes : READ_BYTES;
-    ssize_t size = recv(w->fd, p->buffer, room, 0);
-    w->has_more = size == (ssize_t)room;
+    ssize_t size;
+    if (w->owner && !p->is_quiet) {
+        size = read_piece(w);
+    } else {
+        size = recv(w->fd, p->buffer, READ_BYTES, 0);
+        w->has_more = size == READ_BYTES;
+    }
     if (size < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             wire_end(w, errno);
@@ -1682,6 +1720,12 @@ static void wire_used(Wire *w, int64_t ns) {
     Py_XDECREF(seconds);
 }
 
+/* Input of another owner: from now on pieces are short. */
+static void poller_met_other(Poller *p, int64_t now) {
+    p->others_at = now;
+    p->is_quiet = 0;
+}
+
 /* Read once from every wire within its share that has something. How many there are. */
 static int serve_others(Poller *p) {
     struct epoll_event events[EVENTS_MAX];
@@ -1697,6 +1741,8 @@ static int serve_others(Poller *p) {
             int64_t ended = monotonic_ns();
             wire_used(w, ended - began);
             began = ended;
+            if (!w->owner)
+                poller_met_other(p, ended);
         }
         Py_DECREF(w);
     }
@@ -1736,14 +1782,22 @@ static uint32_t next_read_bytes(uint32_t size, int64_t took_ns) {
 
 /* One piece of a wire whose owner is over its share. The time at its end. */
 static int64_t serve_piece(Poller *p, Wire *w, uint32_t events, int64_t began) {
+    if (w->owner != p->last_owner)
+        poller_met_other(p, began);
     p->last_owner = w->owner;
     w->piece = ++p->pieces;
     w->has_more = 0;
     wire_serve(w, events);
     int64_t ended = monotonic_ns();
-    w->read_bytes = next_read_bytes(w->read_bytes, ended - began);
+    if (!p->is_quiet)
+        w->read_bytes = next_read_bytes(w->read_bytes, ended - began);
     wire_used(w, ended - began);
     return ended;
+}
+
+/* Whether so many connections have output that sending to all of them would delay the others. */
+static int must_send(Poller *p) {
+    return p->dirty_count >= SENDS_AT_ONCE && !p->is_quiet;
 }
 
 /* Serve these wires, whose owners are over their share, by pieces, and the others between two pieces. Returns the time. */
@@ -1760,9 +1814,9 @@ static int64_t serve_limited(Poller *p, struct epoll_event *events, int count, i
             events[chosen].data.ptr = NULL;
             Py_DECREF(w);
         }
-        if (now - looked_at < PIECE_NS / 4 && p->dirty_count < SENDS_AT_ONCE)
+        if (now - looked_at < PIECE_NS / 4 && !must_send(p))
             continue;
-        if (serve_others(p) > 0 || p->dirty_count >= SENDS_AT_ONCE)
+        if (serve_others(p) > 0 || must_send(p))
             poller_send(p);
         now = looked_at = monotonic_ns();
     }
@@ -1777,7 +1831,9 @@ static PyObject *poller_run_limited(Poller *p, PyObject *none) {
     p->is_running = 1;
     if (serve_others(p) > 0)
         poller_send(p);
-    int64_t now = monotonic_ns(), until = now + LIMITED_TURN_NS;
+    int64_t now = monotonic_ns();
+    p->is_quiet = now - p->others_at > QUIET_NS;
+    int64_t until = now + (p->is_quiet ? QUIET_TURN_NS : LIMITED_TURN_NS);
     int count;
     while (now < until && (count = epoll_wait(p->limited, events, EVENTS_MAX, 0)) > 0) {
         for (int i = 0; i < count; i++)
