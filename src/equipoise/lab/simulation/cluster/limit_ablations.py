@@ -10,12 +10,10 @@ from equipoise.hub.cluster.client_admission import ClientAdmission
 from equipoise.hub.cluster.client_queue import PendingPublish
 from equipoise.hub.cluster.ingress import Ingress
 from equipoise.hub.cluster.lane_returns import LaneReturns
-from equipoise.hub.cluster.lease import Lease
 from equipoise.hub.cluster.limited_clients import LimitedClients
 from equipoise.hub.cluster.seats import Seats
 from equipoise.hub.cluster.share_keeper import ShareKeeper
 from equipoise.hub.cluster.streams import PublishRoute, Stream
-from equipoise.hub.cluster.tenure import SoleHome, Tenure
 from equipoise.hub.cluster.topic_limit import TopicLimit
 from equipoise.hub.cluster.topic_tokens import TopicTokens
 from equipoise.hub.data.topic import Topic
@@ -65,11 +63,6 @@ def _gain_full_depth(bucket: Bucket, rate: int, depth: int, now: int) -> None:
 
 def _keep_depth(bucket: Bucket, rate: int, depth: int, now: int) -> None:
     _RESIZE(bucket, rate, max(depth, bucket.depth) if depth else 0, now)
-
-
-def _since_the_barrier(tenure: Tenure, topic: bytes) -> SoleHome | None:
-    found = _OF(tenure, topic)
-    return None if found is None else SoleHome(found.since, found.since)
 
 
 def _go_past_the_gate(ingress: Ingress, topic: Topic, item: Submission) -> bool:
@@ -130,7 +123,7 @@ def _stay_first(ring: TurnRing[object]) -> None:
     """A client that has a turn keeps all later turns."""
 
 
-_OF, _SUBMIT, _FOLLOW, _PASSES = Tenure.of, Ingress.submit, SpecSync.follow, ClientAdmission.passes
+_SUBMIT, _FOLLOW, _PASSES = Ingress.submit, SpecSync.follow, ClientAdmission.passes
 _SEND, _RESIZE = LimitedClients._send, Bucket.resize
 
 LIMIT_ABLATIONS = (
@@ -172,22 +165,6 @@ LIMIT_ABLATIONS = (
         "limits-zombie",
         replacing(TopicTokens, "holds_lease", lambda tokens, now: True),
         seed=17,
-    ),
-    Ablation(
-        "paused-alone",
-        "A paused hub waits for the store for one lease term before other hubs may confirm it.",
-        envelope.NAME,
-        "limits-zombie",
-        replacing(Lease, "_store_patience_s", property(lambda lease: lease.interval_s)),
-        seed=332,
-    ),
-    Ablation(
-        "wait-after-death",
-        "A hub that takes over a topic from a dead hub waits until the dead hub's lease has expired.",
-        envelope.NAME,
-        "limits-zombie",
-        replacing(Tenure, "of", _since_the_barrier),
-        seed=122,
     ),
     Ablation(
         "kept-buckets",
