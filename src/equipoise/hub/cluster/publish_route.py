@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from equipoise.hub.cluster.link.frames import Tag
-from equipoise.hub.cluster.ports import ClusterPort
-from equipoise.hub.cluster.route_changes import RouteChanges
+from equipoise.hub.cluster.route_changes import RouteChanges, RoutedCluster
 from equipoise.hub.cluster.streams import PublishRoute, Stream
 from equipoise.hub.data.reply import LATE, LOST, NO_ROOM, Reply
 from equipoise.hub.data.topic import own_replies
@@ -26,17 +25,10 @@ from equipoise.resp.replies import error
 from equipoise.stream.submission import NOWHERE, Ack, Submission
 
 if TYPE_CHECKING:
-    from equipoise.hub.cluster.lane_returns import LaneReturns
     from equipoise.hub.data.session import Session
     from equipoise.hub.data.topics import Topic
-    from equipoise.stream.parts import Dependency
 
 __all__ = ["AckWaiter", "Acked", "ClientAcks", "PublishRouting", "TopicAcks"]
-
-
-class _Handover(Protocol):
-    def new_stream(self, topic: Topic) -> Stream: ...
-    def review(self, stream: Stream) -> None: ...
 
 
 class _Ingress(Protocol):
@@ -45,34 +37,11 @@ class _Ingress(Protocol):
     def give_up(self, stream: Stream, acks: Sequence[Ack]) -> None: ...
 
 
-class _Lanes(Protocol):
-    returns: LaneReturns
-
-    def is_open(self, topic: Topic, hub: str) -> bool: ...
-
-
-class _Dependencies(Protocol):
-    def find(self, trunk: Topic, stream: bytes) -> Topic | None: ...
-    def marks_of(self, topic: Topic) -> list[Dependency]: ...
-
-
-class _NamedPositions(Protocol):
-    def are_confirmed(self, topic: Topic) -> bool: ...
-
-
-class _Cluster(ClusterPort, Protocol):
-    @property
-    def handover(self) -> _Handover: ...
+class _Cluster(RoutedCluster, Protocol):
     @property
     def ingress(self) -> _Ingress: ...
     @property
-    def lanes(self) -> _Lanes: ...
-    @property
-    def named_positions(self) -> _NamedPositions: ...
-    @property
     def receipts(self) -> ClientAcks: ...
-    @property
-    def tags(self) -> _Dependencies: ...
     @property
     def ways(self) -> PublishRouting: ...
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from equipoise.stream.parts import Dependency
     from equipoise.stream.submission import Submission
 
-__all__ = ["RouteChanges"]
+__all__ = ["RouteChanges", "RoutedCluster"]
 
 # Most streams whose positions are sent with a change of stream: only the latest can matter.
 TAGS_MAX = 8
@@ -56,7 +56,9 @@ class _NamedPositions(Protocol):
     def are_confirmed(self, topic: Topic) -> bool: ...
 
 
-class _Cluster(ClusterPort, Protocol):
+class RoutedCluster(ClusterPort, Protocol):
+    """The interface of the cluster to the routes of publishes."""
+
     @property
     def handover(self) -> _Handover: ...
     @property
@@ -77,7 +79,7 @@ class _Ways(Protocol):
 class RouteChanges:
     """Owned by PublishRouting."""
 
-    def __init__(self, cluster: _Cluster, ways: _Ways) -> None:
+    def __init__(self, cluster: RoutedCluster, ways: _Ways) -> None:
         self._cluster = cluster
         self._ways = ways
 
